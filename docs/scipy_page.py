@@ -60,8 +60,8 @@ SciPy's own functions, for plain arrays.
   of `jve`, `yve`, `ive` and `kve`; other functions that SciPy has for complex numbers take them.
 - Carlson's integrals and scaled Airy functions are differentiated for real numbers; `elliprj` of
   p < 0, a principal value, has the derivative NaN.
-- The slope of `stdtr` in many degrees of freedom loses digits; so do second derivatives of `beta`,
-  `betaln`, `binom` and `poch` where one argument is larger than the other by many orders.
+- The slope of `stdtr` in many degrees of freedom loses digits; so do second derivatives of `binom`
+  and `poch` where an argument is tiny.
 - `odeint` and `solve_ivp` are part of the program under `jit` and `vmap`: there they need `t_eval`,
   take no events, and have room for `max_steps` steps. `adjoint=True` gives gradients of first order
   that are right up to the tolerances, in memory that does not grow with the steps.
@@ -73,6 +73,9 @@ SciPy's own functions, for plain arrays.
   steps of NumPy and SciPy under `jit`, the rest is compiled. The number of weights of
   `gaussian_filter` follows from `sigma` as a number: under `jit` and `vmap` pass `radius`. Windows
   and rates of spectra are constants.
+- Of uniform and extreme filters, the windows that hold a NaN or an infinity have it: SciPy's
+  running sums carry it along the row, and its ranks depend on the order. `eigh` is differentiated
+  as a function of Hermitian matrices, whichever triangle `lower` has it read.
 - Distances have the derivative 0 where points coincide, as a norm at 0.
 - A constant sparse array of SciPy takes part in `A @ x`, `x @ A` and, with a traced number, in
   `a * A`, `A / a`, and `A + a * B` as it is (formats `lil` and `dok` have to be converted). Traced

@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 
 __version__ = _version.VERSION
 
-_large.install(_native_rows.compiled, _native_rows.kernel, _native_rows.enter_pool)
+_large.install(_native_rows.compiled, _native_rows.kernel, _native_rows.added,
+               _native_rows.enter_pool)
 
 __all__ = [
     "Array",

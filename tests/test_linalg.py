@@ -9,6 +9,7 @@ import scipy.linalg
 
 import functrans as ft
 from functrans._ops.linalg import triangular_solve
+from functrans.scipy import linalg
 from tests.test_contractions import check_vmap, close, draw
 
 la = np.linalg
@@ -259,7 +260,7 @@ def test_complex_matrices_agree_with_differences_in_both_modes(name):
 
 
 def spectral(f, a):
-    w, v = la.eigh(a)
+    w, v = la.eigh((a + a.mT.conj()) / 2)
     return (v * f(w)[..., None, :]) @ v.mT.conj()
 
 
@@ -286,15 +287,53 @@ def repeated(values):
 
 def test_symmetric_functions_of_repeated_eigenvalues_are_exact():
     _, a = repeated([1.0, 1.0, 1.0, 2.0])
-    close(ft.grad(lambda a: np.sum(la.eigvalsh(a) ** 3))(a), 3 * a @ a)
+    close(ft.grad(lambda a: np.sum(la.eigvalsh(hermitian(a)) ** 3))(a), 3 * a @ a)
     close(ft.grad(lambda a: np.sum(np.log(la.eigh(a)[0])))(np.eye(3)), np.eye(3))
+
+
+TRIANGLES = {
+    "eigvalsh": (True, lambda a: la.eigvalsh(a) @ np.array([1.0, 3.0, -2.0])),
+    "eigvalsh U": (False, lambda a: la.eigvalsh(a, "U") @ np.array([1.0, 3.0, -2.0])),
+    "eigh": (True, lambda a: (np.abs(la.eigh(a)[1][:, 0]) ** 2) @ np.array([1.0, 3.0, -2.0])),
+    "cholesky": (True, lambda a: la.cholesky(a).real.sum()),
+    "cholesky upper": (False, lambda a: la.cholesky(a, upper=True).real.sum()),
+    "svd": (True, lambda a: la.svd(a, hermitian=True)[1] @ np.array([1.0, 3.0, -2.0])),
+    "pinv": (True, lambda a: la.pinv(a, hermitian=True)[0].real.sum()),
+    "linalg.cho_solve": (
+        True,
+        lambda a: linalg.cho_solve(linalg.cho_factor(a, lower=True), np.ones(3)).real.sum(),
+    ),
+    "linalg.eigvalsh": (True, lambda a: linalg.eigvalsh(np.eye(3), a) @ np.array([1.0, 3, -2])),
+    "linalg.eigh": (False, lambda a: linalg.eigh(a, 2 * np.eye(3), lower=False)[0][1]),
+}
+
+
+@pytest.mark.parametrize("imaginary", [0, 1j], ids=["real", "complex"])
+@pytest.mark.parametrize("name", TRIANGLES)
+def test_a_function_that_reads_one_triangle_is_differentiated_in_its_entries(name, imaginary):
+    lower, f = TRIANGLES[name]
+    x, t = draw((3, 3), (3, 3))
+    x, t = x + imaginary * np.sin(x.T) + 5 * np.eye(3), t + imaginary * t.T**2
+    read = np.tril if lower else np.triu
+
+    def of_both(a):
+        half = read(a, -1 if lower else 1)
+        return f(half + half.conj().T + np.diag(np.diag(a).real))
+
+    assert f(x) == pytest.approx(of_both(x), rel=1e-13)
+    close(ft.grad(f)(x), ft.grad(of_both)(x))
+    assert (read(ft.grad(f)(x)) == ft.grad(f)(x)).all()
+    close(ft.jvp(f, (x,), (t,))[1], ft.jvp(of_both, (x,), (t,))[1])
+    close(ft.jvp(f, (x,), (t,))[0], f(x))
+    if not imaginary:
+        close(ft.hvp(f, x, t)[1], ft.hvp(of_both, x, t)[1], rtol=1e-11)
 
 
 def test_a_simple_eigenvector_beside_repeated_eigenvalues_is_exact():
     q, a = repeated([1.0, 1.0, 3.0])
     x, y = draw((3,), (3,))
     v = q[:, 2]
-    g = ft.grad(lambda a: (lambda v: (x @ v) * (y @ v))(la.eigh(a)[1][:, 2]))(a)
+    g = ft.grad(lambda a: (lambda v: (x @ v) * (y @ v))(la.eigh(hermitian(a))[1][:, 2]))(a)
     rest = (np.eye(3) - np.outer(v, v)) / 2
     slope = (y @ v) * rest @ x + (x @ v) * rest @ y
     close(g, hermitian(np.outer(slope, v)), rtol=1e-11)
@@ -305,7 +344,7 @@ def test_the_projector_on_a_repeated_eigenspace_is_exact():
     c = hermitian(draw((3, 3))[0])
 
     def f(a):
-        v = la.eigh(a)[1][:, :2]
+        v = la.eigh(hermitian(a))[1][:, :2]
         return np.sum(c * (v @ v.T))
 
     p = q[:, :2] @ q[:, :2].T

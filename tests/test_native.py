@@ -14,8 +14,9 @@ from functrans._compile.ir.program import evaluate
 from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.lowering.scalars import lowering_of
 from functrans._compile.run.native import NativeProgram
-from functrans._compile.schedule.kernels import HostStep, Kernel
+from functrans._compile.schedule.kernels import HostStep, Kernel, Tiles
 from functrans._core.bind import bind
+from functrans._kernels import sizes
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._ops.indexing import getitem, put_add
 from functrans._transforms.staging.staging import make_program
@@ -466,8 +467,8 @@ def test_a_loop_with_many_windows_has_a_middle_without_bounds():
     assert loop_nest._pieces(last, False) == [[(0, 5), (5, 35), (35, 40)]]
 
 
-@pytest.mark.parametrize(("n", "taps"), [(2, 1), (8, 4), (7, 4), (4, 9), (30, 7), (64, 32),
-                                         (70, 33)])
+@pytest.mark.parametrize(("n", "taps"), [(2, 1), (8, 4), (7, 4), (4, 9), (30, 7), (128, 64),
+                                         (130, 65)])
 def test_convolutions_with_few_taps_and_many(n, taps):
     rng = np.random.default_rng(n)
     x, k, w = (rng.normal(size=m) for m in (n, taps, n + taps - 1))
@@ -478,6 +479,18 @@ def test_convolutions_with_few_taps_and_many(n, taps):
     grads = ft.grad(f, (0, 1))
     for a, b in zip(ft.jit(grads)(x, k), grads(x, k), strict=True):
         assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("last", [2.0, np.inf, np.nan])
+def test_convolutions_whose_iterations_are_shared_out(last, monkeypatch):
+    monkeypatch.setattr(sizes, "WORK", 1)
+    monkeypatch.setattr(sizes, "CHUNK", 1000)
+    rng = np.random.default_rng(3)
+    x, taps = rng.normal(size=900), np.append(rng.normal(size=20), last)
+    f = ft.jit(lambda x: np.convolve(x, taps))
+    assert any(isinstance(step, Tiles) and step.chunks > 5 for step in f.lower(x).schedule.steps)
+    # sums of 21 terms in another order
+    assert_allclose(f(x), np.convolve(x, taps), rtol=1e-13, atol=1e-13)
 
 
 def test_convolutions_with_taps_of_their_own_for_each_row_and_with_infinite_ones():

@@ -216,6 +216,20 @@ def test_forward_mode_and_the_shim_use_it_too(demanded):
     assert Context().run(forward) == Context().run(backward) == "functrans"
 
 
+@pytest.mark.parametrize(("n", "name"), [(100, "default_allocator"), (8192, "functrans")])
+def test_compiled_programs_with_large_arrays_use_it_from_their_second_call_on(n, name):
+    slope = ft.jit(ft.grad(lambda x: np.sum(np.cumsum(x) ** 2)))
+
+    def names():
+        seen = []
+        for _ in range(3):
+            slope(np.ones(n))
+            seen.append(handler_name())
+        return seen
+
+    assert Context().run(names) == ["default_allocator", name, name]
+
+
 def test_it_can_be_switched_off(demanded):
     slope = ft.grad(lambda x: np.sum(x * np.sin(x)))
     x = np.linspace(0, 1, 8192)

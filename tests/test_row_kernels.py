@@ -11,7 +11,6 @@ from functrans._compile.run import row_kernels
 from functrans._kernels import large, sizes
 from functrans._ops import exponentials
 from functrans._ops.declare import TABLE
-from functrans._ops.indexing import _add_wide_rows
 from functrans.torch._functions.own import ROWS
 from tests.drawing import generator
 
@@ -260,16 +259,32 @@ def test_gradients_of_sines_of_every_size(seed, size):
 # ---- rows added at an index
 
 
-@pytest.mark.parametrize(("rows", "count"), [(1000, 80), (30, 80), (3, 400)])
+@pytest.mark.parametrize(("rows", "count", "width"), [
+    (1000, 80, (64,)), (3, 400, (2, 3)), (1, 5, (1,))])
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128])
-def test_long_rows_are_added_where_an_index_says(rows, count, dtype):
-    index = RNG.integers(-rows, rows, count)
-    v, y = (RNG.standard_normal((n, 64)).astype(dtype) for n in (count, rows))
-    expected = y.astype(np.clongdouble)
-    np.add.at(expected, index, v.astype(np.clongdouble))
-    _add_wide_rows(y, index, v)
-    tolerance = 20 * np.finfo(dtype).eps * (1 + count // rows)  # sums of so many numbers
-    assert_allclose(y, expected, rtol=0, atol=tolerance)
+def test_rows_are_added_where_an_index_says(always, rows, count, width, dtype):
+    index = RNG.integers(-rows, rows, (count, 2))
+    v, y = (RNG.standard_normal((*n, *width)).astype(dtype) for n in ((count, 2), (rows,)))
+    expected = y.copy()
+    np.add.at(expected, index, v)  # in the same order
+    if not large.add_rows(index, v, y):
+        pytest.skip("no native code here")
+    assert_array_equal(y, expected)
+    turned = np.moveaxis(np.moveaxis(v, 0, -1).copy(), -1, 0)  # not in order
+    assert large.add_rows(index[::-1], turned[::-1], y)
+    np.add.at(expected, index[::-1], v[::-1])
+    assert_array_equal(y, expected)
+
+
+def test_rows_that_are_not_added(always):
+    v, y = np.ones((2, 3)), np.zeros((4, 3))
+    for index, part, table in [
+        ([0, 4], v, y), ([0, -5], v, y), ([0], v, y), ([0, 1], v, y[:, ::-1]),
+        ([0, 1], v.astype(np.float32), y), (np.int32([0, 1]), v, y), ([0, 1], v[:, :1], y),
+        (np.zeros((0,), int), v[:0], y), ([0, 1], v, y[:0]), ([0, 1], v[:, 0], y[:, 0].copy()),
+    ]:
+        assert not large.add_rows(np.asarray(index), part, table)
+    assert not y.any()
 
 
 def test_the_gradient_of_reading_long_rows():

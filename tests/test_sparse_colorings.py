@@ -1,5 +1,6 @@
 """Colourings are valid, on drawn and on extreme patterns, with and without numba."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -77,16 +78,62 @@ def test_a_band_is_colored_by_its_width():
     assert np.array_equal(made.columns, np.arange(1000) % 5)
 
 
-def test_a_five_point_stencil_takes_few_colors():
-    k = 12
-    line = sparse.diags_array([np.ones(k)] * 3, offsets=[-1, 0, 1], shape=(k, k))
-    grid = sparse.kron(sparse.eye_array(k), line) + sparse.kron(line, sparse.eye_array(k))
-    P = sparse.csr_array(grid.astype(bool))
-    counts = {order: plan(P, "column", order).total for order in ORDERS}
-    assert min(counts.values()) >= 5 and counts["natural"] <= 8, counts
-    star = coloring.star_colors(P, "natural")
-    acyclic = coloring.acyclic_colors(P, "natural")
-    assert int(acyclic.max()) <= int(star.max()) < counts["natural"]
+def line(n, reach=1):
+    offsets = range(-reach, reach + 1)
+    return sparse.diags_array([np.ones(n)] * len(offsets), offsets=list(offsets), shape=(n, n))
+
+
+def sorted_rows(P):
+    P = sparse.csr_array(P.astype(bool))
+    P.sort_indices()
+    return P
+
+
+def box(n, axes):
+    """Every neighbour on a grid, diagonal ones too."""
+    return sorted_rows(functools.reduce(sparse.kron, [line(n)] * axes))
+
+
+def cross(n, axes):
+    """The neighbours along the axes of a grid."""
+    one = sparse.eye_array(n)
+    parts = [[line(n) if a == b else one for b in range(axes)] for a in range(axes)]
+    return sorted_rows(sum(functools.reduce(sparse.kron, p) for p in parts))
+
+
+def arrow(n):
+    P = np.eye(n)
+    P[0] = P[:, 0] = 1
+    return sorted_rows(sparse.csr_array(P))
+
+
+# Columns: the widest row where that is reached; 5 on the infinite grid. Star colours: 5 on a grid,
+# 3 on a path (Fertin, Raspaud and Reed, J. Graph Theory 47, 2004), acyclic ones: 3, and 2 on a
+# path; ours are greedy, and may be more on grids. An arrow's star has two colours.
+@pytest.mark.parametrize("P, kind, fewest, ours", [
+    (cross(12, 2), "column", 5, 5), (box(12, 2), "column", 9, 9), (cross(7, 3), "column", 7, 10),
+    (box(7, 3), "column", 27, 27), (sorted_rows(line(40, 4)), "column", 9, 9),
+    (arrow(40), "auto", 3, 3),
+    (cross(12, 2), "star", 5, 5), (cross(12, 2), "acyclic", 3, 4),
+    (sorted_rows(line(40)), "star", 3, 3), (sorted_rows(line(40)), "acyclic", 2, 2),
+    (arrow(40), "star", 2, 2), (arrow(40), "acyclic", 2, 2),
+], ids=lambda p: "" if isinstance(p, sparse.sparray) else None)
+def test_grids_and_bands_take_as_few_colors_as_are_known(P, kind, fewest, ours):
+    if kind in ("star", "acyclic"):
+        colored = {"star": coloring.star_colors, "acyclic": coloring.acyclic_colors}[kind]
+        count = int(colored(P, "saturation").max()) + 1
+    else:
+        made = plan(P, kind, "saturation")
+        assert recovered(P, made)
+        count = made.total
+    assert fewest <= count == ours
+
+
+def test_saturation_never_takes_more_than_the_largest_first():
+    for seed in range(8):
+        P = drawn(seed, 60, 60, 0.06)
+        counts = [plan(P, "column", order).total for order in ("largest_first", "saturation")]
+        assert np.diff(P.indptr).max() <= counts[1] <= counts[0]
 
 
 def neighbours(P):

@@ -19,7 +19,7 @@ from functrans.errors import (
 from tests.covering import covering
 from tests.sparse_programs import PROGRAMS
 
-ORDERS = ["largest_first", "natural", "incidence_degree"]
+ORDERS = ["largest_first", "natural", "incidence_degree", "saturation"]
 FORMATS = ["csr", "csc", "coo"]
 OPTIONS = covering(FORMATS, ["auto", "column", "row", "bidirectional"], ORDERS)
 SCALAR_OPTIONS = covering(FORMATS, ["auto", "star", "acyclic", "column"], ORDERS)
@@ -251,6 +251,107 @@ def test_spy_draws_the_pattern():
     assert made.spy(ax) is ax
 
 
+# ---- containers, and complex numbers
+
+
+def network(p, x, scale=1.0):
+    """Two layers of which each reads three neighbours, and a number beside."""
+    y = np.tanh(p["w"][1:] * x[1:] - p["w"][:-1] * x[:-1]) + p["b"][0, 0] * scale
+    return {"y": y[1:] * y[:-1], "norm": (p["n"] * x[0] ** 2, p["b"])}
+
+
+def laid_out(J, f, args):
+    """The matrix that the blocks of a dense derivative make, in the order of ``tree.ravel``."""
+    outs = [np.size(y) for y in ft.tree.leaves(f(*args))]
+    blocks = [np.asarray(b) for b in ft.tree.leaves(J)]
+    wide = len(blocks) // len(outs)
+    return np.block([[blocks[i * wide + j].reshape(m, -1) for j in range(wide)]
+                     for i, m in enumerate(outs)])
+
+
+PARAMETERS = {"w": np.linspace(0.3, 1.1, 6), "b": np.ones((1, 2)), "n": 3.0}
+
+
+@pytest.mark.parametrize("argnums", [0, 1, -2, (0, 1), (1, 0), "p['w']", ("x", "p['b']"),
+                                     lambda path, leaf: "w" in path or path == "x"])
+@pytest.mark.parametrize("coloring", ["column", "row"])
+def test_containers_are_the_rows_and_columns_of_one_matrix(argnums, coloring):
+    args = PARAMETERS, np.linspace(1, 2, 6)
+    J = ft.sparse_jacobian(network, argnums=argnums, coloring=coloring)(*args)
+    agree(J, laid_out(ft.jacobian(network, argnums=argnums)(*args), network, args))
+    assert J.nnz < 0.6 * np.prod(J.shape)
+    pattern = ft.sparsity(network, *args, argnums=argnums)
+    assert np.array_equal(pattern.indices, J.indices)
+
+
+@pytest.mark.parametrize("coloring", ["star", "acyclic", "column"])
+def test_hessians_of_containers_are_one_symmetric_matrix(coloring):
+    def energy(p, x):
+        return np.sum(network(p, x)["y"]) + p["n"] * x[2] ** 2
+
+    args = PARAMETERS, np.linspace(1, 2, 6)
+    made = ft.sparse_hessian(energy, argnums=(1, 0), coloring=coloring).prepare(*args)
+    whole, back = ft.tree.ravel((args[1], args[0]))
+    dense = ft.hessian(lambda v: energy(*back(v)[::-1]))(whole)
+    agree(made(*args), dense)
+    assert made.check(*args) is None
+    again = pickle.loads(pickle.dumps(ft.sparse_hessian(network, argnums=1)))
+    assert repr(again) == "<sparse_hessian of network>"
+
+
+def test_numbers_of_several_widths_meet_in_the_wider():
+    p = {"a": np.ones(3, np.float32), "b": np.full(3, 2.0), "count": 4, "name": "none"}
+
+    def f(p):
+        return p["a"] * p["b"] * p["count"], p["a"][:2] ** 2
+
+    for coloring in ("column", "row"):
+        J = ft.sparse_jacobian(f, coloring=coloring)(p)
+        assert J.shape == (5, 6) and J.dtype == np.float64
+        assert J.toarray()[:3, :3] == pytest.approx(8 * np.eye(3))
+        assert J.toarray()[:, 3:] == pytest.approx(4 * np.eye(5, 3) * (np.arange(5) < 3)[:, None])
+
+
+@pytest.mark.parametrize("coloring", ["column", "row", "bidirectional"])
+def test_complex_jacobians_of_holomorphic_functions(coloring):
+    z = uniform(1, 2, 7) + 1j * uniform(-1, 1, 7)[::-1]
+    for f in (lambda z: np.exp(1j * z) / z[::-1], lambda z: np.fft.fft(z[:3]) * z[3]):
+        J = ft.sparse_jacobian(f, coloring=coloring)
+        agree(J(z), ft.jacobian(f, holomorphic=True)(z))
+        assert J(z).dtype == complex
+    pair = {"u": z, "v": z[:2].astype(np.complex64)}
+    J = ft.sparse_jacobian(lambda p: p["u"][:2] * p["v"], coloring=coloring)(pair)
+    expected = np.hstack([np.diag(pair["v"]), np.zeros((2, 5)), np.diag(z[:2])])
+    assert J.toarray() == pytest.approx(expected, rel=1e-6)  # as complex64 has them
+
+
+def test_complex_hessians_of_holomorphic_functions():
+    z = uniform(1, 2, 6) + 1j * uniform(-1, 1, 6)
+    dense = ft.hessian(arrow, holomorphic=True)(z)
+    for coloring in ("star", "acyclic"):
+        agree(ft.sparse_hessian(arrow, coloring=coloring)(z), dense)
+
+
+def test_widths_that_differ_in_and_out():
+    x = np.arange(1, 5, dtype=np.float32)
+    for coloring in ("column", "row", "bidirectional"):
+        J = ft.sparse_jacobian(lambda x: x.astype(float) ** 2, coloring=coloring)(x)
+        assert J.dtype == np.float64 and np.array_equal(J.toarray(), np.diag(2 * x))
+    slopes = ft.sparse_jacobian(lambda x: (x, x * x))(3.0)  # of a number of Python's
+    assert np.array_equal(slopes.toarray(), [[1], [6]])
+
+
+def test_each_call_asks_whether_the_function_is_holomorphic_there():
+    f = lambda z: np.where(z.real > 0, z**2, np.conj(z))  # noqa: E731  # one line
+    J = ft.sparse_jacobian(f).prepare(np.ones(3) + 1j)
+    assert J(np.ones(3) + 2j).toarray() == pytest.approx(np.diag(np.full(3, 2 + 4j)))
+    with pytest.raises(NotDifferentiable, match="holomorphic here"):
+        J(np.array([1, -1, 1]) + 1j)
+    there = pickle.loads(pickle.dumps(J))
+    with pytest.raises(NotDifferentiable, match="holomorphic here"):
+        there(np.array([1, -1, 1]) + 1j)
+
+
 # ---- patterns of the user's
 
 
@@ -317,7 +418,14 @@ PREPARED = ft.sparse_jacobian(np.sin)
      "sparse_jacobian: format must be one of csr, csc, coo, but is 'dense'"),
     (lambda: ft.sparse_hessian(np.sum, coloring="row"), ArgumentError, "one of auto, star, acy"),
     (lambda: ft.sparse_jacobian(np.sin, order="best"), ArgumentError, "order must be one of"),
-    (lambda: ft.sparse_jacobian(np.sin, argnums="x"), ArgumentError, "must be one int"),
+    (lambda: ft.sparse_jacobian(np.sin, argnums=1.5), ArgumentError, "argnums must be ints or"),
+    (lambda: ft.sparse_hessian(lambda x: (x[0], x[1]))(ONES), ShapeError, "returned 2 arrays"),
+    (lambda: ft.sparse_jacobian(lambda p: p["x"] * p["z"])({"x": ONES, "z": ONES * 1j}),
+     NotDifferentiable, "maps float64, complex128 to complex128; sparse derivatives are of real"),
+    (lambda: ft.sparse_jacobian(np.abs)(ONES * 1j), NotDifferentiable, "complex128 to float64"),
+    (lambda: ft.sparse_jacobian(np.conj)(ONES * 1j), NotDifferentiable, "is not holomorphic here"),
+    (lambda: ft.sparse_hessian(lambda x: (x * np.conj(x)).sum())(ONES * 1j), NotDifferentiable,
+     "the gradient of `<lambda>` is not holomorphic here"),
     (lambda: ft.sparse_jacobian(np.sin, sparsity=np.eye(3))(ONES), ShapeError,
      r"shape \(3, 3\), but the matrix of `sin` has \(4, 4\)"),
     (lambda: ft.sparse_hessian(np.sum, sparsity=np.ones((3, 4)))(ONES), ShapeError, r"\(3, 4\)"),
@@ -325,7 +433,7 @@ PREPARED = ft.sparse_jacobian(np.sin)
      "must be a sparse array or a matrix of booleans, but is str"),
     (lambda: ft.sparse_hessian(np.sin)(ONES), ShapeError, "needs a scalar output, but `sin`"),
     (lambda: ft.grad(lambda x: ft.sparse_jacobian(np.sin)(x).sum())(ONES), UnsupportedError,
-     "argument of `sin` is traced"),
+     "argument 0 of `sin` is traced"),
     (lambda: ft.jit(lambda x: ft.sparse_jacobian(np.sin).prepare(x)(x))(ONES), UnsupportedError,
      "no transform can trace"),
     (lambda: PREPARED.prepare(ONES)(np.ones(5)), ShapeError,

@@ -1,7 +1,10 @@
 """Patterns read off programs: they hold every entry of the dense derivatives."""
 
+import os
+
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
 
 import functrans as ft
 from functrans.errors import (
@@ -9,10 +12,13 @@ from functrans.errors import (
     ConcretizationError,
     NotDifferentiable,
     OutOfMemoryError,
+    ShapeError,
     UnsupportedError,
 )
+from tests.fuzz.programs import programs
 from tests.sparse_programs import PROGRAMS
 
+THOROUGH = os.environ.get("FUNCTRANS_PROFILE") == "thorough"
 ROWS = np.arange(1.0, 40.0)
 
 
@@ -88,6 +94,80 @@ def test_a_local_pattern_is_that_of_the_values_at_hand():
     ]
 
 
+def test_what_is_ordered_has_the_local_pattern_of_the_order_here():
+    x = np.array([[3.0, 1.0, 2.0], [5.0, 5.0, 4.0]])
+    local = ft.sparsity(lambda x: np.sort(x[:1]), x, local=True).toarray().astype(int)
+    assert local.tolist() == [[0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0]]
+    local = ft.sparsity(lambda x: np.quantile(x, 1.0, axis=1), x, local=True).toarray().astype(int)
+    assert local.tolist() == [[1, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 1]]  # a tie: all of the line
+    local = ft.sparsity(lambda x: np.max(x, axis=1), x, local=True).toarray().astype(int)
+    assert local.tolist() == [[1, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0]]
+    x[0, 1] = np.nan
+    f = lambda x: np.stack([np.max(x, 1), np.median(x, 1)])  # noqa: E731  # one line
+    assert ft.sparsity(f, x, local=True).toarray()[::2, :3].all()
+
+
+def decides(x):
+    y = x[1:] * x[0] if x[0] > 0 else 2 * x[:-1]
+    if np.sum(y) > 3:
+        y = y * x[3]
+    if x[2] < -100:
+        raise ValueError("there is no derivative")
+    return y
+
+
+def test_where_python_decides_the_pattern_is_that_of_all_ways():
+    x = np.array([1.0, 2.0, 3.0, 4.0])
+    assert ft.sparsity(decides, x).toarray().astype(int).tolist() == [
+        [1, 1, 0, 1], [1, 1, 1, 1], [1, 0, 1, 1],
+    ]
+    assert ft.sparsity(decides, -x / 9, local=True).toarray().tolist() == np.eye(3, 4).tolist()
+    pairs = ft.sparsity(lambda x: x[0] * x[1] if x[2] > 0 else x[3] ** 2, x, kind="hessian")
+    assert pairs.toarray().astype(int).tolist() == [
+        [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1],
+    ]
+    assert ft.sparsity(lambda x: x[: int(x[1])] ** 2, x, local=True).shape == (2, 4)
+    with pytest.raises(ValueError, match="there is no derivative"):
+        ft.sparsity(decides, x - 200, local=True)
+
+
+def endless(x):
+    while np.sum(x) < 1e9:
+        x = 2 * x
+    return x
+
+
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+@settings(max_examples=2000 if THOROUGH else 8, deadline=None, database=None,
+          suppress_health_check=QUIET)
+@given(program=programs(exact=False))
+def test_the_pattern_of_a_drawn_program_holds_every_entry_at_five_points(program):
+    drawn, random = program.function(), np.random.default_rng(0)
+    argnums = tuple([i for i, x in enumerate(program.args) if x.dtype.kind == "f" and x.size])
+
+    def f(*xs):  # the real numbers of the outputs
+        ys = [y if hasattr(y, "dtype") else np.asarray(y) for y in drawn(*xs)]
+        parts = [p * 1.0 for y in ys for p in ((y.real, y.imag) if y.dtype.kind == "c" else (y,))
+                 if p.dtype.kind == "f"]
+        return np.concatenate([p.reshape(-1) for p in (*parts, 0 * xs[argnums[0]])])
+
+    assume(argnums)
+    with np.errstate(all="ignore"):
+        pattern = ft.sparsity(f, *program.args, argnums=argnums).toarray()
+        for k in range(5):
+            args = [x * (1 - 0.3 * k) + 0.01 * random.normal(size=x.shape) if i in argnums else x
+                    for i, x in enumerate(program.args)]
+            args = [a.astype(x.dtype) for a, x in zip(args, program.args, strict=True)]
+            blocks = ft.jacobian(f, argnums)(*args)
+            J = np.hstack([np.reshape(b, (len(b), args[i].size))
+                           for i, b in zip(argnums, blocks, strict=True)])
+            local = ft.sparsity(f, *args, argnums=argnums, local=True).toarray()
+            entries = np.isfinite(J) & (J != 0)
+            assert not (entries & ~local).any() and not (local & ~pattern).any(), program
+
+
 def test_a_nan_in_a_slope_is_an_entry():
     x = np.array([np.nan, 0.0])
     assert ft.sparsity(lambda x: x * x[::-1], x, local=True).toarray().tolist() == [
@@ -142,21 +222,24 @@ def test_a_million_entries_are_found_and_a_table_is_shared():
      "sparsity: a pattern of up to"),
     (lambda: ft.sparsity(lambda x: np.sum(x) ** 2, np.ones(2_000_000), kind="hessian"),
      OutOfMemoryError, "a pattern of up to 4,000,000,000,000 second derivatives"),
-    (lambda: ft.sparsity(lambda x: x if x[0] > 0 else -x, np.ones(2)), ConcretizationError,
+    (lambda: ft.sparsity(lambda x: x * int(x[0]), np.ones(2)), ConcretizationError, "np.where"),
+    (lambda: ft.sparse_jacobian(lambda x: x if x[0] > 0 else -x)(np.ones(2)), ConcretizationError,
      "np.where"),
-    (lambda: ft.sparsity(np.sin, [1.0, 2.0]), ArgumentError, "a container, where the columns"),
-    (lambda: ft.sparsity(np.sin, 1.0), ArgumentError, "must be an array of floating-point"),
-    (lambda: ft.sparsity(np.sin, np.ones(2, int)), NotDifferentiable, "must be float32 or float64"),
-    (lambda: ft.sparsity(np.sin, np.ones(2, complex)), NotDifferentiable, "of real numbers"),
-    (lambda: ft.sparsity(lambda x: x * 1j, np.ones(2)), NotDifferentiable, "value of `<lambda>`"),
+    (lambda: ft.sparsity(endless, np.ones(2)), UnsupportedError, r"more than 64 ways. .*local=Tr"),
+    (lambda: ft.sparsity(lambda x: x if x[0] > 0 else x[:1], np.ones(2)), ShapeError,
+     r"the matrix is \(1, 2\) or \(2, 2\)"),
+    (lambda: ft.sparsity(np.sin, {"a": 1}), NotDifferentiable, "must have floating-point numbers"),
+    (lambda: ft.sparsity(np.sin, np.ones(2, int)), NotDifferentiable, "argument 0 of `sin` is"),
+    (lambda: ft.sparsity(np.sin, np.ones(2, np.float16)), NotDifferentiable, "float32 or float64"),
+    (lambda: ft.sparsity(lambda x: x * 1j, np.ones(2)), NotDifferentiable, "float64 to complex128"),
+    (lambda: ft.sparsity(lambda x: [], np.ones(2)), ArgumentError, "returned no array"),
     (lambda: ft.sparsity(lambda x: x > 0, np.ones(2)), NotDifferentiable, "must be float32"),
-    (lambda: ft.sparsity(lambda x: (x, x), np.ones(2)), ArgumentError, "a container with 2 values"),
-    (lambda: ft.sparsity(np.sin, np.ones(2), argnums=1), ArgumentError, "called with 1 arguments"),
-    (lambda: ft.sparsity(np.sin, np.ones(2), argnums=(0,)), ArgumentError, "must be one int"),
+    (lambda: ft.sparsity(np.sin, np.ones(2), argnums=1), ArgumentError, "called with 1 positional"),
+    (lambda: ft.sparsity(np.sin, np.ones(2), argnums=(0, 0)), ArgumentError, "of `sin` twice"),
     (lambda: ft.sparsity(np.sin, np.ones(2), kind="both"), ArgumentError, 'kind must be "jac'),
     (lambda: ft.sparsity(np.sum, np.ones(2), kind="hessian", local=True), ArgumentError,
      r"sparsity\(grad\(f\), x, local=True\)"),
-    (lambda: ft.sparsity(np.sin, np.ones(2), kind="hessian"), ArgumentError, "scalar output"),
+    (lambda: ft.sparsity(np.sin, np.ones(2), kind="hessian"), ShapeError, "scalar output"),
     (lambda: ft.grad(lambda x: ft.sparsity(np.sin, x).nnz * 1.0)(np.ones(2)), UnsupportedError,
      "argument 0 of `sin` is traced"),
     (lambda: ft.sparsity(lambda x: x * np.random.rand(2), np.ones(2)), UnsupportedError, "random"),

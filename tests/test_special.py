@@ -306,6 +306,53 @@ def test_slopes_that_are_differences_of_psi_keep_their_digits(a, b):
     np.testing.assert_allclose(ft.grad(sp.poch)(a, b), of_poch * sp.poch(a, b), rtol=1e-13)
 
 
+@pytest.mark.parametrize("f", [sp.beta, sp.betaln], ids=["beta", "betaln"])
+@pytest.mark.parametrize("a, b", [
+    (1e-8, 2e-8), (1e-15, 1e-3), (0.04, 0.05), (1e-8, 0.5), (9e-3, 0.1), (0.5, 1e-9), (1e-3, 1e6),
+])
+def test_second_derivatives_of_beta_keep_their_digits_where_arguments_are_small(f, a, b):
+    with mp.workdps(90):
+        y = mp.beta(a, b) if f is sp.beta else 1
+        first = [mp.psi(0, x) - mp.psi(0, mp.mpf(a) + b) for x in (a, b)]
+        both = -mp.psi(1, mp.mpf(a) + b)
+        terms = [[mp.psi(1, a) + both, both], [both, mp.psi(1, b) + both]]
+        product = f is sp.beta
+        expected = [[float(y * (product * first[i] * first[j] + terms[i][j])) for j in (0, 1)]
+                    for i in (0, 1)]
+
+    def g(x):
+        return f(x[0], x[1])
+
+    x = np.array([a, b])
+    np.testing.assert_allclose(ft.hessian(g)(x), expected, rtol=1e-12)
+    np.testing.assert_allclose(ft.jvp(ft.grad(g), (x,), (np.array([0.0, 1.0]),))[1],
+                               [expected[0][1], expected[1][1]], rtol=1e-12)
+
+
+def test_mixed_derivatives_of_beta_are_the_same_under_vmap_and_jit(unoptimised):
+    a, b = np.array([1e-9, 3e-3, 0.2, 2.0]), np.array([2e-9, 0.3, 5e-4, 3.0])
+    mixed = ft.grad(ft.grad(sp.beta), argnums=1)
+    expected = [mixed(*x) for x in zip(a, b, strict=True)]
+    np.testing.assert_allclose(ft.vmap(mixed)(a, b), expected, rtol=1e-12)
+    np.testing.assert_allclose(ft.jit(ft.vmap(mixed))(a, b), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("x", [5e-324, -1e-310, 3e-308, 1e-200])
+def test_i1_of_the_smallest_numbers_has_its_slopes(x):
+    assert ft.grad(sp.i1)(x) == 0.5
+    second = ft.grad(ft.grad(sp.i1))(x)
+    # a subnormal number has few digits
+    np.testing.assert_allclose(second, 0.375 * x, rtol=1e-13, atol=5e-324)
+
+
+def test_series_of_expit_go_to_any_order():
+    for f, order, sign in (sp.expit, 89, 1), (sp.log_expit, 90, -1):
+        _, series = ft.jet(f, (0.0,), ((1.0,) + (0.0,) * (order - 1),))
+        # Abramowitz and Stegun (1964), 23.1.20: of the series of 1 / (1 + exp(-x))
+        expected = sign * float((mp.mpf(2) ** 90 - 1) * mp.bernoulli(90) / 90)
+        assert series[-1] == pytest.approx(expected, rel=1e-11)
+
+
 # Name, operands, which is differentiated, and the derivative.
 EDGES = [
     ("boxcox", (0.0, 0.5), 1, 4.0), ("boxcox1p", (-1.0, 2.0), 1, 0.25),
@@ -340,3 +387,15 @@ def test_at_the_edge_of_a_parameter_a_function_has_scipy_s_value_and_its_own_slo
 def test_an_order_that_scipy_truncates_is_truncated_in_the_slope(f):
     for n in (0.3, 2.7):
         assert ft.grad(lambda x, n=n: f(n, x))(0.7) == ft.grad(lambda x, n=n: f(int(n), x))(0.7)
+
+
+@pytest.mark.parametrize("x", [[1.0, np.inf], [np.inf, np.inf], [-np.inf, -np.inf], [-np.inf, 1.0]])
+def test_softmax_of_infinite_numbers_is_scipy_s(x, unoptimised):
+    x = np.array([x, [0.5, 2.0]])
+    with np.errstate(invalid="ignore"):
+        expected = sp.softmax(x, axis=1)
+    for f in (special.softmax, ft.jit(special.softmax, static_argnames="axis")):
+        y, pullback = ft.vjp(lambda x, f=f: f(x, axis=1), x)
+        np.testing.assert_array_equal(y, expected)
+        assert np.isnan(pullback(np.eye(2))[0][0]).all() == np.isnan(expected[0]).all()
+        assert np.isfinite(pullback(np.eye(2))[0][1]).all()

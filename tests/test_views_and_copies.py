@@ -413,3 +413,13 @@ def test_what_trim_zeros_leaves_is_a_view(np):
         return y[1]
 
     assert ft.value_and_grad(f)(X)[0] == 3.0 * X[0]
+
+
+def test_views_of_arrays_without_entries():
+    def f(x):
+        parts = []
+        parts += [x[1:2, 1:2, -2] * 1.0, x[None][..., :1] * 2]
+        return parts
+
+    blocks = ft.jacobian(f)(numpy.zeros((0, 5, 3)))
+    assert [b.shape for b in blocks] == [(0, 1, 0, 5, 3), (1, 0, 5, 1, 0, 5, 3)]

@@ -339,10 +339,12 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
         return prim.impl(plain(x), **params)
     top = None
     for x in args:
+        if type(x) in PLAIN:
+            continue
         if isinstance(x, Tracer):
             if top is None or x.owner.level > top.level:
                 top = x.owner
-        elif type(x) not in PLAIN and not isinstance(x, np.generic):
+        elif not isinstance(x, np.generic):
             sequence = isinstance(x, list | tuple) or is_labelled(x)
             if type(x) is Array or sequence or is_subclassed(x):
                 return bind(prim, *map(_as_plain, args), **params)

@@ -7,7 +7,8 @@ NumPy makes a pass over memory for each step, on one processor. For arrays large
   shape and dtype: ``forward`` and ``backward``. If nothing can or should be compiled, NumPy does it
   as before;
 - softmax and its kin, and what the shim has of activations, have kernels for arrays of any shape
-  (``_compile/run/row_kernels.py``), which pay much earlier: ``in_one_pass``;
+  (``_compile/run/row_kernels.py``), which pay much earlier: ``in_one_pass``; rows that are
+  added to others at an index too (``add_kernels.py``): ``add_rows``;
 - memory of arrays that are dropped is kept for the next (``_compile/run/pool.py``), once tapes have
   referred to many: ``keep_memory``;
 - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
@@ -47,17 +48,22 @@ def _kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
     return None  # likewise
 
 
+def _added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
+    return False  # likewise
+
+
 def _enter_pool() -> None:
     pass  # likewise
 
 
 def install(compiled: Callable[..., list | None], kernel: Callable[..., np.ndarray | None],
-            enter_pool: Callable[[], None]) -> None:
+            added: Callable[..., bool], enter_pool: Callable[[], None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
     list, by native code, ``kernel(name, width, *xs)`` that of ``row_kernels``; None where there is
-    none. ``enter_pool()`` lets NumPy use the pool, or no longer, as ``config`` says."""
-    global _compiled, _kernel, _enter_pool
-    _compiled, _kernel, _enter_pool = compiled, kernel, enter_pool
+    none. ``added(index, v, y)`` is that of ``add_kernels``. ``enter_pool()`` lets NumPy use the
+    pool, or no longer, as ``config`` says."""
+    global _compiled, _kernel, _added, _enter_pool
+    _compiled, _kernel, _added, _enter_pool = compiled, kernel, added, enter_pool
 
 
 class _Demand:
@@ -161,6 +167,20 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
                 y.flags.c_contiguous and y.flags.aligned):
             return None
     return _kernel(name, width, *xs, *filled) if config.jit else None
+
+
+def add_rows(index: Any, v: Any, y: np.ndarray) -> bool:
+    """Whether the rows of ``v`` were added to those of ``y`` at ``index``, by a kernel.
+
+    Not where they are few, of other types or another shape, where an index is out of range, and
+    where nothing compiles.
+    """
+    if not (type(v) is type(index) is np.ndarray and v.size >= sizes.PASSES and config.jit
+            and y.dtype == v.dtype and y.dtype.char in "fdFD" and y.dtype.isnative and y.size
+            and y.flags.carray and index.dtype == np.int64 and index.dtype.isnative
+            and y.ndim > 1 and v.shape == index.shape + y.shape[1:]):
+        return False
+    return _added(np.require(index, None, ["C", "A"]), np.require(v, None, ["C", "A"]), y)
 
 
 # ---- blocks

@@ -31,12 +31,15 @@ def _logsumexp(x, axis):
 
 def _logsumexp_whole(axis, x):
     e, top = _powers(x, axis)
-    return _log(np.add.reduce(e, axis), top)
+    return _log(e, np.add.reduce(e, axis), top)
 
 
-def _log(total, top):
-    with np.errstate(divide="ignore"):
+def _log(e, total, top):
+    if e.size:  # the greatest of a row is 1
         y = np.log(total)
+    else:
+        with np.errstate(divide="ignore"):
+            y = np.log(total)
     return y + top.reshape(y.shape)
 
 
@@ -50,7 +53,7 @@ def _with_shares(x, axis):
         return y, share
     e, top = _powers(x, axis)
     total = np.add.reduce(e, axis, keepdims=True)
-    y = _log(total.reshape(reduced_shape(x.shape, axis)), top)
+    y = _log(e, total.reshape(reduced_shape(x.shape, axis)), top)
     e /= total
     return y, e
 

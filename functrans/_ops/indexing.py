@@ -14,11 +14,13 @@ import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, ndim_of, shape_of
 from functrans._core.bind import bind, cast
+from functrans._kernels import large
 from functrans._ops.declare import TABLE, linear, primitive
 from functrans._ops.structure import batched_to
 
 ARRAY = "array"
 WHOLE = (None, None, None)
+INTP = np.dtype(np.intp)
 
 
 @lru_cache(maxsize=4096)
@@ -32,6 +34,8 @@ def index_of(pattern: tuple, indices: tuple) -> Any:
     """The index, as NumPy takes it, that a pattern and its arrays stand for."""
     if not indices:
         return _basic(pattern)
+    if len(indices) == len(pattern):
+        return indices
     arrays = iter(indices)
     key = [slice(*e) if type(e) is tuple else next(arrays) if e is ARRAY else e for e in pattern]
     return tuple(key)
@@ -121,7 +125,7 @@ def _getitem(x, *indices, pattern):
         return x[_basic(pattern)]
     if len(indices) == 1 and type(x) is np.ndarray and _whole_rows(pattern):
         index = indices[0]
-        if type(index) is np.ndarray and index.dtype == np.intp and x.flags.c_contiguous:
+        if type(index) is np.ndarray and index.dtype == INTP and x.flags.c_contiguous:
             return x.take(index, 0)  # the same, in up to half the time
     return x[index_of(pattern, indices)]
 
@@ -175,71 +179,12 @@ def _add_at(y, indices, pattern, v):
             view += v  # not y[key] += v, which assigns the view to itself afterwards
         else:
             y[key] = view + v
-    elif _whole_rows(pattern) and _are_rows(y, indices[0], v):
-        _add_rows(y, indices[0], v)
-    elif _whole_rows(pattern) and _are_wide_rows(y, indices[0], v):
-        _add_wide_rows(y, indices[0].reshape(-1), v.reshape(-1, *y.shape[1:]))
-    else:
-        # np.bincount on flat places wins at most a factor of 2 (small y, long v) and more often
-        # loses one to computing the places
+    elif not (_whole_rows(pattern) and large.add_rows(indices[0], v, y)):
         np.add.at(y, index_of(pattern, indices), v)
 
 
 def _whole_rows(pattern):
     return pattern[0] is ARRAY and all([e == WHOLE for e in pattern[1:]])
-
-
-# Numbers from which adding rows as a sparse matrix product is worth its fixed cost, and numbers
-# of a row from which sorting the rows is worth it where they are few beside those of ``y``.
-MANY, WIDE = 4096, 8
-
-
-def _are_rows(y, index, v):
-    """Whether ``v`` is a row of ``y`` for each entry of ``index``, many numbers in all."""
-    return _match(y, index, v) and v.size >= 4 * max(index.size, y.size // 16)
-
-
-def _are_wide_rows(y, index, v):
-    """The same of long rows, fewer than those of ``y``."""
-    return _match(y, index, v) and v.size >= WIDE * index.size
-
-
-def _match(y, index, v):
-    return (
-        type(v) is type(index) is np.ndarray and v.size >= MANY and y.ndim > 1
-        and y.dtype == v.dtype and y.dtype.char in "fdFD" and y.dtype.isnative
-        and y.flags.c_contiguous and v.shape == index.shape + y.shape[1:]
-        and index.max() < len(y) and index.min() >= -len(y)
-    )
-
-
-def _add_wide_rows(y, index, v):
-    """The rows of ``v`` added to those of ``y`` at ``index``."""
-    if index.min() < 0:
-        index = np.where(index < 0, index + len(y), index)
-    order = np.argsort(index, kind="stable")
-    while order.size:
-        places = index[order]
-        first = np.append(True, places[1:] != places[:-1])
-        starts = np.flatnonzero(first)
-        if 4 * starts.size < order.size:  # many go to one row
-            y[places[starts]] += np.add.reduceat(v.take(order, 0), starts, 0)
-            return
-        y[places[starts]] += v.take(order[starts], 0)
-        order = order[~first]  # what else goes to these
-
-
-def _add_rows(y, index, v):
-    """The rows of ``v`` added to those of ``y`` at ``index``: a product with a sparse matrix."""
-    from scipy import sparse  # lazy: slow to import
-
-    n, index = len(y), index.reshape(-1)
-    if index.min() < 0:
-        index = np.where(index < 0, index + n, index)
-    # a column for each row of v, with a one at the row of y that it is added to
-    ones, ends = np.ones(index.size, v.real.dtype), np.arange(index.size + 1)
-    product = sparse.csc_array((ones, index, ends), (n, index.size)) @ v.reshape(index.size, -1)
-    y += product.reshape(y.shape)
 
 
 getitem = linear(

@@ -4,8 +4,8 @@ All take stacks of matrices. Sources: M. Giles, "Collected matrix derivative res
 and reverse mode" (2008); I. Murray, "Differentiation of the Cholesky decomposition" (2016).
 Cotangents are not conjugated, so a rule that is not holomorphic conjugates on the way in and out.
 
-``cholesky`` and ``eigh`` read one triangle but are differentiated as functions of a Hermitian
-matrix: tangents and cotangents are symmetrised.
+``cholesky`` and ``eigh`` read one triangle, and are differentiated in its entries: a tangent is
+that of the Hermitian matrix which the triangle stands for, and a cotangent is in the triangle.
 """
 
 from __future__ import annotations
@@ -54,6 +54,17 @@ def adjoint(x: Any) -> Any:
 
 def hermitian(x):
     return (x + adjoint(x)) / 2
+
+
+def of_triangle(x: Any, lower: bool) -> Any:
+    """The Hermitian matrices that the triangles of ``x`` stand for."""
+    half = _triangle(x, lower, False, 0.5)
+    return half + adjoint(half)
+
+
+def _onto_triangle(x: Any, lower: bool) -> Any:
+    """The transpose of ``of_triangle``, up to conjugation, at a Hermitian ``x``."""
+    return 2 * _triangle(x, lower, False, 0.5)
 
 
 def column(x: Any) -> Any:
@@ -261,14 +272,14 @@ triangular_solve = primitive(
 
 def _cholesky_jvp(ts, y, xs):
     solve_l = functools.partial(triangular_solve, y, lower=True, transposed=False, unit=False)
-    z = solve_l(adjoint(solve_l(hermitian(ts[0]))))
+    z = solve_l(adjoint(solve_l(of_triangle(ts[0], True))))
     return y @ _triangle(z, True, False, 0.5)
 
 
 def _cholesky_vjp(ct, y, xs, wanted):
     solve_lh = functools.partial(triangular_solve, conj(y), lower=True, transposed=True, unit=False)
     p = _triangle(adjoint(y) @ conj(ct), True, False, 0.5)
-    return [conj(hermitian(solve_lh(adjoint(solve_lh(p)))))]
+    return [conj(_onto_triangle(hermitian(solve_lh(adjoint(solve_lh(p)))), True))]
 
 
 # The lower factor, of the lower triangle.
@@ -296,7 +307,7 @@ def _differences(w):
 
 def _eigh_jvp(ts, y, xs, lower, split=None):
     w, v = y
-    m = adjoint(v) @ hermitian(ts[0]) @ v
+    m = adjoint(v) @ of_triangle(ts[0], lower) @ v
     gap, near = _close(w)
     turned = where(near & _visible(m, m), np.nan, ratio(m, gap))
     if may_meet(near):
@@ -315,7 +326,7 @@ def _eigh_choose(ts, y, lower):
     _, near = _close(w)
     if not may_meet(near):
         return y
-    return w, v @ basis_of_blocks(adjoint(v) @ hermitian(ts[0]) @ v, near)
+    return w, v @ basis_of_blocks(adjoint(v) @ of_triangle(ts[0], lower) @ v, near)
 
 
 def basis_of_blocks(m, near):
@@ -345,7 +356,7 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     if cv is None:
         cw = shared(cw, _close(w)[1])
         columns = v * cw.reshape((*cw.shape[:-1], 1, cw.shape[-1]))
-        return [settled(conj(columns @ adjoint(v)), split)]
+        return [settled(conj(_onto_triangle(columns @ adjoint(v), lower)), split)]
     inner = adjoint(v) @ conj(cv)
     gap, near = _close(w)
     if split is None:
@@ -361,7 +372,8 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     turned = first_order(turned, unknown if split is None else near, w, v)
     if cw is not None:
         turned = turned + cw.reshape((*cw.shape, 1)) * np.eye(w.shape[-1], dtype=w.dtype)
-    return [settled(conj(hermitian(v @ turned @ adjoint(v))), split)]
+    change = hermitian(v @ turned @ adjoint(v))
+    return [settled(conj(_onto_triangle(change, lower)), split)]
 
 
 def _eigh_split(y, lower):

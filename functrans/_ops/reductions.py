@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of, finfo, floating_of
-from functrans._core.bind import PLAIN, STRONG, cast, is_finite
+from functrans._core.aval import Aval, dtype_of, finfo, floating_of
+from functrans._core.bind import PLAIN, STRONG, cast, is_finite, may_have_nan
 from functrans._kernels import large
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
 from functrans._ops.elementwise import (
@@ -22,6 +23,7 @@ from functrans._ops.elementwise import (
     multiply,
     ratio,
 )
+from functrans._ops.structure import repeated
 
 
 def reduced_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]:
@@ -46,30 +48,13 @@ def _all_batched(size, xs, batched):
 
 # ---- sum
 
-# Up to here filling an array costs less than the strided view that avoids it.
-SMALL = 4096
-
-
 def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     """``v``, reduced over ``axis``, repeated along it to ``shape``: the transpose of ``sum``."""
     if type(v) not in PLAIN:
         return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
-    if type(v) in PYTHON_SCALARS:
-        v = np.asarray(v)
-    whole = len(axis) == len(shape)
-    size = 1
-    for n in shape:
-        size *= n
-    if size > SMALL and v.dtype.kind != "V":
-        if whole:  # no strided axis is left: one number, seen everywhere
-            return np.ndarray(shape, v.dtype, v, 0, (0,) * len(shape))
-        return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
-    y = np.empty(shape, v.dtype)
-    if whole:
-        y.fill(v[()])
-    else:
-        y[...] = v.reshape(kept_shape(shape, axis))
-    return y
+    if len(axis) < len(shape):
+        v = v.reshape(kept_shape(shape, axis))
+    return repeated(v, shape)
 
 
 def _sum_transpose(ct, x, axis):
@@ -95,7 +80,7 @@ def _equal_share(x, y, axis):
     y = y.reshape(kept_shape(x.shape, axis))
     tie, count = tied(axis, x, y)
     dtype = floating_of(x.dtype)
-    wide = np.result_type(dtype, np.float32)  # narrower types cannot count that far
+    wide = _wide(dtype)
     return np.divide(tie, count.astype(wide), dtype=wide).astype(dtype, copy=False)
 
 
@@ -113,16 +98,24 @@ equal_share = primitive(
 def tied(axis: tuple[int, ...], x: Any, y: Any) -> tuple[Any, Any]:
     """Which entries of x equal their y, NaN a NaN, and how many do along ``axis``."""
     tie = x == y
-    if (y != y).any():
+    if may_have_nan(y):
         tie |= (x != x) & (y != y)
-    return tie, np.asarray(np.count_nonzero(tie, axis, keepdims=True))
+    return tie, np.add.reduce(tie, axis, np.intp, keepdims=True)
 
 
 def share_out(axis: tuple[int, ...], x: np.ndarray, y: Any, ct: Any) -> Any:
     """``ct``, one number for each y, in equal shares to the entries of x that equal it."""
     tie, count = tied(axis, x, y)
-    wide = np.result_type(ct.real.dtype, np.float32)  # narrower types cannot count that far
-    return np.where(tie, (ct / count.astype(wide)).astype(ct.dtype), ct.dtype.type(0))
+    share = ct / count.astype(_wide(ct.dtype))
+    out = np.zeros(x.shape, ct.dtype)
+    np.copyto(out, share, "same_kind", where=tie)
+    return out
+
+
+@functools.cache
+def _wide(dtype: np.dtype) -> np.dtype:
+    """A real type that counts entries; narrower ones do not count that far."""
+    return np.result_type(np.empty(0, dtype).real.dtype, np.float32)
 
 
 def weigh(g: Any, share: Any) -> Any:

@@ -62,8 +62,18 @@ def _batch_broadcast(size, xs, batched, shape):
     return bind(broadcast_to, x, shape=(size, *shape))
 
 
+def repeated(x: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """``np.broadcast_to(x, shape)`` of a plain array or number: a view, never a copy."""
+    x = np.asarray(x)
+    if x.ndim or x.dtype.kind == "V":  # no buffers of ml_dtypes
+        return np.broadcast_to(x, shape)
+    y = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # in half the time
+    y.flags.writeable = False
+    return y
+
+
 broadcast_to = linear(
-    "broadcast_to", lambda x, shape: np.broadcast_to(x, shape),
+    "broadcast_to", repeated,
     lambda ct, x, shape: sum_to(ct, x.shape, x.dtype),
     batch=_batch_broadcast,
     abstract=lambda x, shape: Aval(shape, x.dtype), moves=True, rounds="never",

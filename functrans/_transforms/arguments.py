@@ -78,6 +78,8 @@ def select(who: str, f: Callable, argnums: Argnums, args: tuple, kwargs: dict) -
             return Selected([args[0]], True, lambda new: f(*new, **kwargs))
         head, tail = args[:argnums], args[argnums + 1 :]
         return Selected([args[argnums]], True, lambda new: f(*head, new[0], *tail, **kwargs))
+    if type(argnums) is tuple and argnums == _FIRST[: len(args)]:
+        return Selected(list(args), False, lambda new: f(*new, **kwargs))
     if callable(argnums):
         return _by_predicate(who, f, argnums, args, kwargs)
     wanted: Sequence = (argnums,) if isinstance(argnums, int | str) else tuple(argnums)
@@ -91,6 +93,10 @@ def select(who: str, f: Callable, argnums: Argnums, args: tuple, kwargs: dict) -
     values = [paths.part(p.name, p.of(args, kwargs), p.path) for p in parts]
     single = isinstance(argnums, int | str)
     return Selected(values, single, lambda new: _call_with(f, args, kwargs, parts, new))
+
+
+# What ``argnums`` is where it names all positional arguments in their order.
+_FIRST = tuple(range(64))
 
 
 class Part(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from functrans._core.bind import bind
 from functrans._ops import elementwise as ops
 from functrans._ops import structure as rows
-from functrans.numpy.joining import concatenate, stack
+from functrans.numpy.joining import stack
 from functrans.numpy.structure import (
     as_operand,
     broadcast_to,
@@ -70,14 +70,22 @@ def rot90(m, k=1, axes=(0, 1)):
 def roll(a, shift, axis=None):
     """``a`` with its entries shifted along ``axis``; those that leave reenter at the other end."""
     a = as_operand(a)
-    if axis is None:
-        return reshape(roll(ravel(a), shift, 0), a.shape)
-    axes = normalize_axes(axis, a.ndim, allow_duplicate=True)
-    for n, i in np.broadcast(shift, axes):
-        n = int(n) % a.shape[i] if a.shape[i] else 0
+    if axis is not None or a.ndim == 1:
+        return _rolled(a, shift, 0 if axis is None else axis)
+    return reshape(_rolled(ravel(a), shift, 0), a.shape)
+
+
+def _rolled(a, shift, axis):
+    if type(shift) is type(axis) is int:
+        shifts = [(shift, one_axis(axis, a.ndim))]
+    else:
+        axes = normalize_axes(axis, a.ndim, allow_duplicate=True)
+        shifts = [(int(n), int(i)) for n, i in np.broadcast(shift, axes)]
+    for n, i in shifts:
+        n = n % a.shape[i] if a.shape[i] else 0
         if n:
-            head, tail = a[rows.along(int(i), slice(-n))], a[rows.along(int(i), slice(-n, None))]
-            a = concatenate((tail, head), int(i))
+            head, tail = a[rows.along(i, slice(-n))], a[rows.along(i, slice(-n, None))]
+            a = bind(rows.concatenate, tail, head, axis=i)
     return a
 
 

@@ -14,7 +14,7 @@ from functrans._ops.eigenvalues import eig as _eig_row
 from functrans._ops.linalg import adjoint, floating
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.lengths import squared_size
-from functrans.numpy.linear_algebra import LinAlgError, matrices, matrix_norm
+from functrans.numpy.linear_algebra import LinAlgError, from_triangle, matrices, matrix_norm
 from functrans.numpy.linear_algebra import inv as _inv
 from functrans.numpy.linear_algebra import solve as _solve
 from functrans.numpy.structure import as_operand, is_traced, numpy_like
@@ -48,9 +48,9 @@ def _matrices(a: Any) -> Any:
 
 
 def _hermitian(a: Any, hermitian: bool) -> Any:
-    """``a``, made Hermitian if it is declared so, so that it is differentiated as such."""
+    """``a``, of which NumPy reads the lower triangle alone where it is declared Hermitian."""
     a = _matrices(a)
-    return (a + adjoint(a)) / 2 if hermitian else a
+    return from_triangle(a, True) if hermitian else a
 
 
 def _constant(x: Any) -> Any:

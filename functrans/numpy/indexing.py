@@ -20,6 +20,8 @@ from functrans.numpy.structure import as_operand, is_traced, numpy_like, on_axis
 
 _INTS = frozenset({int, type(None)})
 _BASIC = frozenset({int, type(None), type(Ellipsis)})
+# The pattern of an index array alone.
+_GATHER = (ARRAY,)
 
 
 def _entry(e: Any) -> Any:
@@ -52,6 +54,8 @@ def getitem(x: Any, key: Any) -> Any:
     pattern = None
     if kind is int:
         pattern = (key,)
+    elif kind is np.ndarray and key.dtype.kind in "iu":
+        return bind(rows.getitem, x, key, pattern=_GATHER)
     elif kind is tuple:
         entries = tuple([_entry(e) for e in key])
         pattern = None if _entry in entries else entries
@@ -127,6 +131,11 @@ def split_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple, tuple]:
     pattern: list[Any] = []
     indices: list[Any] = []
     for e in key:
+        kind = type(e)
+        if kind is np.ndarray and e.dtype.kind in "iu":
+            pattern.append(ARRAY)
+            indices.append(e)
+            continue
         entry = _entry(e)
         if _is_traced_slice(e):
             places = _window(e, shape[_position(pattern, key, shape)]) if _alone(key) else None

@@ -158,11 +158,19 @@ def slogdet(a):
     return SlogdetResult(*determinants.slogdet(_square(a)))
 
 
+def from_triangle(a: Any, lower: bool) -> Any:
+    """The Hermitian matrix of which ``a`` has one triangle: a function of that triangle alone."""
+    strict = np.tril(a, -1) if lower else np.triu(a, 1)
+    own = np.tril(a) if lower else np.triu(a)
+    both = own + rows.adjoint(strict)
+    return rows.hermitian(both) if a.dtype.kind == "c" else both  # the diagonal's real part
+
+
 @numpy_like(np.linalg.cholesky)
 def cholesky(a, /, *, upper=False):
     """The triangular factor of a Hermitian positive definite matrix.
 
-    Differentiated as a function of Hermitian matrices: its gradient is Hermitian.
+    As NumPy's it reads the lower triangle, with ``upper`` the other one; its gradient is in that.
     """
     a = _square(a)
     return rows.adjoint(rows.cholesky(rows.adjoint(a))) if upper else rows.cholesky(a)
@@ -172,7 +180,7 @@ def cholesky(a, /, *, upper=False):
 def eigh(a, UPLO="L"):
     """Eigenvalues and eigenvectors of a Hermitian matrix.
 
-    Differentiated as a function of Hermitian matrices. Where eigenvalues repeat, functions that are
+    One triangle is read, and the gradient is in that. Where eigenvalues repeat, functions that are
     smooth in the matrix still have exact gradients (``v @ diag(f(w)) @ v.T``, traces, projectors);
     those of single eigenvectors raise NotDifferentiable.
     """

@@ -59,7 +59,7 @@ def place_of(window: np.ndarray, owner: np.ndarray) -> Place | None:
     if window.shape == owner.shape and not offset and window.flags.c_contiguous:
         return None
     axes = [(n, s) for n, s in zip(window.shape, strides, strict=True) if n != 1]
-    by_axes = _along_axes(offset, axes, owner.shape)
+    by_axes = _along_axes(offset, axes, owner.shape) if owner.size else None
     if by_axes is not None:
         return Place(False, *by_axes, window.shape)
     if window.flags.c_contiguous:

@@ -61,7 +61,8 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
     if kwargs and _is_name(out := (kwargs.get("out") or (None,))[0]):
         there: Any = out
         return there.__array_ufunc__(ufunc, method, *inputs, **kwargs)
-    if method == "__call__" and not kwargs and type(row := UFUNCS.get(ufunc)) is Elementwise:
+    row = UFUNCS.get(ufunc) if method == "__call__" and not kwargs else None
+    if type(row) is Elementwise:
         if len(inputs) == 1:
             if self.root_of is not None and row in OF_LENGTHS:
                 return OF_LENGTHS[row](self)
@@ -72,9 +73,12 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
                 return OF_LENGTHS[row](x1, x2)
             if not isinstance(x1, _LISTS) and not isinstance(x2, _LISTS):
                 return bind_operands(row, x1, x2)
-    inputs = tuple([
-        x if type(x) is np.ndarray or isinstance(x, Tracer) else _operand(x) for x in inputs
-    ])
+    for x in inputs:
+        if type(x) is not np.ndarray and not isinstance(x, Tracer):
+            inputs = tuple(map(_operand, inputs))
+            break
+    if row is not None:
+        return row(*inputs)
     if method == "__call__":
         row = meaning_of(ufunc) or MAKERS["__call__"](ufunc)
         if row is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import warnings
 from typing import Any
@@ -53,15 +54,18 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
     Array([2., 4.])
     """
     if out is dtype is None and keepdims is initial is where is NoValue:
-        ndim = len(a.shape)
-        axes = ALL_AXES[ndim] if axis is None else axes_of(axis, ndim)
-        if isinstance(a, Tracer) and not a.owner.closed:
-            return a.owner.process(rows.sum, (a,), {"axis": axes})
-        return rows.sum(a, axis=axes)
+        return _total(a, axes_of(axis, a.ndim))
     a = prepared("sum", a, out, dtype, where, 0)
     axis = axes_of(axis, a.ndim)
-    y = keep(rows.sum(a, axis=axis), a, axis, keepdims)
+    y = keep(_total(a, axis), a, axis, keepdims)
     return y + _start(initial, y) if is_set(initial) else y
+
+
+def _total(a: Any, axis: tuple[int, ...]) -> Any:
+    """The sum along ``axis``, without the search for the trace of a single operand."""
+    if isinstance(a, Tracer) and not a.owner.closed:
+        return a.owner.process(rows.sum, (a,), {"axis": axis})
+    return rows.sum(a, axis=axis)
 
 
 def _start(initial, y):
@@ -104,14 +108,11 @@ def count_nonzero(a, axis=None, *, keepdims=False):
 # ---- means and spreads
 
 
-def _count(shape: tuple[int, ...], axis: tuple[int, ...]) -> int:
-    return math.prod([shape[i] for i in axis])
-
-
 def _weight(a, axis, where):
     """The number of entries along ``axis``: a Python int, or with a mask an array of floats."""
     if not masked(where):
-        return _count(a.shape, axis)
+        shape = a.shape
+        return math.prod(shape if len(axis) == len(shape) else [shape[i] for i in axis])
     dtype = a.real.dtype if a.dtype.kind == "c" else np.result_type(a.dtype, np.float32)
     return rows.sum(np.broadcast_to(where, a.shape), axis=axis).astype(dtype)
 
@@ -141,7 +142,7 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     a, narrow = _floating(a, dtype)
     axis = axes_of(axis, a.ndim)
     n = _weight(a, axis, where)
-    y = rows.sum(prepared("mean", a, None, None, where, 0), axis=axis)
+    y = _total(prepared("mean", a, None, None, where, 0), axis)
     y = keep(_divide(y, n, "Mean of empty slice"), a, axis, keepdims)
     return y if narrow is None else y.astype(narrow)
 
@@ -156,8 +157,11 @@ def _divide(y, n, warning):
 
 def _over(y, n):
     """``y / n`` in the dtype of ``y``; if that has 16 bits, in float32, then rounded once."""
-    quotient = (y.astype(np.float32) if y.dtype.itemsize == 2 else y) / n
-    return cast(quotient, y.dtype) if inexact_dtype(y.dtype) else quotient
+    dtype = y.dtype
+    quotient = (y.astype(np.float32) if dtype.itemsize == 2 else y) / n
+    if dtype.itemsize > 2 and type(n) is int:
+        return quotient
+    return cast(quotient, dtype) if inexact_dtype(dtype) else quotient
 
 
 @like(np.var)
@@ -175,7 +179,7 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
     centre = mean if is_set(mean) else _centre(a if dtype is None else a.astype(dtype), axis, n)
     away = a - centre
     squares = ops.real(away * ops.conjugate(away)) if away.dtype.kind == "c" else away**2
-    y = rows.sum(prepared("var", squares, None, dtype, where, 0), axis=axis)
+    y = _total(prepared("var", squares, None, dtype, where, 0), axis)
     free = n - (ddof if correction is NoValue else correction)
     if not isinstance(free, int | float):
         free = ops.maximum(free, 0)
@@ -185,7 +189,7 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
 def _centre(a, axis, n):
     """The mean along ``axis``, in a shape that broadcasts against ``a``."""
     n = builtins.max(n, 1) if type(n) is int else ops.maximum(n, 1)  # unused if empty
-    y = _over(rows.sum(a, axis=axis), n)
+    y = _over(_total(a, axis), n)
     return y if len(axis) == a.ndim else keep(y, a, axis, True)
 
 
@@ -389,8 +393,14 @@ def _reduce(f):
     return reduce
 
 
+@functools.cache
+def _added_dtype(dtype: np.dtype) -> np.dtype:
+    """That of ``np.logaddexp.reduce``, or its error."""
+    return np.logaddexp.reduce(np.zeros(1, dtype)).dtype
+
+
 def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
-    array = array.astype(np.logaddexp.reduce(np.zeros(1, array.dtype)).dtype)  # NumPy's errors
+    array = array.astype(_added_dtype(array.dtype))
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
     axis = axes_of(axis, a.ndim)
     y = keep(exponentials.logsumexp(a, axis=axis), a, axis, keepdims)

@@ -54,6 +54,8 @@ def as_operand(x: Any) -> Any:
     """``x`` as a traced value or plain ndarray; a list of traced values is stacked."""
     if isinstance(x, Tracer):
         return x
+    if type(x) is float:
+        return np.asarray(x)
     if is_traced(x):
         return np.stack([as_operand(v) for v in x])
     return np.asarray(plain(x))
@@ -251,9 +253,12 @@ atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
 def broadcast_to(array, shape, subok=False):
     """``array`` repeated to ``shape`` by the rules of broadcasting."""
     array, shape = as_operand(array), _ints(shape)
-    if shape == array.shape:
+    have = array.shape
+    if shape == have:
         return array
-    np.broadcast_to(np.broadcast_to(np.empty(()), array.shape), shape)  # NumPy's error, if any
+    pairs = zip(have[::-1], shape[::-1], strict=False)
+    if len(have) > len(shape) or min(shape) < 0 or not all([n in (1, m) for n, m in pairs]):
+        np.broadcast_to(np.broadcast_to(np.empty(()), have), shape)  # NumPy's error
     return bind(rows.broadcast_to, array, shape=shape)
 
 

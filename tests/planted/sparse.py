@@ -37,6 +37,13 @@ ERRORS = (
         f"{PATTERNS}::test_a_pattern_holds_every_entry_of_the_jacobian",
     ),
     Planted(
+        "sparse: whether a function is holomorphic is asked along real numbers",
+        "functrans/_transforms/sparse/probing.py",
+        "t = t + 1j * ",
+        "t = t + 0 * ",
+        f"{DERIVATIVES}::test_each_call_asks_whether_the_function_is_holomorphic_there",
+    ),
+    Planted(
         "sparse: arguments that are no numbers are all alike",
         "functrans/_transforms/sparse/staged.py",
         "return Fixed(x)",

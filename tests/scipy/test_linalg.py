@@ -277,3 +277,9 @@ def test_a_tridiagonal_matrix_has_the_eigenvalues_of_the_full_one():
 def test_the_basis_of_schur_is_refused():
     with pytest.raises(NotDifferentiable, match="the basis that schur returns is one of many"):
         ft.grad(lambda a: np.sum(linalg.schur(a)[0]))(np.eye(2))
+
+
+def test_the_exponential_of_a_number_is_a_matrix_as_in_scipy():
+    y, slope = ft.jvp(linalg.expm, (2.0,), (1.0,))
+    np.testing.assert_allclose(y, scipy.linalg.expm(2.0), rtol=1e-13)
+    np.testing.assert_allclose(slope, y, rtol=1e-13)

@@ -151,3 +151,12 @@ def test_what_has_no_derivative_is_named():
         ft.vjp(lambda x: distance.pdist(x, out=np.zeros(6)), A)
     with pytest.raises(ValueError, match="x contains 3-dimensional vectors but y"):
         ft.vjp(lambda x: spatial.distance_matrix(x, B[:, :2]), A)
+
+
+@pytest.mark.parametrize("p", [[0.0, 0.0], [0.2, np.nan]])
+def test_a_distribution_without_mass_has_no_distance_as_in_scipy(p):
+    p, q = np.array(p), np.array([0.5, 0.5])
+    with np.errstate(invalid="ignore"):
+        y, slope = ft.value_and_grad(distance.jensenshannon)(p, q)
+        assert np.isnan(scipy.spatial.distance.jensenshannon(p, q))
+    assert np.isnan(y) and np.isnan(slope).all()

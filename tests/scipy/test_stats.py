@@ -325,3 +325,17 @@ def test_at_infinity_values_are_scipy_s_and_slopes_zero(name, shape, method):
     y, t = ft.jvp(lambda c, m: f(x, c, loc=m), (shape, 0.2), (1.0, 1.0))
     np.testing.assert_array_equal(y, f(x, shape, loc=0.2))
     np.testing.assert_array_equal(t, [0.0, 0.0])
+
+
+@pytest.mark.parametrize(("name", "q", "c", "in_q", "in_c"), [
+    ("genextreme", 0.0, -0.5, None, -4.0), ("genextreme", 1.0, 0.5, None, -4.0),
+    ("genextreme", 1.0, -0.5, np.inf, np.inf * -1), ("genextreme", 1.0, 0.0, np.inf, -np.inf),
+    ("genextreme", 0.0, 0.5, None, -np.inf), ("genpareto", 1.0, -0.5, None, 4.0),
+    ("genpareto", 1.0, 0.5, np.inf, np.inf), ("genpareto", 0.0, 0.5, 1.0, 0.0),
+])
+def test_quantiles_at_the_ends_have_slopes(name, q, c, in_q, in_c):
+    ours = getattr(stats, name)
+    assert ours.ppf(q, ft.stop_gradient(c)) == getattr(scipy.stats, name).ppf(q, c)
+    assert ft.grad(lambda c: ours.ppf(q, c))(c) == in_c
+    if in_q is not None:
+        assert ft.grad(lambda q: ours.ppf(q, c))(q) == in_q

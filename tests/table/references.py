@@ -119,6 +119,7 @@ SPECIAL = {
     "exp10": lambda x: mp.exp(x * mp.log(10)),
     "exp2": lambda x: mp.exp(x * LN2),
     "expit": lambda x: 1 / (1 + mp.exp(-x)),
+    "expit_of_minus": lambda x: 1 / (1 + mp.exp(x)),
     "expm1": lambda x: mp.exp(x) - 1,
     "exprel": lambda x: (mp.exp(x) - 1) / x,
     "gamma": mp.gamma,
@@ -176,6 +177,14 @@ SPECIAL |= {
     "riemann_zeta": mp.zeta,
     "standardised": lambda x, loc, scale: (x - loc) / scale,
     "less_log": lambda y, scale: y - mp.log(scale),
+    "placed_normal": lambda x, loc, scale: (
+        -((x - loc) / scale) ** 2 / 2 - mp.log(2 * mp.pi) / 2 - mp.log(scale)
+    ),
+    "log_density_of_gamma": lambda x, a: (a - 1) * mp.log(x) - x - mp.loggamma(a),
+    "log_density_of_beta": lambda x, a, b: (
+        (a - 1) * mp.log(x) + (b - 1) * mp.log1p(-x) - mp.log(mp.beta(a, b))
+    ),
+    "log_density_of_poisson": lambda k, mu: k * mp.log(mu) - mp.loggamma(k + 1) - mu,
     "log_density_of_normal": lambda x: -x * x / 2 - mp.log(2 * mp.pi) / 2,
     "zetac": lambda x: mp.zeta(x) - 1,
     "elliprc": mp.elliprc,

@@ -151,6 +151,7 @@ OPERANDS: dict[str, tuple] = {
     "special.vonmises_ppf": (probability, integers),
     "special.gammaincinv": (positive, probability),
     "special.gammainccinv": (positive, probability),
+    "special.log_density_of_beta": (probability, positive, positive),
     "special.betainc": (positive, positive, probability),
     "special.betaincc": (positive, positive, probability),
     "special.betaincinv": (positive, positive, probability),

@@ -164,8 +164,8 @@ CASES |= {
     "det": (torch.det, np.linalg.det, (SPD,)),
     "logdet": (torch.logdet, lambda x: np.linalg.slogdet(x)[1], (SPD,)),
     "solve": (torch.linalg.solve, np.linalg.solve, (SPD, V)),
-    "cholesky": (torch.linalg.cholesky, np.linalg.cholesky, (SPD,)),
-    "eigvalsh": (torch.linalg.eigvalsh, np.linalg.eigvalsh, (SPD,)),
+    "cholesky": (torch.linalg.cholesky, lambda a: np.linalg.cholesky((a + a.T) / 2), (SPD,)),
+    "eigvalsh": (torch.linalg.eigvalsh, lambda a: np.linalg.eigvalsh((a + a.T) / 2), (SPD,)),
     "svdvals": (torch.linalg.svdvals, np.linalg.svdvals, (S,)),
     "trace": (torch.trace, np.trace, (Q,)),
 }

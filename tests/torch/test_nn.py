@@ -183,3 +183,14 @@ def test_a_scheduler_of_ones_own_has_get_lr():
             return [group["lr"] / 2 for group in self.optimizer.param_groups]
 
     assert Half(optimiser()).get_last_lr() == [0.25]
+
+
+@pytest.mark.parametrize("norm", [
+    nn.BatchNorm1d(3, affine=False), nn.InstanceNorm1d(3), nn.GroupNorm(1, 3, affine=False),
+    nn.LayerNorm(4, elementwise_affine=False),
+], ids=lambda m: type(m).__name__)
+def test_what_a_normalisation_returns_may_be_changed_in_place(norm):
+    x = t(np.sin(np.arange(24.0)).reshape(2, 3, 4), requires_grad=True)
+    (expected,) = torch.autograd.grad((norm(x).relu() ** 2 / 2).sum(), x)
+    (changed,) = torch.autograd.grad((nn.ReLU(inplace=True)(norm(x)) ** 2 / 2).sum(), x)
+    np.testing.assert_allclose(changed.numpy(), expected.numpy(), rtol=1e-13, atol=1e-15)

@@ -427,3 +427,38 @@ def test_there_is_only_the_cpu():
 def test_the_shim_is_imported_only_when_it_is_asked_for():
     code = "import sys, functrans; assert 'functrans.torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_retained_grad_is_of_what_the_tensor_is_after_a_change_in_place():
+    y = leaf(1.0, 1.0, 1.0).clone()
+    y.retain_grad()
+    y[:2].mul_(3)
+    y.add_(1)
+    (y * 5).sum().backward()
+    assert y.grad.tolist() == [5.0, 5.0, 5.0]
+
+
+def test_views_keep_their_grad_when_they_or_their_base_change():
+    for change in (lambda base, view: view.mul_(3), lambda base, view: base.mul_(3)):
+        base = leaf(1.0, 1.0, 1.0).clone()
+        view = base[:2]
+        view.retain_grad()
+        change(base, view)
+        (view * 5).sum().backward()
+        assert view.grad.tolist() == [5.0, 5.0]
+
+
+@pytest.mark.parametrize("key", [
+    [[0, 2], [1, 1]], [slice(None), [0, 1]], [None, [0]], [..., 0], [(0, 1), (1, 2)],
+    [[True, False, True], [0, 1]], [torch.tensor(1), torch.tensor(2)],
+], ids=str)
+def test_a_list_of_more_than_numbers_is_an_index_for_each_dimension(key):
+    x = np.arange(27.0).reshape(3, 3, 3)
+    entries = tuple([int(k) if isinstance(k, torch.Tensor) else k for k in key])
+    t = torch.tensor(x)
+    with pytest.warns(UserWarning, match="Using a non-tuple sequence for multidimensional"):
+        assert np.array_equal(t[key].numpy(), x[entries])
+    with pytest.warns(UserWarning, match="Using a non-tuple sequence for multidimensional"):
+        t[key] = -1.0
+    x[entries] = -1.0
+    assert np.array_equal(t.numpy(), x)

@@ -31,6 +31,9 @@ from functrans._ops.reductions import sum as sum_
 
 # Operations of the largest kernel that LLVM vectorises, in time quadratic in their number.
 VECTORISED = 3000
+# Pieces of loops this many times shorter than the longest are compiled as they stand: neither
+# vectorised nor with branches, which would take longer than to run them.
+EDGE = 8
 # Iterations of the longest inner loop that is unrolled.
 UNROLLED = 4
 # Copies of a kernel's body that splitting may make, and operations in all of them together.
@@ -65,6 +68,7 @@ class Nest:
         self.starts = {r: _start_depth(r, len(k.space)) for r in k.reductions}
         self.empty = 0 in k.space
         self.pieces = _pieces(k, ranged)
+        self.longest = [max((hi - lo for lo, hi in cuts), default=0) for cuts in self.pieces]
         self.counters = [f"%i{d}" for d in range(len(k.space))]
         self.at: list[Window] = [(0, n) for n in k.space]  # where the iteration is known to be
         self.strip, self.rows = _strip(k, self.starts)
@@ -107,16 +111,27 @@ class Nest:
         if depth == len(k.space):
             self.body()
             return
-        if self.ranged and not depth:
-            self.piece(depth, "%start", "%stop")
-        else:
-            for lo, hi in self.pieces[depth]:
-                self.at[depth] = lo, hi
+        for lo, hi in self.pieces[depth]:
+            self.at[depth] = lo, hi
+            if self.ranged and not depth:
+                self.share(lo, hi)
+            else:
                 self.piece(depth, str(lo), str(hi))
-            self.at[depth] = 0, k.space[depth]
+        self.at[depth] = 0, k.space[depth]
         for r in k.reductions:
             if self.starts[r] == depth:
                 self.finish(r)
+
+    def share(self, lo: int, hi: int) -> None:
+        """What the range has of the first loop's iterations from lo to before hi."""
+        code = self.code
+        if (lo, hi) == (0, self.k.space[0]):
+            self.piece(0, "%start", "%stop")
+            return
+        first = code.select("i64", code.op(f"icmp slt i64 %start, {lo}"), str(lo), "%start")
+        end = code.select("i64", code.op(f"icmp sgt i64 %stop, {hi}"), str(hi), "%stop")
+        with code.where(code.op(f"icmp slt i64 {first}, {end}")):
+            self.piece(0, first, end)
 
     def piece(self, depth: int, lo: str, hi: str) -> None:
         """The iterations of a loop from lo to before hi."""
@@ -133,7 +148,8 @@ class Nest:
     def _hint(self, depth: int, length: int) -> str:
         if 0 < length <= UNROLLED and depth:
             return ", !llvm.loop !2"
-        return ", !llvm.loop !0" if len(self.k.ops) > VECTORISED else ""
+        plain = len(self.k.ops) > VECTORISED or self.at_edge()
+        return ", !llvm.loop !0" if plain else ""
 
     def count(self, depth: int, lo: str, hi: str, hint: str = "") -> None:
         """Loop ``depth`` from lo to before hi."""
@@ -240,10 +256,18 @@ class Nest:
             return self.read(x.buffer, x.dtype, x.offset, x.strides, x.index)
         if inside == "false":
             return zero
+        if self.at_edge():
+            at = self.address(x.buffer, stored_type(x.dtype), x.offset, x.strides)
+            return self.code.read(x.dtype, self.code.select("ptr", inside, at, "@zero"))
         code, before = self.code, self.code.block
         with code.where(inside):
             value, within = self.read(x.buffer, x.dtype, x.offset, x.strides), code.block
         return code.op(f"phi {type_of(x.dtype)} [ {value}, %{within} ], [ {zero}, %{before} ]")
+
+    def at_edge(self) -> bool:
+        """Whether the iterations are few beside those of another piece of the loops."""
+        return any(EDGE * (hi - lo) < longest
+                   for (lo, hi), longest in zip(self.at, self.longest, strict=True))
 
     def inside(self, windows: Sequence[Window]) -> str:
         """Whether the iteration is inside windows: a register, or true or false if known."""
@@ -329,7 +353,8 @@ def _pieces(k: Kernel, ranged: bool) -> list[list[Window]]:
     if 0 < size <= TINY and not ranged and size * (len(k.ops) + len(k.loads)) <= COPIED:
         return [[(i, i + 1) for i in range(n)] for n in k.space]
     copies = 1
-    for d in reversed(range(int(ranged), len(k.space))):
+    shared = ranged and len(k.space) > 1  # rows, whose tests cost little beside their entries
+    for d in reversed(range(int(shared), len(k.space))):
         n = k.space[d]
         windows = [x.windows[d] for x in (*k.loads, *k.ops) if x.windows]
         ends = {min(max(end, 0), n) for window in windows for end in window}

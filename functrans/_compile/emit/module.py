@@ -18,7 +18,8 @@ LIST_ITEMS, ARRAY_DATA = HEADER + 8, HEADER
 POINTER = 8  # bytes of one
 
 
-_HINTS = """\
+_CONSTANTS = """\
+@zero = private constant [32 x i8] zeroinitializer, align 32
 !0 = distinct !{!0, !1}
 !1 = !{!"llvm.loop.vectorize.enable", i1 false}
 !2 = distinct !{!2, !3}
@@ -100,7 +101,7 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
     prefer = ' "prefer-vector-width"="512"' if wide else ""
     attributes = f"attributes #0 = {{ nounwind{inlined}{prefer} }}"
     declared = declare(functions, None if rounding.precise else library)
-    return "\n".join([*declared, "", *texts, attributes, _HINTS])
+    return "\n".join([*declared, "", *texts, attributes, _CONSTANTS])
 
 
 def _function(step: Any, name: str, code: Code, emit: Emit) -> tuple[tuple, str]:

@@ -84,7 +84,7 @@ def _logsumexp(write: _Writer, x: Var, axis: tuple[int, ...]) -> None:
 
 
 # Taps up to which a convolution is a sum of shifted operands, and in how many parts.
-TAPS, SUMS = 32, 4
+TAPS, SUMS = 64, 4
 
 
 def _convolve(write: _Writer, x1: Var | Const, x2: Var | Const, mode: str) -> None:

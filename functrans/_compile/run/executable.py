@@ -24,8 +24,10 @@ from functrans.errors import warn
 class Executable:
     """A program that can be run on plain values many times; compiled when it is first run."""
 
-    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY, name: str = "a program"):
+    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY, name: str = "",
+                 inputs: Sequence[str] = ()):
         self.staged, self.rounding, self.name = program, rounding, name
+        self.inputs = inputs  # their names
         self.made = ""  # how and in what time its code was made, once it is
 
     @once
@@ -41,7 +43,7 @@ class Executable:
     @once
     def native(self) -> NativeProgram:
         """The native code and the steps between."""
-        return NativeProgram(self.program, self.rounding, self._key)
+        return NativeProgram(self.program, self.rounding, self._key, self.name)
 
     @once
     def _kept_or_native(self) -> Framed | NativeProgram:
@@ -64,7 +66,7 @@ class Executable:
         with compiler():
             try:
                 code = self._kept_or_native
-                how = "loaded from disk" if is_from_disk(code) else "compiled"
+                how = "loaded from disk" if isinstance(code, Framed) else code.how(self.inputs)
             except NativeUnavailable as e:
                 code, how = e, f"left to NumPy ({e})"
         self.made = f"{how} in {(perf_counter() - start) * 1e3:.1f} ms"
@@ -80,11 +82,6 @@ class Executable:
     def entry(self) -> Callable | None:
         """The native code as a C function of the values, where it can be called as one."""
         return getattr(self.run, "entry", None)
-
-
-def is_from_disk(code: Framed | NativeProgram) -> bool:
-    """Whether its machine code was made by an earlier process, or by another program of this."""
-    return isinstance(code, Framed) or code.was_kept
 
 
 @functools.cache

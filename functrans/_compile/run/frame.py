@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,10 +20,12 @@ from numpy import empty, ndarray
 
 from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.lowering.library import refused
+from functrans._compile.run import pool
 from functrans._compile.run.entry import entry_of
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.locks import lazy
+from functrans._kernels import sizes
 from functrans._kernels.blocks import cores, share
 from functrans._kernels.routines import address_of
 from functrans.errors import ArgumentError
@@ -108,7 +111,10 @@ class Result(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """``constants`` are in the slots behind the arguments; ``work``: about how many operations."""
+    """``constants`` are in the slots behind the arguments; ``work``: about how many operations.
+
+    ``sizes`` are the numbers that code for any size reads, in the last slot.
+    """
 
     arguments: tuple[Argument, ...]
     constants: tuple[np.ndarray, ...]
@@ -116,6 +122,18 @@ class Frame(NamedTuple):
     runs: tuple[Segment | Host, ...]
     results: tuple[Result, ...]
     work: float
+    sizes: np.ndarray | None = None
+
+    @property
+    def fixed(self) -> dict[int, np.ndarray]:
+        """The arrays that are the same in all calls, by slot."""
+        first = len(self.arguments)
+        last = {} if self.sizes is None else {self.slots - 1: self.sizes}
+        return dict(enumerate(self.constants, first)) | last
+
+    def with_sizes(self, sizes: np.ndarray | None) -> Frame:
+        """The frame of the same program's code for any size."""
+        return self if sizes is None else self._replace(slots=self.slots + 1, sizes=sizes)
 
     @property
     def segments(self) -> list[Segment]:
@@ -127,7 +145,7 @@ class Frame(NamedTuple):
                 or sum(x.nbytes for x in self.constants) > most):
             return ""
         constants = [(x.shape, x.dtype, x.tobytes().hex()) for x in self.constants]
-        return json.dumps(self._replace(constants=constants), default=_char)
+        return json.dumps(self._replace(constants=constants)[:-1], default=_char)
 
     @classmethod
     def read(cls, text: str) -> Frame:
@@ -165,8 +183,8 @@ class Framed:
         self._called = False
         # what a call reads, as plain tuples
         self._arguments = [(i, x.shape, x.dtype) for i, x in enumerate(frame.arguments)]
-        fixed = len(frame.arguments) + len(frame.constants)
-        self._rest = (*frame.constants, *[None] * (frame.slots - fixed))
+        fixed = frame.fixed
+        self._rest = tuple([fixed.get(k) for k in range(len(frame.arguments), frame.slots)])
         self._runs = [(run.makes, self._function(run), run.drops) for run in frame.runs]
         self._results = [(y.slot, y.shape, y.copied) for y in frame.results]
 
@@ -187,12 +205,20 @@ class Framed:
         It returns read-only Arrays, in a tuple if there are several; or NotImplemented for values
         that it leaves to the call with a list.
         """
+        self._keep_memory()
         return entry_of(self, locked=True)
 
     @lazy
     def _direct(self) -> Callable | None:
         """The same, but it returns writeable ndarrays."""
+        self._keep_memory()
         return entry_of(self, locked=False)
+
+    def _keep_memory(self) -> None:
+        """From the second call on, large arrays of this context take the memory of dropped ones."""
+        makes = [make for segment in self.frame.segments for make in segment.makes]
+        if any(math.prod(shape) * dtype.itemsize >= sizes.KEPT for _, shape, dtype in makes):
+            pool.enter()
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
         # the first call, often the only one, does not pay for loading the C function

@@ -18,6 +18,7 @@ import numpy as np
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
 from functrans._compile.lowering import special_functions
 from functrans._compile.run import sources, store
+from functrans._compile.run.general import Families, Found, Wanted
 from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
 from functrans._kernels import routines
@@ -43,11 +44,15 @@ class NativeUnavailable(RuntimeError):
 
 
 class Loaded(NamedTuple):
-    """``code`` must live as long as the functions are called; ``keep`` puts fresh code on disk."""
+    """``code`` must live as long as the functions are called; ``keep`` puts fresh code on disk.
+
+    Code for any size reads ``sizes``.
+    """
 
     code: Any
     functions: dict[str, Any]
     keep: Callable[[], None] | None = None
+    found: Found | None = None
 
 
 def llvm_binding() -> ModuleType:
@@ -82,6 +87,7 @@ class Machine:
         lanes = [(letter, BITS[letter]) for letter in letters]
         self.library = VectorLibrary(tuple(lanes), self._symbols(lanes))
         self.builders: dict[str, Any] = {}
+        self.families = Families(self)
 
     def _symbols(self, lanes: list) -> frozenset[str]:
         try:
@@ -129,8 +135,9 @@ class Machine:
         return functions
 
     def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
-                frame: str = "", options: dict[str, bool] = OPTIONS) -> Loaded:
-        """The module's functions, from disk or fresh.
+                frame: str = "", options: dict[str, bool] = OPTIONS, wanted: Wanted | None = None
+                ) -> Loaded:
+        """The module's functions, from disk or fresh, or those for any size of what is ``wanted``.
 
         On disk the code is named by ``key``, else by a hash of the text, and ``frame`` is kept with
         it. With other options than the usual ones it is always compiled.
@@ -140,6 +147,9 @@ class Machine:
             code = store.get(key) if options is OPTIONS else None
             if code is not None:
                 return Loaded(*self.load(code, names))
+            found = self.families.find(wanted) if wanted and options is OPTIONS else None
+            if found is not None:
+                return Loaded(found.general.code, found.general.functions, found.keep, found)
             code = self.translate(text, options)
             notes = [("program", title), ("functrans", VERSION), ("processor", self.cpu)]
             notes += [("frame", frame)] * bool(frame)
@@ -190,6 +200,14 @@ class Machine:
             self.llvm.newpassmanagers.NewPassManager._dispose(passes)
             passes.detach()
         return (self.linked_target() if library else target).emit_object(module)
+
+    def translated(self, text: str) -> bytes | None:
+        """The object code of a module; None if LLVM does not take it."""
+        try:
+            self.llvm.parse_assembly(text).verify()
+        except RuntimeError:
+            return None
+        return self.translate(text)
 
     def linked_target(self) -> Any:
         """The processor, for code that a linker takes."""

@@ -13,6 +13,7 @@ from functrans._compile.ir.program import Program, Structured, aval_of_atom, int
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.run import store
 from functrans._compile.run.frame import Frame, Framed
+from functrans._compile.run.general import Found, Wanted
 from functrans._compile.run.layout import Layout
 from functrans._compile.run.machine import OPTIONS, SAFE, local
 from functrans._compile.run.verify import difference, warn
@@ -30,8 +31,9 @@ class NativeProgram:
     its text is. Fresh code is kept after its first call, which verifies it.
     """
 
-    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY, key: str | None = None):
-        self.program = program
+    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY, key: str | None = None,
+                 name: str = ""):
+        self.program, self.name = program, name
         self.schedule = schedule(program)
         layout = Layout(self.schedule, functools.partial(_implementation, rounding=rounding))
         self.frame = layout.frame
@@ -41,8 +43,8 @@ class NativeProgram:
             machine = local()
             self.llvm = emit_module(layout.segments, layout.places, layout.stack, rounding,
                                     machine.library, machine.wide)
+        self.found: Found | None = None  # code for any size
         self._code, self._keep = self._compile(OPTIONS)
-        self.was_kept = self._keep is None and bool(layout.segments)  # its code is from disk
         self._call = self._code if self._keep is None else self._first
 
     def _compile(self, options: dict[str, bool]) -> tuple[Framed, Callable[[], None] | None]:
@@ -51,10 +53,22 @@ class NativeProgram:
         if not names:
             return Framed(self.frame, {}, None), None
         text = self.frame.text() if self._key else ""
-        engine, functions, keep = local().compile(
-            self.llvm, names, title(self.program), self._key if text else None, text, options
+        shapes = tuple([v.aval.shape for v in self.program.inputs])
+        wanted = Wanted(self.llvm, names, self.frame.slots, self.name, shapes)
+        engine, functions, keep, self.found = local().compile(
+            self.llvm, names, title(self.program), self._key if text else None, text, options,
+            wanted if self.name else None,
         )
-        return Framed(self.frame, functions, engine), keep
+        frame = self.frame if self.found is None else self.frame.with_sizes(self.found.sizes)
+        return Framed(frame, functions, engine), keep
+
+    def how(self, names: Sequence[str] = ()) -> str:
+        """How it came by its code; ``names`` are those of its inputs, as far as known."""
+        if self.found is not None:
+            fresh, says = self.found.fresh, self.found.general.says(names)
+            return f"compiled {says}" if fresh else f"runs what was compiled {says}, ready"
+        from_disk = self._keep is None and self.frame.segments
+        return "loaded from disk" if from_disk else "compiled"
 
     def _first(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The first call, which verifies fresh code before it is kept, unless it raises.
@@ -65,6 +79,8 @@ class NativeProgram:
         keep = self._keep
         outputs = code(values)
         if (wrong := difference(self.program, values, outputs)) is not None:
+            if self.found is not None:
+                self.found.drop()
             self.options = SAFE
             code, keep = self._compile(SAFE)
             outputs = code(values)

@@ -162,9 +162,10 @@ class Plan:
     def slots(self, step: Step, frame: Frame, cells: dict[int, int]) -> list[int]:
         """What the code of a step takes for a list: arguments, constants, and what it fills."""
         reads = [self.values[x] for x in step.reads]
-        constants = list(map(self.keep, frame.constants))
-        rest = frame.slots + sum([y.copied for y in frame.results]) - len(reads) - len(constants)
-        slots = reads + constants + [0] * rest
+        rest = frame.slots + sum([y.copied for y in frame.results]) - len(reads)
+        slots = reads + [0] * rest
+        for slot, x in frame.fixed.items():
+            slots[slot] = self.keep(x)
         for slot, cell in cells.items():
             slots[slot] = _array_at(cell)
         return slots

@@ -11,6 +11,7 @@ from scipy import special as sp
 from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import absolute, sign, sqrt, trunc
 from functrans._ops.special.arguments import real, refused
+from functrans._ops.special.hypergeometric import hyp0f1
 
 
 def _order(name):
@@ -120,6 +121,10 @@ kve = elementwise(
 
 # ---- of orders 0 and 1
 
+# below 1e-153 SciPy's iv(1, x) is 0, and iv(2, x) of subnormal numbers is NaN
+TINY = 1e-100
+
+
 j0 = elementwise("special.j0", sp.j0, lambda g, x: -g * j1(x), cython="j0")
 j1 = elementwise("special.j1", sp.j1, lambda g, x: g * ((j0(x) - jv(2, x)) * 0.5), cython="j1")
 y0 = elementwise(
@@ -130,8 +135,16 @@ y1 = elementwise(
     singular=True, cython="y1",
 )
 i0 = elementwise("special.i0", sp.i0, lambda g, x: g * i1(x), singular=True, cython="i0")
+
+
+def _i2(x):
+    small = absolute(x) < TINY
+    series = hyp0f1(3.0, x * x / 4) * (x * x / 8)  # 10.39.9
+    return where(small, series, iv(2, where(small, 1.0, x)))
+
+
 i1 = elementwise(
-    "special.i1", sp.i1, lambda g, x: g * ((i0(x) + iv(2, x)) * 0.5), singular=True, cython="i1"
+    "special.i1", sp.i1, lambda g, x: g * ((i0(x) + _i2(x)) * 0.5), singular=True, cython="i1"
 )
 k0 = elementwise(
     "special.k0", sp.k0, lambda g, x: -g * k1(x), domain=POSITIVE, singular=True, cython="k0"

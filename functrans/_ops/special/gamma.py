@@ -148,18 +148,6 @@ poch = elementwise(
     lambda g, y, x1, x2: g * (y * psi(x1 + x2)),
     domain=POSITIVE, singular=True, cython="poch",
 )
-beta = elementwise(
-    "special.beta", sp.beta,
-    lambda g, y, x1, x2: -g * (y * psi_increase(x1, x2, x1 + x2)),
-    lambda g, y, x1, x2: -g * (y * psi_increase(x2, x1, x1 + x2)),
-    domain=POSITIVE, singular=True, commutes=True, cython="beta",
-)
-betaln = elementwise(
-    "special.betaln", sp.betaln,
-    lambda g, x1, x2: -g * psi_increase(x1, x2, x1 + x2),
-    lambda g, x1, x2: -g * psi_increase(x2, x1, x1 + x2),
-    domain=POSITIVE, singular=True, commutes=True, cython="betaln",
-)
 binom = elementwise(
     "special.binom", sp.binom,
     lambda g, y, x1, x2: g * (y * psi_increase(x1 - x2 + 1, x2, x1 + 1)),

@@ -19,8 +19,9 @@ from scipy import special as sp
 from functrans._ops.calls import stop
 from functrans._ops.declare import elementwise, where
 from functrans._ops.elementwise import absolute, exp, expm1, log, log1p, sqrt
+from functrans._ops.special.beta import betaln
 from functrans._ops.special.elementary import column, polynomial
-from functrans._ops.special.gamma import betaln, gammaln, psi
+from functrans._ops.special.gamma import gammaln, psi
 
 _T = np.arange(-3.7, 3.95, 0.1)
 NODES = np.exp(_T - np.exp(-_T))

@@ -28,14 +28,20 @@ def _log_expit(x):
 
 # the slope is y * (1 - y), whose second factor is expit(-x) to the last digit
 expit = elementwise(
-    "special.expit", sp.expit, lambda g, x, y: g * (y * expit(-x)), formula=logistic_formula
+    "special.expit", sp.expit, lambda g, x, y: g * (y * expit_of_minus(x)),
+    formula=logistic_formula,
+)
+# row: of x itself, so that a power series of either needs those of the two and no others
+expit_of_minus = elementwise(
+    "special.expit_of_minus", lambda x: sp.expit(-x), lambda g, x, y: -g * (y * expit(x)),
+    formula=lambda x: logistic_formula(-x),
 )
 logit = elementwise(
     "special.logit", sp.logit, lambda g, x: g / (x * (1 - x)), domain="probability", singular=True,
     cython="logit",
 )
 log_expit = elementwise(
-    "special.log_expit", sp.log_expit, lambda g, x: g * expit(-x), formula=_log_expit
+    "special.log_expit", sp.log_expit, lambda g, x: g * expit_of_minus(x), formula=_log_expit
 )
 
 # ---- products that are 0 where their first factor is
@@ -138,9 +144,11 @@ powm1 = elementwise(
 
 def _slope_of_exponent(u, lam):
     """The derivative of (exp(lam u) - 1) / lam = u exprel(lam u) in lam."""
-    ends = (u == -np.inf) & (lam > 0)
-    u, rate = where(ends, 0.0, u), where(ends, lam, 1.0)
-    return where(ends, 1 / (rate * rate), u * u * slope_of_exprel(lam * u))
+    infinite = absolute(u) == np.inf
+    ends = infinite & (lam * u < 0)  # there the function is -1 / lam, at the other end infinite
+    u, rate = where(infinite, 0.0, u), where(ends, lam, 1.0)
+    at_infinity = where(ends, 1 / (rate * rate), np.inf)
+    return where(infinite, at_infinity, u * u * slope_of_exprel(lam * u))
 
 
 boxcox = elementwise(

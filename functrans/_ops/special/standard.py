@@ -13,10 +13,12 @@ from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import exp, floor, log
 from functrans._ops.special.arguments import refused
 from functrans._ops.special.bessel import i0e
+from functrans._ops.special.beta import betaln
 from functrans._ops.special.elementary import cosm1, log1p
 from functrans._ops.special.errors import log_ndtr
-from functrans._ops.special.gamma import betaln
+from functrans._ops.special.gamma import gammaln, psi, psi_increase
 from functrans._ops.special.incomplete import lower_beta
+from functrans._ops.special.logistic import xdivy, xlog1py, xlogy
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -41,6 +43,50 @@ less_log = elementwise(
 log_density_of_normal = elementwise(
     "special.log_density_of_normal", lambda x: -0.5 * (x * x) - LOG_ROOT_2PI,
     lambda g, x: -(g * x), formula=lambda x: -0.5 * (x * x) - LOG_ROOT_2PI,
+)
+
+
+def _placed_normal(logarithm: Callable) -> Callable:
+    """The logarithm of the normal density of x at a location and scale."""
+
+    def log_density(x: Any, loc: Any, scale: Any) -> Any:
+        z = (x - loc) / scale
+        return -0.5 * (z * z) - LOG_ROOT_2PI - logarithm(scale)
+
+    return log_density
+
+
+def _in_scale(z: Any) -> Any:
+    return z * z - 1
+
+
+placed_normal = elementwise(
+    "special.placed_normal", _placed_normal(np.log),
+    lambda g, x1, x2, x3: g * ((x2 - x1) / x3) / x3,
+    lambda g, x1, x2, x3: g * ((x1 - x2) / x3) / x3,
+    lambda g, x1, x2, x3: g * _in_scale((x1 - x2) / x3) / x3,
+    domain=POSITIVE, singular=True, formula=_placed_normal(log),
+)
+log_density_of_gamma = elementwise(
+    "special.log_density_of_gamma", lambda x1, x2: sp.xlogy(x2 - 1, x1) - x1 - sp.gammaln(x2),
+    lambda g, x1, x2: g * (xdivy(x2 - 1, x1) - 1), lambda g, x1, x2: g * (log(x1) - psi(x2)),
+    domain=POSITIVE, singular=True,
+    formula=lambda x1, x2: xlogy(x2 - 1, x1) - x1 - gammaln(x2),
+)
+log_density_of_beta = elementwise(
+    "special.log_density_of_beta",
+    lambda x1, x2, x3: sp.xlog1py(x3 - 1, -x1) + sp.xlogy(x2 - 1, x1) - sp.betaln(x2, x3),
+    lambda g, x1, x2, x3: g * (xdivy(x2 - 1, x1) - xdivy(x3 - 1, 1 - x1)),
+    lambda g, x1, x2, x3: g * (log(x1) + psi_increase(x2, x3, x2 + x3)),
+    lambda g, x1, x2, x3: g * (log1p(-x1) + psi_increase(x3, x2, x2 + x3)),
+    domain="probability", singular=True,
+    formula=lambda x1, x2, x3: xlog1py(x3 - 1, -x1) + xlogy(x2 - 1, x1) - betaln(x2, x3),
+)
+log_density_of_poisson = elementwise(
+    "special.log_density_of_poisson", lambda x1, x2: sp.xlogy(x1, x2) - sp.gammaln(x1 + 1) - x2,
+    lambda g, x1, x2: g * (log(x2) - psi(x1 + 1)), lambda g, x1, x2: g * (xdivy(x1, x2) - 1),
+    domain=POSITIVE, singular=True,
+    formula=lambda x1, x2: xlogy(x1, x2) - gammaln(x1 + 1) - x2,
 )
 
 # ---- Student's t

@@ -132,7 +132,7 @@ class VJPTrace(Trace):
     )
 
     def __init__(self, fun: str, outlives: bool = False):
-        super().__init__(fun)
+        Trace.__init__(self, fun)
         self.tape: list = []
         self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``degenerate.py``
         self.captures: Captures | None = None
@@ -168,11 +168,12 @@ class VJPTrace(Trace):
         a1, a2 = prim.actions
         if self.closed or a1 is None or a2 is None:
             return bind(prim, x1, x2)
-        alike = k1 is k2 and (
-            k1 is np.float64
-            or (k1 is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype)
+        usual = k1 is np.ndarray or k1 is np.float64
+        alike = k1 is k2 and usual and (
+            k1 is np.float64 or (v1.shape == v2.shape and v1.dtype is v2.dtype)
         )
-        if (alike or (k1 is np.ndarray and k2 is float)) and v1.size < sizes.THREADED:
+        weak = usual and (k2 is float or k2 is int)  # Python's numbers take the other dtype
+        if (alike or weak) and v1.size < sizes.THREADED:
             y = prim.impl(v1, v2)
         elif k1 in PLAIN and k2 in PLAIN:
             if (k1 is np.ndarray and v1.size >= sizes.THREADED) or (
@@ -201,7 +202,7 @@ class VJPTrace(Trace):
         elif mine1:
             if k2 is np.ndarray and a1.needs:
                 v2 = self.capture(v2)
-            unlike = None if k2 is float and k1 is np.ndarray else _unlike(v1, y)
+            unlike = None if weak else _unlike(v1, y)
             if a1.identity and unlike is None:
                 return VJPTracer(self, y, x1.slot)
             node = ((x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), unlike),)
@@ -267,13 +268,13 @@ class VJPTrace(Trace):
 
     def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
         # a fast path for what is linear in its first operand: sums, indexing, reshapes
-        x = args[0]
+        x, *rest = args
         if type(x) is not VJPTracer or x.owner is not self:
             return bind(prim, *[self.lower(v) for v in args], **params)
         v, fixed = x.primal, ()
-        if len(args) > 1:
-            y = bind(prim, v, *args[1:], **params)
-            fixed = tuple([self.capture(i) for i in args[1:]])
+        if rest:
+            y = bind(prim, v, *rest, **params)
+            fixed = tuple([self.capture(i) for i in rest])
         else:
             y = prim.impl(v, **params) if type(v) in PLAIN else bind(prim, v, **params)
         if y.dtype.kind != "f" and not inexact_dtype(y.dtype):
@@ -304,8 +305,11 @@ class VJPTrace(Trace):
             node = ((x1.slot, a1, (aval_of(v1), self.capture(v2), params), None),)
         else:
             node = ((x2.slot, a2, (aval_of(v2), self.capture(v1), params), None),)
-        self.tape.append(node)
-        return VJPTracer(self, y, len(self.tape) - 1)
+        tape, z = self.tape, _new(VJPTracer)
+        z.owner, z.root_of = self, None
+        z.primal, z.slot = y, len(tape)
+        tape.append(node)
+        return z
 
     def _elementwise(self, prim: Elementwise, parents: list, y: Any, xs: list) -> Any:
         node = tuple([
@@ -345,7 +349,8 @@ class VJPTrace(Trace):
         """A constant or an argument that the walk may read, protected from changes by its owner."""
         if not isinstance(x, np.ndarray):
             return x
-        if self.captures is None and x.size <= SMALL and x.flags.writeable:
+        held = self.captures
+        if x.size <= SMALL and (held is None or held.digests is None) and x.flags.writeable:
             return x.copy()
         return self._captures().keep(x, argument)
 

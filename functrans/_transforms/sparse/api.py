@@ -7,12 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from functrans import tree
-from functrans._core.aval import integer
-from functrans._core.bind import Tracer
-from functrans._transforms.arguments import require_callable
+from functrans._transforms.arguments import Argnums, plain_argnums, require_callable
 from functrans._transforms.derived import global_name
-from functrans.errors import ArgumentError, UnsupportedError, name_of
+from functrans.errors import ArgumentError, name_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 # Kinds of arguments that one derivative is kept prepared for.
 KEPT = 8
 FORMATS = ("csr", "csc", "coo")
-ORDERS = ("largest_first", "natural", "incidence_degree")
+ORDERS = ("largest_first", "natural", "incidence_degree", "saturation")
 COLORINGS = {
     "sparse_jacobian": ("auto", "column", "row", "bidirectional"),
     "sparse_hessian": ("auto", "star", "acyclic", "column"),
@@ -30,16 +27,19 @@ COLORINGS = {
 
 
 def sparsity(
-    f: Callable, *args: Any, argnums: int = 0, local: bool = False, kind: str = "jacobian"
+    f: Callable, *args: Any, argnums: Argnums = 0, local: bool = False, kind: str = "jacobian"
 ) -> csr_array:
     """Where the Jacobian of ``f``, or with ``kind="hessian"`` its Hessian, may have entries.
 
     A boolean ``scipy.sparse.csr_array`` with a row for each entry of the output and a column for
-    each entry of argument ``argnums``, both in C order, read off the program of ``f`` equation by
-    equation. It is conservative: for every value of the arguments, an entry that is not in it is
-    exactly 0. With ``local`` it is that of these values: an operand that ``np.where`` does not
-    choose, and a factor that is 0, count as no dependence. The Jacobian's other entries are exactly
-    0 there, and need not be elsewhere. Entries that are 0 since terms cancel stay in both.
+    each entry of what ``argnums`` names, both in C order, those of containers in the order of
+    ``tree.ravel``; read off the program of ``f`` equation by equation. It is conservative: for
+    every value of the arguments, an entry that is not in it is exactly 0. Where Python decides by
+    values (`if`), it is the union over all ways, at most 64 of them. With ``local`` it is that of
+    these values: the way that is gone; an operand that ``np.where`` does not choose, an entry that
+    is not the largest, and a factor that is 0 count as no dependence. The Jacobian's other entries
+    are exactly 0 there, and need not be elsewhere. Entries that are 0 since terms cancel stay in
+    both.
 
     The pattern of a Hessian holds the pairs of inputs that meet in an operation that is not linear.
 
@@ -51,7 +51,6 @@ def sparsity(
     """
     from functrans._transforms.sparse import staged as stages  # lazy: SciPy is slow to import
 
-    argnum = _argnum("sparsity", argnums)
     if kind not in ("jacobian", "hessian"):
         raise ArgumentError(f'sparsity: kind must be "jacobian" or "hessian", but is {kind!r}')
     if local and kind == "hessian":
@@ -59,12 +58,12 @@ def sparsity(
             "sparsity: a local pattern goes by slopes that are 0 here, whose own derivatives need "
             "not be. Take that of the gradient: sparsity(grad(f), x, local=True)."
         )
-    s = stages.staged("sparsity", f, argnum, args)
-    if kind == "hessian" and s.target.size != 1:
-        raise ArgumentError(
-            f"sparsity: a Hessian needs a scalar output, but `{name_of(f)}` returned {s.target!r}"
-        )
-    return stages.hessian_pattern(s) if kind == "hessian" else stages.jacobian_pattern(s, local)
+    ways = stages.staged_ways(f, plain_argnums("sparsity", argnums), args, local)
+    if kind == "jacobian":
+        return stages.jacobian_pattern(ways, local)
+    for s in ways:
+        stages.require_scalar("sparsity", f, s)
+    return stages.hessian_pattern(ways)
 
 
 class SparseDerivative:
@@ -97,12 +96,6 @@ class SparseDerivative:
         """The matrix at these arguments."""
         from functrans._transforms.sparse.staged import kinds_of  # lazy: SciPy is slow to import
 
-        if any(isinstance(x, Tracer) for x in tree.leaves(args)):
-            raise UnsupportedError(
-                f"{self.who}: an argument of `{name_of(self.f)}` is traced. The result is an array "
-                "of SciPy's, which no transform can trace: call it outside of them; jacobian and "
-                "hessian can be nested."
-            )
         kind = kinds_of(args)
         known = self._kept.get(kind)
         if known is None or not known.is_current():
@@ -124,7 +117,7 @@ def _remade(who: str, f: Callable, options: dict[str, Any]) -> SparseDerivative:
 
 def sparse_jacobian(
     f: Callable | None = None,
-    argnums: int = 0,
+    argnums: Argnums = 0,
     *,
     sparsity: Any = None,
     format: str = "csr",
@@ -141,15 +134,21 @@ def sparse_jacobian(
 
     ``format`` is "csr", "csc" or "coo". ``coloring`` is "column", "row", "bidirectional" (columns,
     and dense rows apart, or the other way round) or "auto", the one of the fewest colors; ``order``
-    that in which they are colored, "largest_first", "natural" or "incidence_degree".
+    that in which they are colored, "largest_first", "natural", "incidence_degree" or "saturation".
+    The last takes longer, and fewer colors on grids: where the largest first take more than any
+    coloring must, it colors columns or rows again, by how many colors are taken (Brelaz 1979).
 
     ``sparse_jacobian(f).prepare(*args)`` does all but the products once: it has the pattern
     ``.sparsity`` and the number of products ``.colors``, is called at many points, writes into an
     earlier result with ``out=``, pickles, and draws itself with ``.spy()``. A function that is
     called without it keeps what was prepared for the latest kinds of arguments.
 
-    ``f`` takes and returns one real array; other arguments are constants. It is staged, so that
-    `if` on values needs np.where or ``cond``.
+    ``argnums`` is as for ``grad``: a position, a name, a path, a predicate or a tuple of them. What
+    it names, and the value of ``f``, may be containers, whose entries are the columns and rows of
+    one matrix in the order of ``tree.ravel``; other arguments are constants. Numbers are real, or
+    all of them complex: the matrix is then that of a holomorphic function, and NotDifferentiable
+    is raised where it is not, for which one more product is compared at each call. ``f`` is
+    staged, so that `if` on values needs np.where or ``cond``.
 
     >>> import functrans as ft, numpy as np
     >>> J = ft.sparse_jacobian(lambda x: x[1:] * x[:-1]).prepare(np.ones(6))
@@ -168,7 +167,7 @@ def sparse_jacobian(
 
 def sparse_hessian(
     f: Callable | None = None,
-    argnums: int = 0,
+    argnums: Argnums = 0,
     *,
     sparsity: Any = None,
     format: str = "csr",
@@ -198,7 +197,7 @@ def sparse_hessian(
 
 def _derivative(who: str, f: Callable | None, argnums: Any, sparsity: Any, format: str,
                 coloring: str, order: str) -> Any:
-    options = {"argnums": _argnum(who, argnums), "sparsity": sparsity, "format": format,
+    options = {"argnums": plain_argnums(who, argnums), "sparsity": sparsity, "format": format,
                "coloring": coloring, "order": order}
     for name, choice, choices in (("format", format, FORMATS), ("order", order, ORDERS),
                                   ("coloring", coloring, COLORINGS[who])):
@@ -210,16 +209,6 @@ def _derivative(who: str, f: Callable | None, argnums: Any, sparsity: Any, forma
         return functools.partial(SparseDerivative, who, options=options)
     require_callable(who, f)
     return SparseDerivative(who, f, options)
-
-
-def _argnum(who: str, argnums: Any) -> int:
-    number = integer(argnums)
-    if number is None:
-        raise ArgumentError(
-            f"{who}: argnums must be one int, since the columns of a sparse matrix come from one "
-            f"array, but is {argnums!r}"
-        )
-    return number
 
 
 __all__ = ["SparseDerivative", "sparse_hessian", "sparse_jacobian", "sparsity"]

@@ -18,7 +18,9 @@ from functrans._transforms.matrices.memory import require_room
 from functrans._transforms.sparse import kernels
 from functrans._transforms.sparse.sets import INSTEAD, Csr, sparse
 
-ORDERS = ("largest_first", "natural", "incidence_degree")
+ORDERS = ("largest_first", "natural", "incidence_degree", "saturation")
+# Entries of the table of colours by vertex, up to which an order by saturation is tried.
+TABLE = 1 << 26
 
 
 class Plan(NamedTuple):
@@ -132,7 +134,7 @@ def column_colors(pattern: Csr, order: str) -> np.ndarray:
         return np.arange(n, dtype=np.int32) % span
     if widest < 2:
         return np.zeros(n, np.int32)
-    return vertex_colors(_sharing(pattern), order)
+    return vertex_colors(_sharing(pattern), order, widest)
 
 
 def band(pattern: Csr) -> int:
@@ -153,11 +155,17 @@ def _sharing(pattern: Csr) -> Csr:
     return (pattern.T.tocsr() @ pattern).tocsr()
 
 
-def vertex_colors(graph: Csr, order: str) -> np.ndarray:
-    """Greedy colours of a graph: neighbours differ."""
-    colors = np.full(graph.shape[0], -1, np.int32)
-    start, near = graph.indptr, graph.indices
-    _, colors = kernels.run(kernels.greedy, graph.nnz, ordered(graph, order), start, near, colors)
+def vertex_colors(graph: Csr, order: str, least: int) -> np.ndarray:
+    """Greedy colours of a graph, which needs at least so many: neighbours differ."""
+    start, near, none = graph.indptr, graph.indices, np.full(graph.shape[0], -1, np.int32)
+    count, colors = kernels.run(
+        kernels.greedy, graph.nnz, ordered(graph, order), start, near, none.copy()
+    )
+    if order == "saturation" and count > least and len(none) * (count - 1) <= TABLE:
+        lists = [a.astype(np.int64) for a in (start, near, np.diff(start))]
+        steps = 16 * graph.nnz  # each a heap's
+        fewer, others = kernels.run(kernels.saturation, steps, *lists, count - 1, none)
+        colors = others if fewer < count else colors
     return np.asarray(colors, np.int32)
 
 
@@ -166,7 +174,7 @@ def ordered(graph: Csr, order: str) -> np.ndarray:
     degree = np.diff(graph.indptr)
     if order == "natural":
         return np.arange(len(degree))
-    if order == "largest_first":
+    if order in ("largest_first", "saturation"):
         return np.argsort(-degree, kind="stable")
     rising = np.argsort(degree, kind="stable")
     places = kernels.run(kernels.incidence_order, graph.nnz, graph.indptr, graph.indices, rising)

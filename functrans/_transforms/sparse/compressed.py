@@ -7,18 +7,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.ir.program import Program, aval_of_atom, evaluate, interpret
+from functrans._compile.ir.program import Program, evaluate, interpret
 from functrans._compile.lowering.numbers import Rounding
+from functrans._core.aval import Aval
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.reverse.grad import grad
 from functrans._transforms.sparse.coloring import Plan, narrowed
 from functrans._transforms.sparse.sets import Csr
+from functrans._transforms.sparse.staged import Staged
 from functrans._transforms.staging.entry import Entry
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import vmap
 from functrans.config import settings
 
+# The product of a derivative, for values of the program's inputs, with a vector.
+Product = Callable[[Sequence, Any], Any]
 # Bytes of the products that are computed at once.
 BUDGET = 1 << 27
 
@@ -59,7 +63,7 @@ def runner(name: str, program: Program) -> Callable[[Sequence], list]:
     return run
 
 
-def sweep(product: Callable, examples: Sequence, name: str, colors: np.ndarray, count: int,
+def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, count: int,
           width: int, entry_colors: np.ndarray, entry_places: np.ndarray,
           chosen: np.ndarray | None) -> Sweep:
     """The products of ``count`` colours of vectors, each of ``width`` numbers.
@@ -89,51 +93,80 @@ def sweep(product: Callable, examples: Sequence, name: str, colors: np.ndarray, 
 # ---- Jacobians
 
 
-def jacobian_sweeps(program: Program, at: int, examples: Sequence, name: str, pattern: Csr,
-                    plan: Plan) -> list[Sweep]:
+def jacobian_sweeps(s: Staged, name: str, pattern: Csr, plan: Plan) -> list[Sweep]:
     """From the right for colours of columns, from the left for colours of rows."""
-    source, target = program.inputs[at].aval, aval_of_atom(program.outputs[0])
     m, n = pattern.shape
     rows = np.repeat(np.arange(m), np.diff(pattern.indptr))
     columns = pattern.indices
-
-    def along(values: Sequence, seed: Any) -> Any:
-        t = seed.astype(source.dtype).reshape(source.shape)
-        return jvp(_alone(program, at, values), (values[at],), (t,))[1].reshape((m,))
-
-    def across(values: Sequence, seed: Any) -> Any:
-        _, pull = vjp(_alone(program, at, values), values[at])
-        return pull(seed.astype(target.dtype).reshape(target.shape))[0].reshape((n,))
-
     sweeps = []
     for product, colors, count, width, mine, by, place in (
-        (along, plan.columns, plan.forward, m, ~plan.by_row, columns, rows),
-        (across, plan.rows, plan.reverse, n, plan.by_row, rows, columns),
+        (along(s), plan.columns, plan.forward, m, ~plan.by_row, columns, rows),
+        (across(s), plan.rows, plan.reverse, n, plan.by_row, rows, columns),
     ):
         if count:
             chosen = None if mine.all() else np.flatnonzero(mine)
             kept = slice(None) if chosen is None else chosen
-            sweeps.append(sweep(product, examples, name, colors, count, width,
+            sweeps.append(sweep(product, s.values, name, colors, count, width,
                                 colors[by[kept]], place[kept], chosen))
     return sweeps
 
 
-def _alone(program: Program, at: int, values: Sequence) -> Callable:
-    """The program as a function of one of its inputs."""
-    return lambda x: evaluate(program, [*values[:at], x, *values[at + 1 :]])[0]
+def along(s: Staged) -> Product:
+    """The Jacobian times a vector."""
+    def product(values: Sequence, seed: Any) -> Any:
+        xs = [values[i] for i in s.places]
+        ts = jvp(_function(s, values), tuple(xs), tuple(_parts(seed, s.sources)))[1]
+        return _joined(ts, s.targets)
+
+    return product
+
+
+def across(s: Staged) -> Product:
+    """A vector times the Jacobian."""
+    def product(values: Sequence, seed: Any) -> Any:
+        _, pull = vjp(_function(s, values), *[values[i] for i in s.places])
+        row = _joined(pull(_parts(seed, s.targets)), s.sources).astype(s.dtype)
+        return np.conjugate(row) if s.is_complex else row  # vjp has conjugate rows
+
+    return product
+
+
+def _function(s: Staged, values: Sequence) -> Callable:
+    """The program as a function of what is differentiated."""
+    def function(*xs: Any) -> list:
+        whole = list(values)
+        for i, x in zip(s.places, xs, strict=True):
+            whole[i] = x
+        return evaluate(s.program, whole)
+
+    return function
+
+
+def _parts(vector: Any, avals: Sequence[Aval]) -> list:
+    """A vector taken apart into values of these kinds."""
+    ends = np.cumsum([a.size for a in avals]).tolist()
+    return [(vector if len(avals) == 1 else vector[end - a.size : end])
+            .astype(a.dtype).reshape(a.shape) for a, end in zip(avals, ends, strict=True)]
+
+
+def _joined(parts: Sequence, avals: Sequence[Aval]) -> Any:
+    flat = [y.reshape((a.size,)) for y, a in zip(parts, avals, strict=True)]
+    return flat[0] if len(flat) == 1 else np.concatenate(flat)
 
 
 # ---- Hessians
 
 
-def hessian_product(program: Program, at: int) -> Callable:
+def hessian_product(s: Staged) -> Product:
     """The Hessian times a vector, forward over reverse."""
-    source = program.inputs[at].aval
+    every = tuple(range(len(s.places)))
 
     def product(values: Sequence, seed: Any) -> Any:
-        gradient = grad(lambda x: _alone(program, at, values)(x).reshape(()))
-        t = seed.astype(source.dtype).reshape(source.shape)
-        return jvp(gradient, (values[at],), (t,))[1].reshape((source.size,))
+        function = _function(s, values)
+        gradient = grad(lambda *xs: function(*xs)[0].reshape(()), every, holomorphic=s.is_complex)
+        xs = [values[i] for i in s.places]
+        ts = jvp(gradient, tuple(xs), tuple(_parts(seed, s.sources)))[1]
+        return _joined(ts, s.sources)
 
     return product
 
@@ -202,5 +235,5 @@ def _twins(i: np.ndarray, j: np.ndarray, n: int) -> np.ndarray:
     return np.searchsorted(i * n + j, j * n + i)
 
 
-__all__ = ["Substitution", "Sweep", "hessian_product", "jacobian_sweeps", "runner",
-           "star_sources", "substitution", "sweep"]
+__all__ = ["Product", "Substitution", "Sweep", "across", "along", "hessian_product",
+           "jacobian_sweeps", "runner", "star_sources", "substitution", "sweep"]

@@ -7,6 +7,7 @@ is installed and a graph is large the functions are compiled; else they run as t
 from __future__ import annotations
 
 import functools
+import heapq
 import importlib.util
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +52,39 @@ def greedy(order, start, near, colors):
         colors[v] = c
         if c >= most:
             most = c + 1
+    return most, colors
+
+
+def saturation(start, near, degree, limit, colors):
+    """The least colour that no neighbour has, first for those whose neighbours have the most, then
+    for those with the most neighbours (Brelaz 1979); how many there are, or more than ``limit``.
+
+    ``colors`` are -1 at first.
+    """
+    n = len(degree)
+    seen = [False for _ in range(n * limit)]  # by a vertex, a colour
+    count = [0 for _ in range(n)]
+    queue = [(0, -degree[v], v) for v in range(n)]
+    heapq.heapify(queue)
+    most = 0
+    while len(queue) > 0:
+        fewer, _, v = heapq.heappop(queue)
+        if colors[v] >= 0 or -fewer != count[v]:
+            continue
+        c = 0
+        while c < limit and seen[v * limit + c]:
+            c += 1
+        if c == limit:
+            return limit + 1, colors
+        colors[v] = c
+        if c >= most:
+            most = c + 1
+        for k in range(start[v], start[v + 1]):
+            w = near[k]
+            if colors[w] < 0 and not seen[w * limit + c]:
+                seen[w * limit + c] = True
+                count[w] += 1
+                heapq.heappush(queue, (-count[w], -degree[w], w))
     return most, colors
 
 
@@ -203,4 +237,4 @@ def root(parent, k):
     return k
 
 
-__all__ = ["acyclic", "greedy", "incidence_order", "root", "run", "star"]
+__all__ = ["acyclic", "greedy", "incidence_order", "root", "run", "saturation", "star"]

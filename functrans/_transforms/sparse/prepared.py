@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
+from functrans._compile.ir.program import Program
 from functrans._core.locks import lazy
-from functrans._transforms.arguments import describe
+from functrans._transforms.arguments import Argnums, describe
 from functrans._transforms.sparse import coloring, compressed, picture, probing
 from functrans._transforms.sparse.compressed import Substitution, Sweep
 from functrans._transforms.sparse.sets import Csr, sparse
@@ -20,8 +21,10 @@ from functrans._transforms.sparse.staged import (
     jacobian_pattern,
     kinds_of,
     numbers_in,
+    require_scalar,
     staged,
 )
+from functrans._transforms.staging.staging import stage
 from functrans.errors import ArgumentError, CaptureError, NotDifferentiable, ShapeError, name_of
 
 FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
@@ -44,7 +47,7 @@ class Prepared:
         self.sparsity, self.sparsity_is_given, self.format = pattern, given, format
         self.colors = 0
         self.coloring = ""
-        self.dtype = s.target.dtype
+        self.dtype = s.dtype
         self._kinds, self._reads, self._staged = s.kinds, s.reads, s._replace(values=[], reads=None)
         children = getattr(s.kinds[0], "children", ())
         flat = all(c is tree.LEAF for c in children) and all(
@@ -53,6 +56,7 @@ class Prepared:
         self._plain_kinds = list(s.kinds[1]) if flat else None
         self._sweeps: list[Sweep] = []
         self._substitution: Substitution | None = None
+        self._along: Program | None = None  # of what must be holomorphic
         self._arrays, self._order = _structure(pattern, format)
 
     @property
@@ -68,6 +72,8 @@ class Prepared:
         else:
             self._require_own(out)
         self._write(values, out.data)
+        if self._along is not None:
+            probing.require_holomorphic(self.who, self.name, self._product, values, out.tocsr())
         return out
 
     def is_current(self) -> bool:
@@ -120,10 +126,16 @@ class Prepared:
             )
         return list(args) if plain else numbers_in(self.who, tree.leaves(args))
 
+    def _product(self, values: Sequence, along: np.ndarray) -> np.ndarray:
+        return self._runs[-1]([*values, along])[0]
+
     @lazy
     def _runs(self) -> list[Callable[[Sequence], list]]:
         name = f"{self.who}({self.name})"
-        return [compressed.runner(name, s.program) for s in self._sweeps]
+        programs = [s.program for s in self._sweeps]
+        if self._along is not None:
+            programs.append(self._along)
+        return [compressed.runner(name, p) for p in programs]
 
     def _write(self, values: list, data: np.ndarray, ordered: bool = True) -> None:
         """The entries, in the order of the format or of ``sparsity``."""
@@ -136,7 +148,7 @@ class Prepared:
             ])
             self._substitution.into(entries, products.reshape(-1))
         else:
-            for s, run in zip(self._sweeps, self._runs, strict=True):
+            for s, run in zip(self._sweeps, self._runs, strict=False):
                 s.into(entries, run, values)
         if order is not None:
             entries.take(order, out=data, mode="clip")
@@ -207,53 +219,48 @@ def _described(kinds: tuple) -> str:
 # ---- preparing
 
 
-def prepare_jacobian(who: str, f: Callable, argnum: int, args: tuple, given: Any, format: str,
+def prepare_jacobian(who: str, f: Callable, argnums: Argnums, args: tuple, given: Any, format: str,
                      kind: str, order: str) -> Prepared:
     """A Jacobian, colored by columns, rows, or some of each."""
-    s = staged(who, f, argnum, args)
-    shape = s.target.size, s.source.size
-    read = jacobian_pattern(s) if given is None else None
-    pattern = probing.pattern_given(who, f, given, shape) if read is None else read
+    s = staged(who, f, argnums, args)
+    read = jacobian_pattern([s]) if given is None else None
+    pattern = probing.pattern_given(who, f, given, s.shape) if read is None else read
     made = Prepared(who, f, s, pattern, given is not None, format)
     name = f"{who}({name_of(f)})"
     plan = coloring.plan(pattern, kind, order)
     try:
-        made._sweeps = compressed.jacobian_sweeps(s.program, s.at, s.values, name, pattern, plan)
+        made._sweeps = compressed.jacobian_sweeps(s, name, pattern, plan)
     except NotDifferentiable:  # in reverse: a while_loop without max_steps
         if kind != "auto" or not plan.reverse:
             raise
         plan = coloring.plan(pattern, "column", order)
-        made._sweeps = compressed.jacobian_sweeps(s.program, s.at, s.values, name, pattern, plan)
+        made._sweeps = compressed.jacobian_sweeps(s, name, pattern, plan)
     made.colors = plan.total
     made.coloring = kind if kind != "auto" else (
         "bidirectional" if plan.forward and plan.reverse else "row" if plan.reverse else "column"
     )
-    if given is not None:
-        made.check(*args)
-    return made
+    return _finished(made, s, compressed.along(s), args)
 
 
-def prepare_hessian(who: str, f: Callable, argnum: int, args: tuple, given: Any, format: str,
+def prepare_hessian(who: str, f: Callable, argnums: Argnums, args: tuple, given: Any, format: str,
                     kind: str, order: str) -> Prepared:
     """A Hessian, by a star or acyclic coloring, or by one of its columns."""
-    s = staged(who, f, argnum, args)
-    if s.target.size != 1:
-        raise ShapeError(
-            f"{who} needs a scalar output, but `{name_of(f)}` returned {s.target!r}. Use "
-            "sparse_jacobian, or reduce the result, for example with .sum()."
-        )
-    n = s.source.size
+    s = staged(who, f, argnums, args)
+    require_scalar(who, f, s)
+    n = s.shape[1]
     if given is None:
-        pattern = hessian_pattern(s)
+        pattern = hessian_pattern([s])
     else:
         pattern = probing.pattern_given(who, f, given, (n, n))
         probing.require_symmetric(who, f, pattern)
     made = Prepared(who, f, s, pattern, given is not None, format)
-    made.coloring, made.dtype = kind if kind != "auto" else "star", s.source.dtype
+    made.coloring = kind if kind != "auto" else "star"
+    made.dtype = np.result_type(*[a.dtype for a in s.sources])
     colors = {
         "star": coloring.star_colors, "acyclic": coloring.acyclic_colors,
         "column": coloring.column_colors,
     }[made.coloring](pattern, order)
+    product = compressed.hessian_product(s)
     count = made.colors = int(colors.max(initial=-1)) + 1 if pattern.nnz else 0
     if count:
         by, places = colors[pattern.indices], np.repeat(np.arange(n), np.diff(pattern.indptr))
@@ -262,10 +269,17 @@ def prepare_hessian(who: str, f: Callable, argnum: int, args: tuple, given: Any,
         elif made.coloring == "acyclic":
             made._substitution = compressed.substitution(pattern, colors)
         made._sweeps = [compressed.sweep(
-            compressed.hessian_product(s.program, s.at), s.values, f"{who}({name_of(f)})", colors,
-            count, n, by, places, None,
+            product, s.values, f"{who}({name_of(f)})", colors, count, n, by, places, None,
         )]
-    if given is not None:
+    return _finished(made, s, product, args)
+
+
+def _finished(made: Prepared, s: Staged, product: compressed.Product, args: tuple) -> Prepared:
+    """With what tells whether it is right, where that can be in doubt."""
+    if s.is_complex:
+        made._along, _ = stage(lambda *xs: product(xs[:-1], xs[-1]),
+                               [*s.values, np.zeros(s.shape[1], made.dtype)], made.who)
+    if made.sparsity_is_given:
         made.check(*args)
     return made
 

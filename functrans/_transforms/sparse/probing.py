@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir.program import evaluate
 from functrans._core.aval import finfo
-from functrans._transforms.forward.api import jvp
-from functrans._transforms.reverse.api import vjp
-from functrans._transforms.reverse.grad import grad
+from functrans._transforms.sparse import compressed
+from functrans._transforms.sparse.compressed import Product, hessian_product
 from functrans._transforms.sparse.sets import Csr, sparse
 from functrans._transforms.sparse.staged import Staged
-from functrans.errors import ArgumentError, CheckError, ShapeError, name_of
+from functrans.errors import ArgumentError, CheckError, NotDifferentiable, ShapeError, name_of
 
 # Rows that are computed in full, to find an entry that a pattern misses.
 LOOKED_AT = 16
@@ -55,27 +53,13 @@ def require_symmetric(who: str, f: Callable, pattern: Csr) -> None:
 
 def probe(who: str, name: str, s: Staged, values: Sequence, matrix: Csr) -> None:
     """Raise where the matrix times a random vector is not the derivative along it."""
-    source = s.source
-    along = np.random.default_rng(0).uniform(0.5, 1.5, source.size)
-    function = _function(who, s, values)
-    x = np.asarray(values[s.at])
-    t = along.astype(source.dtype).reshape(source.shape)
-    with np.errstate(all="ignore"):
-        expected = np.asarray(jvp(function, (x,), (t,))[1]).reshape(-1)
-        found = matrix @ t.reshape(-1)
-        size = abs(matrix) @ abs(t.reshape(-1)) + abs(expected)
-        gap = abs(expected - found) / np.where(size > 0, size, 1)
-    suspect = ~(gap <= 32 * float(finfo(matrix.dtype).eps)) & ~(np.isnan(expected))
-    rows = np.flatnonzero(suspect)
-    worst = np.argsort(-np.nan_to_num(gap[rows], nan=np.inf), kind="stable")[:LOOKED_AT]
-    rows = np.sort(rows[worst])
-    if not len(rows):
-        return
-    _, pull = vjp(function, x)
+    along = hessian_product(s) if who == "sparse_hessian" else compressed.along(s)
+    across = along if who == "sparse_hessian" else compressed.across(s)
+    rows = _differing(along, values, matrix, 32 * float(finfo(matrix.dtype).eps))
     for i in rows.tolist():
-        unit = np.zeros(matrix.shape[0], expected.dtype)
+        unit = np.zeros(matrix.shape[0])
         unit[i] = 1
-        row = np.asarray(pull(unit.reshape(_shape(who, s)))[0]).reshape(-1)
+        row = np.asarray(across(values, unit))
         kept = matrix.indices[matrix.indptr[i] : matrix.indptr[i + 1]]
         missed = np.abs(row)
         missed[kept] = 0
@@ -87,17 +71,35 @@ def probe(who: str, name: str, s: Staged, values: Sequence, matrix: Csr) -> None
             )
 
 
-def _function(who: str, s: Staged, values: Sequence) -> Callable:
-    def function(x: Any) -> Any:
-        return evaluate(s.program, [*values[: s.at], x, *values[s.at + 1 :]])[0]
+def require_holomorphic(who: str, name: str, run: Product, values: Sequence, matrix: Csr) -> None:
+    """Raise where the matrix, whose entries are derivatives along 1, is not that along i too."""
+    tolerance = float(np.sqrt(finfo(matrix.dtype).eps))
+    differ = _differing(run, values, matrix, tolerance)
+    ends = zip(matrix.indptr[differ], matrix.indptr[differ + 1], strict=True)
+    if any([np.isfinite(matrix.data[start:end]).all() for start, end in ends]):
+        of = "the gradient of " if who == "sparse_hessian" else ""
+        raise NotDifferentiable(
+            f"{who}: {of}`{name}` is not holomorphic here: its derivatives along 1 and along i do "
+            "not belong together, so no complex matrix holds them. Differentiate real and "
+            "imaginary part as functions of real and imaginary part."
+        )
 
-    if who == "sparse_hessian":
-        return grad(lambda x: function(x).reshape(()))
-    return function
+
+def _differing(along: Product, values: Sequence, matrix: Csr, tolerance: float) -> np.ndarray:
+    """Rows of the matrix whose product with a random vector is not the derivative along it, at
+    most so many; those where this is NaN are not among them."""
+    random = np.random.default_rng(0)
+    t = random.uniform(0.5, 1.5, matrix.shape[1]).astype(matrix.dtype)
+    if matrix.dtype.kind == "c":
+        t = t + 1j * random.uniform(0.5, 1.5, len(t)).astype(matrix.dtype)
+    with np.errstate(all="ignore"):
+        expected = np.asarray(along(values, t))
+        found = matrix @ t
+        size = abs(matrix) @ abs(t) + abs(expected)
+        gap = abs(expected - found) / np.where(size > 0, size, 1)
+    rows = np.flatnonzero(~(gap <= tolerance) & ~np.isnan(expected))
+    worst = np.argsort(-np.nan_to_num(gap[rows], nan=np.inf), kind="stable")[:LOOKED_AT]
+    return np.sort(rows[worst])
 
 
-def _shape(who: str, s: Staged) -> tuple[int, ...]:
-    return s.source.shape if who == "sparse_hessian" else s.target.shape
-
-
-__all__ = ["pattern_given", "probe", "require_symmetric"]
+__all__ = ["pattern_given", "probe", "require_holomorphic", "require_symmetric"]

@@ -21,10 +21,13 @@ from functrans._ops import (
     contractions,
     decompositions,
     determinants,
+    eigenvalues,
     exponentials,
+    fourier,
     indexing,
     linalg,
     lu,
+    matrix_functions,
     norms,
     ranks,
     reductions,
@@ -163,6 +166,16 @@ def _reduction(linear: bool) -> Rule:
     return rule
 
 
+def _extreme(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
+    """Of known entries those that are the largest, or the smallest; which has no derivative."""
+    (x,), (values,), axes = xs.sets, xs.values, _axes(xs)
+    assert x is not None
+    if values is not UNKNOWN:
+        best = (np.max if xs.eqn.prim is reductions.max else np.min)(values, axes, keepdims=True)
+        x = x.only(np.asarray((values == best) | np.isnan(best)))
+    return [x.united_along(axes).reshaped(xs.eqn.outputs[0].aval.shape)]
+
+
 def _lines(linear: bool) -> Rule:
     """Each entry of the output depends on all entries of its line of each operand."""
 
@@ -181,30 +194,58 @@ def _lines(linear: bool) -> Rule:
     return rule
 
 
-def _last_line(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
+def _ranked(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
     """The entries of some ranks of each line; which they are has no derivative."""
+    x, (values, ranks) = xs.sets[0], xs.values
+    if x is not None and values is not UNKNOWN and ranks is not UNKNOWN and np.size(values):
+        order = np.argsort(values, -1)
+        rising = np.take_along_axis(np.asarray(values), order, -1)
+        gaps = np.asarray(rising[..., 1:] > rising[..., :-1])
+        clear = np.all(gaps, -1, keepdims=True)  # no ties, no NaN
+        chosen = order[..., ranks] if ranks.ndim == 1 else np.take_along_axis(order, ranks, -1)
+        alone = x.moved(lambda places: np.take_along_axis(places, chosen, -1))
+        (lines,) = _last_line(xs, interactions)
+        return [union([alone.only(clear), lines and lines.only(np.logical_not(clear))])]
+    return _last_line(xs, interactions)
+
+
+def _last_line(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
+    """Each entry depends on its line of the first operand, linearly or by a choice."""
     x, shape = xs.sets[0], xs.eqn.outputs[0].aval.shape
     if x is None:
         return [None]
     return [x.united_along([-1]).reshaped((*shape[:-1], 1)).broadcast_to(shape)]
 
 
-def _system(xs: Operands, interactions: Interactions | None) -> list[Sets | None] | None:
-    """The solution of a system whose matrix depends on no input is linear."""
-    return everything(xs, None) if xs.sets[0] is None else None
+def _system(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
+    """Each column of the right sides for itself, with its matrix: of a stack, or a sparse one."""
+    (a, b), shape = xs.sets, xs.eqn.outputs[0].aval.shape
+    lead = () if len(shape) == 1 or xs.eqn.prim is sparse.solve else shape[:-2]
+    right = (*lead, *shape[len(lead) + 1 :])
+    column = None if b is None else b.united_along([len(lead) - len(shape)]).broadcast_to(right)
+    if a is not None:
+        matrix = a.united_along(range(-1 if xs.eqn.prim is sparse.solve else -2, 0))
+        matrix = matrix.reshaped((*matrix.shape, *(1,) * (len(right) - len(lead))))
+        column = union([matrix.broadcast_to(right), column])
+        if interactions is not None:
+            interactions.entrywise(matrix.broadcast_to(right), column)
+    if column is None:
+        return [None]
+    return [column.reshaped((*lead, 1, *right[len(lead) :])).broadcast_to(shape)]
 
 
 def _matrices(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
-    """Each matrix of a stack for itself."""
-    x = xs.sets[0]
-    assert x is not None
-    whole = x.united_along([-2, -1])
+    """Each matrix of a stack for itself, with those of the other operands."""
+    lead = np.broadcast_shapes(*[a.shape[:-2] for a in xs.avals])
+    whole = union([None if s is None else s.united_along([-2, -1]).broadcast_to(lead)
+                   for s in xs.sets])
+    assert whole is not None
     if interactions is not None:
         interactions.clique(whole)
     outs = []
     for v in xs.eqn.outputs:
-        behind = (1,) * (len(v.aval.shape) - len(whole.shape))
-        spread = whole.reshaped((*whole.shape, *behind)).broadcast_to(v.aval.shape)
+        behind = (1,) * (len(v.aval.shape) - len(lead))
+        spread = whole.reshaped((*lead, *behind)).broadcast_to(v.aval.shape)
         outs.append(spread if _moves(v.aval) else None)
     return outs
 
@@ -368,15 +409,21 @@ RULES: dict[Primitive, Rule] = {
     structure.astype: _same, arrivals.checked: _same,
     indexing.scatter_set: _scatter_set, indexing.scatter_add: _scatter_add,
     indexing.put_add: _put_add, windows.overlap_add: _overlap_add,
-    **dict.fromkeys((reductions.sum, reductions.max, reductions.min), _reduction(True)),
+    reductions.sum: _reduction(True),
+    reductions.max: _extreme, reductions.min: _extreme,
     **dict.fromkeys((reductions.prod, exponentials.logsumexp, norms.norm2), _reduction(False)),
-    **dict.fromkeys((reductions.cumsum, reductions.cummax, reductions.cummin), _lines(True)),
+    **dict.fromkeys((reductions.cumsum, reductions.cummax, reductions.cummin, fourier.fft,
+                     fourier.rfft, fourier.irfft), _lines(True)),
     **dict.fromkeys((reductions.cumprod, exponentials.softmax, reductions.recurrence),
                     _lines(False)),
-    ranks.ranked: _last_line,
+    ranks.ranked: _ranked,
+    **dict.fromkeys((ranks.tied_mean, ranks.tied_spread), _last_line),
     **dict.fromkeys((linalg.inv, linalg.cholesky, determinants.det, determinants.slogdet,
                      determinants.cofactor, linalg.eigh, decompositions.svd,
-                     decompositions.qr, lu.lu), _matrices),
+                     decompositions.qr, decompositions.pinv, lu.lu, eigenvalues.eig,
+                     matrix_functions.expm, matrix_functions.logm, matrix_functions.sqrtm,
+                     matrix_functions.fractional_matrix_power, matrix_functions.sylvester),
+                    _matrices),
     **dict.fromkeys((linalg.solve, linalg.triangular_solve, sparse.solve), _system),
     contractions.matmul: _matmul, contractions.einsum: _einsum,
     contractions.convolve: _convolve, contractions.cross: _cross,

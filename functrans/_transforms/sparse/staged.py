@@ -1,4 +1,8 @@
-"""A function staged for its sparse derivatives: one array in, one out, all else held constant."""
+"""A function staged for its sparse derivatives: arrays in, arrays out, all else held constant.
+
+Columns are the entries of all arrays that are differentiated, rows those of all that come out, in
+the order in which ``tree.ravel`` joins them.
+"""
 
 from __future__ import annotations
 
@@ -11,46 +15,85 @@ from functrans import tree
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Program, aval_of_atom
 from functrans._core.array import in_native_order, plain
-from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
+from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import Tracer
-from functrans._transforms.arguments import describe, is_number, require_callable
+from functrans._transforms.arguments import (
+    Argnums,
+    describe,
+    is_number,
+    require_callable,
+    select,
+)
 from functrans._transforms.sparse.interactions import Interactions
 from functrans._transforms.sparse.pattern import Walk
-from functrans._transforms.sparse.sets import UNKNOWN, Csr, identity, sparse
+from functrans._transforms.sparse.sets import UNKNOWN, Csr, Sets, identity, sparse
+from functrans._transforms.sparse.ways import every_way, the_way
 from functrans._transforms.staging.draws import Draws
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
 from functrans._transforms.staging.staging import stage
-from functrans.errors import ArgumentError, NotDifferentiable, UnsupportedError, name_of
+from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, UnsupportedError, name_of
 
 
 class Staged(NamedTuple):
-    """``program`` takes the numbers among the arguments, of which number ``at`` is differentiated.
-    """
+    """``program`` takes the numbers among the arguments; those at ``places`` are differentiated."""
 
     program: Program
-    at: int
+    places: list[int]
     kinds: tuple
     values: list
     reads: Reads | None
 
     @property
-    def source(self) -> Aval:
-        return self.program.inputs[self.at].aval
+    def sources(self) -> list[Aval]:
+        return [self.program.inputs[i].aval for i in self.places]
 
     @property
-    def target(self) -> Aval:
-        return aval_of_atom(self.program.outputs[0])
+    def targets(self) -> list[Aval]:
+        return list(map(aval_of_atom, self.program.outputs))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the Jacobian."""
+        return sum([a.size for a in self.targets]), sum([a.size for a in self.sources])
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the Jacobian."""
+        return np.result_type(*[a.dtype for a in self.targets])
+
+    @property
+    def is_complex(self) -> bool:
+        return any([a.dtype.kind == "c" for a in self.sources])
 
 
-def staged(who: str, f: Callable, argnum: int, args: tuple) -> Staged:
-    """The program of ``f`` for arguments like these."""
+def staged(who: str, f: Callable, argnums: Argnums, args: tuple) -> Staged:
+    """The program of ``f`` for arguments like these, which does not decide by their values."""
+    (s,) = _staged(who, f, argnums, args, lambda *call: [stage(*call)[0]])
+    return s
+
+
+def staged_ways(f: Callable, argnums: Argnums, args: tuple, local: bool) -> list[Staged]:
+    """Each way that ``f`` may go for arguments like these; ``local``: that for their values."""
+    here = (lambda *call: [the_way(*call)]) if local else every_way
+    found = _staged("sparsity", f, argnums, args, here)
+    shapes = {s.shape for s in found}
+    if len(shapes) > 1:
+        raise ShapeError(
+            f"sparsity: `{name_of(f)}` returns arrays of other sizes by the values that it is "
+            f"given: the matrix is {' or '.join(map(str, sorted(shapes)))}. local=True gives the "
+            "pattern at these values."
+        )
+    return found
+
+
+def _staged(who: str, f: Callable, argnums: Argnums, args: tuple,
+            write: Callable[[Callable, list, str], list[Program]]) -> list[Staged]:
     leaves, structure = tree.flatten(args)
-    at = _place(who, f, argnum, args)
-    leaves[at] = _differentiated(who, f, argnum, leaves[at])
+    function = require_callable(who, f)
+    chosen = _chosen(who, f, argnums, args, leaves, structure)
     numbers = numbers_in(who, leaves)
     places = [i for i, x in enumerate(leaves) if is_number(x)]
-    function = require_callable(who, f)
 
     def flat(*values: Any) -> Any:
         full = list(leaves)
@@ -62,76 +105,100 @@ def staged(who: str, f: Callable, argnum: int, args: tuple) -> Staged:
     fixed = [x for x in leaves if not is_number(x)]
     environment = Environment(f, *fixed)
     before, draws = checks(environment), Draws(environment.generators)
-    program, outputs = stage(flat, numbers, name)
+    programs = write(flat, numbers, name)
     draws.refuse(name, "each call")
     after = checks(Environment(f, *fixed))
-    if outputs is not tree.LEAF:
-        raise ArgumentError(
-            f"{who}: `{name_of(f)}` returned a container with {outputs.size} values, where the "
-            "rows of one matrix come from one array. Join them, for example with np.concatenate."
-        )
     unchanged = list(unchanged_since(before, after).values())
-    made = Staged(optimise(program), places.index(at), kinds_of(args), numbers,
-                  Reads(unchanged) if unchanged else None)
-    _require_real(who, f"the value of `{name_of(f)}`", made.target)
-    return made
+    reads = Reads(unchanged) if unchanged else None
+    at, kinds = list(map(places.index, chosen)), kinds_of(args)
+    found = [Staged(optimise(program), at, kinds, numbers, reads) for program in programs]
+    for s in found:
+        _require_floats(who, f, s)
+    return found
 
 
-def _place(who: str, f: Callable, argnum: int, args: tuple) -> int:
-    """Which leaf of the arguments is differentiated."""
-    if not -len(args) <= argnum < len(args):
-        raise ArgumentError(
-            f"{who}: argnums is {argnum}, but `{name_of(f)}` was called with {len(args)} arguments"
+def _require_floats(who: str, f: Callable, s: Staged) -> None:
+    if not s.targets:
+        raise ArgumentError(f"{who}: `{name_of(f)}` returned no array")
+    for a in s.targets:
+        _require_kind(who, f"the value of `{name_of(f)}`", a)
+    _require_one_field(who, f, s)
+
+
+def require_scalar(who: str, f: Callable, s: Staged) -> None:
+    """Raise where the value is no single number, and has no Hessian."""
+    if len(s.targets) != 1 or s.targets[0].size != 1:
+        found = repr(s.targets[0]) if len(s.targets) == 1 else f"{len(s.targets)} arrays"
+        raise ShapeError(
+            f"{who}: a Hessian needs a scalar output, but `{name_of(f)}` returned {found}. Reduce "
+            "the result, for example with .sum(); sparse_jacobian takes several outputs."
         )
-    argnum %= len(args)
-    _, structure = tree.flatten(args[argnum])
-    if structure is not tree.LEAF:
-        raise ArgumentError(
-            f"{who}: argument {argnum} of `{name_of(f)}` is {describe(args[argnum])}, a container, "
-            "where the columns of one matrix come from one array. Pass one array and take it "
-            "apart in the function."
-        )
-    return len(tree.leaves(args[:argnum]))
 
 
-def _differentiated(who: str, f: Callable, argnum: int, x: Any) -> Any:
-    what = f"argument {argnum} of `{name_of(f)}`"
-    if isinstance(x, Tracer):
-        raise UnsupportedError(
-            f"{who}: {what} is traced. The result is an array of SciPy's, which no transform can "
-            "trace: call it outside of them; jacobian and hessian can be nested."
-        )
-    if type(x) in PYTHON_SCALARS or not is_number(x):
-        raise ArgumentError(
-            f"{who}: {what} is {describe(x)}, but must be an array of floating-point numbers"
-        )
-    _require_real(who, what, aval_of(x))
-    return x
+class _Place:
+    """Stands for a leaf of the arguments, where argnums chooses among them."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: int):
+        self.at = at
 
 
-def _require_real(who: str, what: str, aval: Aval) -> None:
-    if aval.dtype.kind == "c":
-        raise NotDifferentiable(
-            f"{who}: {what} is {aval!r}; sparse derivatives are of real numbers. Use jacobian, or "
-            "take real and imaginary parts as functions of real and imaginary parts."
-        )
-    if aval.dtype.char not in "fd":
+def _chosen(who: str, f: Callable, argnums: Argnums, args: tuple, leaves: list,
+            structure: tree.Structure) -> list[int]:
+    """The leaves of the arguments that are differentiated, in the order of their columns."""
+    marks = tree.unflatten(structure, list(map(_Place, range(len(leaves)))))
+    by: Any = argnums
+    if callable(argnums):
+        by = lambda path, mark: argnums(path, leaves[mark.at])  # noqa: E731  # as the user's
+    parts = select(who, f, by, marks, {}).values
+    wanted = [mark.at for mark in tree.leaves(parts)]
+    label = f"`{argnums}`" if isinstance(argnums, str) else argnums
+    what = f"argument {label} of `{name_of(f)}`"
+    if any([isinstance(leaves[i], Tracer) for i in wanted]):
+        raise _traced(who, what)
+    numbers = [i for i in wanted if is_number(leaves[i])]
+    chosen = [i for i in numbers if aval_of(leaves[i]).dtype.kind in "fcV"]
+    if not chosen:
+        found = describe(leaves[wanted[0]]) if len(wanted) == 1 else "a container without any"
+        raise NotDifferentiable(f"{who}: {what} is {found}, but must have floating-point numbers")
+    for i in chosen:
+        _require_kind(who, what, aval_of(leaves[i]))
+    return chosen
+
+
+def _require_kind(who: str, what: str, aval: Aval) -> None:
+    if aval.dtype.char not in "fdFD":
         raise NotDifferentiable(
             f"{who}: {what} is {aval!r}, but must be float32 or float64, as SciPy's sparse arrays "
-            "are. Convert it, for example with x.astype(float)."
+            "are, or complex numbers of these. Convert it, for example with x.astype(float)."
         )
+
+
+def _require_one_field(who: str, f: Callable, s: Staged) -> None:
+    """Raise where some numbers are complex and some are not."""
+    kinds = {a.dtype.kind for a in (*s.sources, *s.targets)}
+    if len(kinds) > 1:
+        ins, outs = [", ".join([str(a.dtype) for a in avals]) for avals in (s.sources, s.targets)]
+        raise NotDifferentiable(
+            f"{who}: `{name_of(f)}` maps {ins} to {outs}; sparse derivatives are of real functions "
+            "of real numbers, or of holomorphic functions, all of whose numbers are complex. Use "
+            "jacobian, or take real and imaginary parts as functions of real and imaginary parts."
+        )
+
+
+def _traced(who: str, what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{who}: {what} is traced. The result is an array of SciPy's, which no transform can "
+        "trace: call it outside of them; jacobian and hessian can be nested."
+    )
 
 
 def numbers_in(who: str, leaves: Sequence[Any]) -> list:
     """The numbers among the arguments, as they go into the program."""
-    if any(isinstance(x, Tracer) for x in leaves):
-        raise UnsupportedError(
-            f"{who}: an argument is traced. The result is an array of SciPy's, which no transform "
-            "can trace: call it outside of them; jacobian and hessian can be nested."
-        )
+    if any([isinstance(x, Tracer) for x in leaves]):
+        raise _traced(who, "an argument")
     return [in_native_order(plain(x)) for x in leaves if is_number(x)]
-
-
 def kinds_of(args: tuple) -> tuple:
     """What a program depends on: structure, shapes and dtypes, and what is not a number."""
     leaves, structure = tree.flatten(args)
@@ -164,26 +231,48 @@ class Fixed:
 # ---- patterns
 
 
-def jacobian_pattern(s: Staged, local: bool = False) -> Csr:
+def jacobian_pattern(ways: Sequence[Staged], local: bool = False) -> Csr:
     """Where the Jacobian may have entries: for all values, or for those at hand."""
-    source = s.source
+    return _united([_jacobian_pattern(s, local) for s in ways])
+
+
+def _jacobian_pattern(s: Staged, local: bool) -> Csr:
     values: list[Any] = s.values if local else [UNKNOWN] * len(s.values)
-    sets = [identity(source.shape, 0, source.size) if i == s.at else None
-            for i in range(len(values))]
-    (y,), _ = Walk(local=local).run(s.program, sets, values)
-    if y is None:
-        return sparse.csr_array((s.target.size, source.size), dtype=bool)
-    return y.matrix()
+    outs, _ = Walk(local=local).run(s.program, _inputs(s), values)
+    n = s.shape[1]
+    parts = [sparse.csr_array((a.size, n), dtype=bool) if y is None else y.matrix()
+             for y, a in zip(outs, s.targets, strict=True)]
+    return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
 
 
-def hessian_pattern(s: Staged) -> Csr:
+def hessian_pattern(ways: Sequence[Staged]) -> Csr:
     """Where the Hessian may have entries."""
-    source = s.source
-    pairs = Interactions(source.size)
-    sets = [identity(source.shape, 0, source.size) if i == s.at else None
-            for i in range(len(s.values))]
-    Walk(pairs).run(s.program, sets, [UNKNOWN] * len(s.values))
+    return _united([_hessian_pattern(s) for s in ways])
+
+
+def _hessian_pattern(s: Staged) -> Csr:
+    pairs = Interactions(s.shape[1])
+    Walk(pairs).run(s.program, _inputs(s), [UNKNOWN] * len(s.values))
     return pairs.matrix()
 
 
-__all__ = ["Staged", "hessian_pattern", "jacobian_pattern", "kinds_of", "numbers_in", "staged"]
+def _united(patterns: list[Csr]) -> Csr:
+    total = patterns[0]
+    for p in patterns[1:]:
+        total = total + p
+    total.sum_duplicates()
+    return total
+
+
+def _inputs(s: Staged) -> list[Sets | None]:
+    """The sets of the program's inputs."""
+    sets: list[Sets | None] = [None] * len(s.values)
+    first = 0
+    for i, a in zip(s.places, s.sources, strict=True):
+        sets[i] = identity(a.shape, first, s.shape[1])
+        first += a.size
+    return sets
+
+
+__all__ = ["Staged", "hessian_pattern", "jacobian_pattern", "kinds_of", "numbers_in",
+           "require_scalar", "staged", "staged_ways"]

@@ -49,6 +49,7 @@ class Entry:
         # where the first operands stand, which the function closes over; None: where no name leads
         self.closes_over: list[Key | None] = []
         self.holders: list[Any] = []  # kept, so that no other gets the id that is in a key
+        self.inputs: Sequence[str] = ()  # their names, as far as known
         self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
 
@@ -73,7 +74,7 @@ class Entry:
         with compiler():
             from functrans._compile.run.executable import Executable  # lazy: the whole compiler
 
-        return Executable(self.program, self.rounding, self.name)
+        return Executable(self.program, self.rounding, self.name, self.inputs)
 
     @property
     def made(self) -> str:

@@ -250,8 +250,9 @@ class _Caller:
     def call(self, kinds: Sequence, xs: Sequence, results: Sequence) -> Any:
         c, b, frame = self.context, self.builder, self.framed.frame
         data = [self.argument(i, k, x) for i, (k, x) in enumerate(zip(kinds, xs, strict=True))]
-        data += [self.address(x.ctypes.data) for x in frame.constants]
         data += [None] * (frame.slots - len(data))
+        for slot, x in frame.fixed.items():
+            data[slot] = self.address(x.ctypes.data)
         made = {y.slot: self.buffer(y.shape, y.dtype) for y in frame.segments[0].makes}
         for slot, (_, _, pointer) in made.items():
             data[slot] = pointer

@@ -337,6 +337,8 @@ class Jitted:
         entry = Entry(self.name, program, path.structure, self.rounding, reads)
         entry.closes_over = [places.get(id(x)) for x in values]
         entry.holders = holders
+        if not values:
+            entry.inputs = self.signature.names_of(given)
         return entry, [*values, *operands]
 
     def _recorded(

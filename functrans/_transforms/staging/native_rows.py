@@ -37,6 +37,13 @@ def kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
     return row_kernels.run(name, width, *xs)
 
 
+def added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
+    """Whether the rows of ``v`` were added to those of ``y`` at ``index``, by native code."""
+    from functrans._compile.run import add_kernels  # lazy: few programs need it
+
+    return add_kernels.run(index, v, y)
+
+
 @functools.cache
 def _pool() -> ModuleType:
     from functrans._compile.run import pool  # lazy: few programs need it
@@ -49,4 +56,4 @@ def enter_pool() -> None:
     _pool().enter()
 
 
-__all__ = ["compiled", "enter_pool", "kernel"]
+__all__ = ["added", "compiled", "enter_pool", "kernel"]

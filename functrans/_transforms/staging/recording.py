@@ -191,7 +191,7 @@ def exact(x: Any) -> tuple[bool, Any]:
 
 def record(
     f: Callable, operands: Sequence, examples: Sequence, name: str, known: Sequence[Outcome],
-    products: Products,
+    products: Products = Products.BY_ROW,
 ) -> Recording:
     """The path of ``f`` on ``operands``, of whose kinds ``examples`` are, after known decisions.
 

@@ -15,6 +15,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, integer
+from functrans._transforms import paths
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, name_of
@@ -32,7 +33,7 @@ class BoundCall(NamedTuple):
 
     key: Any
     operands: list
-    call: Callable
+    call: functools.partial
     fixed: tuple
 
 
@@ -106,6 +107,19 @@ class Signature:
             ) from None
         call = functools.partial(self._call, structure, leaves, numbers, static)
         return BoundCall(key, operands, call, fixed)
+
+    def names_of(self, given: BoundCall) -> list[str]:
+        """What the numbers of a call are called: ``x``, ``params[0].w``."""
+        structure, leaves, numbers, _ = given.call.args
+        positional, named = tree.unflatten(structure, leaves)
+        try:
+            names = list(inspect.signature(self.f).parameters)
+        except (TypeError, ValueError):  # a builtin function
+            names = []
+        names += [f"argument {i}" for i in range(len(names), len(positional))]
+        given_as = [*zip(names, positional, strict=False), *named.items()]
+        shown = [paths.shown(name, path) for name, x in given_as for path, _ in paths.leaves(x)]
+        return [shown[i] for i in numbers]
 
     def _call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,
               *values: Any) -> Any:

@@ -23,7 +23,7 @@ from functrans.scipy.public import counterpart, refused
 def cholesky(a, lower=False, overwrite_a=False, check_finite=True):
     """The triangular factor of a Hermitian positive definite matrix.
 
-    Differentiated as a function of Hermitian matrices: its gradient is Hermitian.
+    It reads the upper triangle, with ``lower`` the other one; its gradient is in that.
     """
     return linear_algebra.cholesky(a, upper=not lower)
 
@@ -130,7 +130,7 @@ def eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwr
     """Eigenvalues and vectors of ``a @ v = b @ v @ diag(w)``, both Hermitian and ``b`` positive.
 
     Vectors have the signs of ``numpy.linalg.eigh``, whose driver is another than SciPy's.
-    Differentiated as a function of Hermitian matrices; where eigenvalues repeat as
+    One triangle of each is read, and the gradient is in that. Where eigenvalues repeat as
     ``numpy.linalg.eigh``.
     """
     if subset_by_value is not None:
@@ -138,9 +138,11 @@ def eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwr
                       "pass subset_by_index")
     if type != 1:
         raise refused("functrans.scipy.linalg.eigh", "type", type, "solve with type 1")
-    a = linear_algebra.matrices(a)
-    factor = None if b is None else rows.cholesky(linear_algebra.matrices(b))
-    w, v = bind(rows.eigh, a if factor is None else _between(a, factor), lower=bool(lower))
+    a, factor = linear_algebra.matrices(a), None
+    if b is not None:
+        factor = rows.cholesky(linear_algebra.from_triangle(linear_algebra.matrices(b), lower))
+        a = _between(linear_algebra.from_triangle(a, lower), factor)
+    w, v = bind(rows.eigh, a, lower=bool(lower))
     if factor is not None:
         v = solve_triangular(factor, v, 2, lower=True)
     if subset_by_index is not None:

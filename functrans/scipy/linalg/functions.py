@@ -11,6 +11,7 @@ from functrans._core.bind import Tracer, bind
 from functrans._ops import matrix_functions as rows
 from functrans.errors import NotDifferentiable, user_line
 from functrans.numpy import linear_algebra
+from functrans.numpy.structure import as_operand
 from functrans.scipy.public import counterpart
 
 
@@ -23,8 +24,8 @@ def _square(a: Any) -> Any:
 
 @counterpart(sl.expm)
 def expm(A):
-    """The exponential of square matrices."""
-    return rows.expm(_square(A))
+    """The exponential of square matrices; a number is a matrix of one entry."""
+    return rows.expm(_square(np.atleast_2d(as_operand(A))))
 
 
 @counterpart(sl.logm)

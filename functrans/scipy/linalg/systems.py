@@ -22,13 +22,6 @@ solve_plain: Any = linear_algebra.solve
 TRANSPOSED = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
 
 
-def from_triangle(a: Any, lower: bool) -> Any:
-    """The Hermitian matrix of which ``a`` has one triangle: a function of that triangle alone."""
-    strict = np.tril(a, -1) if lower else np.triu(a, 1)
-    own = np.tril(a) if lower else np.triu(a)
-    return own + rows.adjoint(strict)
-
-
 # ---- systems
 
 
@@ -47,7 +40,7 @@ def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=
         half = np.tril(a, -1) if lower else np.triu(a, 1)
         a = (np.tril(a) if lower else np.triu(a)) + rows.mT(half)
     elif assume_a in ("her", "hermitian", "pos", "positive definite"):
-        a = from_triangle(a, lower)
+        a = linear_algebra.from_triangle(a, lower)
     return solve_plain(rows.mT(a) if transposed else a, b)
 
 
@@ -102,7 +95,7 @@ def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, che
     ab = as_operand(ab)
     width = ab.shape[0] - 1
     half = _dense(ab, width, 0) if lower else _dense(ab, 0, width)
-    return solve_plain(from_triangle(half, lower), b)
+    return solve_plain(linear_algebra.from_triangle(half, lower), b)
 
 
 @counterpart(sl.solve_toeplitz)

@@ -23,7 +23,7 @@ def _weighted(x: Any, w: Any) -> Any:
 
 def _root(square: Any) -> Any:
     """The square root, of which the slope at 0 counts as 0."""
-    apart = square > 0
+    apart = np.logical_not(square <= 0)  # NaN stays
     return where(apart, np.sqrt(where(apart, square, 1.0)), 0.0)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from scipy import special as sp
 
-from functrans._core.bind import Tracer, known
+from functrans._core.bind import Tracer, is_finite, known
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops.calls import stop
@@ -64,9 +64,14 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
 
 @counterpart(sp.softmax)
 def softmax(x, axis=None):
-    """exp(x) / sum(exp(x))."""
+    """exp(x) / sum(exp(x)); NaN where the largest is infinite, as SciPy's."""
     x = as_operand(x)
-    return exponentials.softmax(x, axis=_axes(axis, x.ndim))
+    axes = _axes(axis, x.ndim)
+    y = exponentials.softmax(x, axis=axes)
+    if is_finite(x):
+        return y
+    top = np.max(stop(x), axis=axes, keepdims=True)
+    return where(np.isinf(top), y * np.nan, y)
 
 
 @counterpart(sp.log_softmax)

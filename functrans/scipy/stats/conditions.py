@@ -22,7 +22,9 @@ def chosen(keep: Any, y: Any, otherwise: Any) -> Any:
 
     What stands otherwise may be a function, which is called where it is needed.
     """
-    if keep is True or (not isinstance(keep, Tracer) and np.asarray(keep).all()):
+    if keep is True or keep is np.True_:
+        return y
+    if not isinstance(keep, Tracer) and np.asarray(keep).all():
         return y
     return where(keep, y, otherwise() if callable(otherwise) else otherwise)
 

@@ -8,10 +8,12 @@ import numpy as np
 from scipy import stats as theirs
 
 from functrans._ops.elementwise import exp, log
+from functrans._ops.special.beta import betaln
 from functrans._ops.special.elementary import expm1, log1p
-from functrans._ops.special.gamma import betaln, gammaln
+from functrans._ops.special.gamma import gammaln
 from functrans._ops.special.incomplete import betainc, betaincc, gammainc, gammaincc
 from functrans._ops.special.logistic import entr, xlog1py, xlogy
+from functrans._ops.special.standard import log_density_of_poisson
 from functrans.scipy.stats.distribution import Discrete, Form, count, log1mexp
 
 INF = math.inf
@@ -63,7 +65,7 @@ nbinom = Discrete(theirs.nbinom, "n p", Form(
 poisson = Discrete(theirs.poisson, "mu", Form(
     valid=lambda mu: mu >= 0,
     support=(0, INF),
-    log_density=lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu,
+    log_density=log_density_of_poisson,
     cdf=lambda k, mu: gammaincc(k + 1, mu),
     sf=lambda k, mu: gammainc(k + 1, mu),
     mean=lambda mu: mu,

@@ -50,7 +50,8 @@ class Form:
     """A distribution at location 0 and scale 1.
 
     Functions take the variable, or a probability, and then the shapes; moments the shapes alone.
-    Of logarithms that are not given, ``_log`` of the functions is taken.
+    Of logarithms that are not given, ``_log`` of the functions is taken. ``placed``: the logarithm
+    of the density at a location and scale in one row, of a variable without bounds.
     """
 
     log_density: Callable
@@ -65,10 +66,13 @@ class Form:
     entropy: Callable | None = None
     valid: Callable | None = None
     support: tuple[Any, Any] = (-math.inf, math.inf)
+    placed: Callable | None = None
 
 
 def _wide(x: Any) -> Any:
     """As SciPy's distributions, which compute in float64 at least."""
+    if x.dtype == np.float64:
+        return x
     dtype = np.promote_types(x.dtype, np.float64)
     return x if x.dtype == dtype else x.astype(dtype)
 
@@ -255,6 +259,11 @@ class Continuous(_Distribution):
     @method
     def logpdf(self, x, *args, **kwds):
         """The logarithm of the density; -inf outside of the support."""
+        if self.form.placed is not None:
+            loc, scale = self._parameters(args, kwds)
+            x = _wide(as_operand(x))
+            y = self.form.placed(x, 0.0 if loc is None else loc, 1.0 if scale is None else scale)
+            return or_nan(self._valid([], scale), y, x, loc, scale)
         z, shapes, scale, valid = self._standard(x, args, kwds)
         y = self.form.log_density(z, *shapes)
         y = y if scale is None else less_log(y, scale)

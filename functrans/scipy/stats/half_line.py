@@ -10,10 +10,11 @@ from scipy import stats as theirs
 
 from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, exp, log, power
+from functrans._ops.special.beta import betaln
 from functrans._ops.special.elementary import expm1, exprel, log1p, polynomial
 from functrans._ops.special.errors import erf, erfinv, log_ndtr, ndtr, ndtri
-from functrans._ops.special.gamma import betaln, gammaln, psi
 from functrans._ops.special.gamma import gamma as gamma_function
+from functrans._ops.special.gamma import gammaln, psi
 from functrans._ops.special.incomplete import (
     betainc,
     betaincc,
@@ -24,8 +25,12 @@ from functrans._ops.special.incomplete import (
     gammainccinv,
     gammaincinv,
 )
-from functrans._ops.special.logistic import boxcox, boxcox1p, xlog1py, xlogy
-from functrans._ops.special.standard import LOG_ROOT_2PI
+from functrans._ops.special.logistic import boxcox, boxcox1p, xlogy
+from functrans._ops.special.standard import (
+    LOG_ROOT_2PI,
+    log_density_of_beta,
+    log_density_of_gamma,
+)
 from functrans.scipy.stats.distribution import (
     LARGEST,
     LOG2,
@@ -135,7 +140,7 @@ halfnorm = Continuous(theirs.halfnorm, "", Form(
 gamma = Continuous(theirs.gamma, "a", Form(
     valid=_positive,
     support=(0.0, INF),
-    log_density=lambda x, a: xlogy(a - 1, x) - x - gammaln(a),
+    log_density=log_density_of_gamma,
     cdf=lambda x, a: gammainc(a, x),
     sf=lambda x, a: gammaincc(a, x),
     ppf=lambda q, a: gammaincinv(a, q),
@@ -194,7 +199,7 @@ uniform = Continuous(theirs.uniform, "", Form(
 beta = Continuous(theirs.beta, "a b", Form(
     valid=_positive,
     support=(0.0, 1.0),
-    log_density=lambda x, a, b: xlog1py(b - 1, -x) + xlogy(a - 1, x) - betaln(a, b),
+    log_density=log_density_of_beta,
     cdf=lambda x, a, b: betainc(a, b, x),
     sf=lambda x, a, b: betaincc(a, b, x),
     ppf=lambda q, a, b: betaincinv(a, b, q),
@@ -338,7 +343,7 @@ genextreme = Continuous(theirs.genextreme, "c", Form(
     sf=lambda x, c: -expm1(-exp(_log_tail(-x, c))),
     logcdf=lambda x, c: -exp(_log_tail(-x, c)),
     logsf=lambda x, c: log1mexp_of_exp(_log_tail(-x, c)),
-    ppf=lambda q, c: -boxcox(-log(q), c),
+    ppf=lambda q, c: -boxcox(0.0 - log(q), c),  # 0, not -0, at the upper end
     isf=lambda q, c: -boxcox(-log1p(-q), c),
     mean=_mean_of_genextreme,
     var=_var_of_genextreme,

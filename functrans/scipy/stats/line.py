@@ -10,9 +10,10 @@ from scipy import stats as theirs
 from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, arctan2, exp, log, sqrt
 from functrans._ops.special import bessel, standard
+from functrans._ops.special.beta import betaln
 from functrans._ops.special.elementary import cosm1, expm1, log1p, sinpi
 from functrans._ops.special.errors import log_ndtr, ndtr, ndtri, ndtri_exp
-from functrans._ops.special.gamma import betaln, psi
+from functrans._ops.special.gamma import psi
 from functrans._ops.special.logistic import expit, log_expit, logit
 from functrans._ops.special.standard import LOG_ROOT_2PI
 from functrans.scipy.stats.distribution import (
@@ -28,6 +29,7 @@ PI, EULER = math.pi, float(np.euler_gamma)
 
 norm = Continuous(theirs.norm, "", Form(
     log_density=standard.log_density_of_normal,
+    placed=standard.placed_normal,
     cdf=ndtr,
     sf=lambda x: ndtr(-x),
     logcdf=log_ndtr,

@@ -12,7 +12,7 @@ from functrans._core.bind import Tracer, known
 from functrans._ops import linalg as rows
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
-from functrans._ops.elementwise import exp, log, sqrt
+from functrans._ops.elementwise import exp, log, sqrt, square
 from functrans._ops.special.elementary import log1p
 from functrans._ops.special.gamma import gammaln, psi
 from functrans._ops.special.logistic import xlogy
@@ -67,10 +67,10 @@ def _placed(x: Any, mean: Any, a: Any) -> tuple[Any, Any, int]:
 
 def _squared_lengths(gap: Any, factor: Any) -> Any:
     """g^T (L L^T)^-1 g for the rows g of ``gap``."""
-    lead, dim = gap.shape[:-1], gap.shape[-1]
-    columns = gap.reshape((-1, dim)).T
-    z = rows.triangular_solve(factor, columns, lower=True, transposed=False, unit=False)
-    return (z * z).sum(0).reshape(lead)
+    flat = gap if gap.ndim == 2 else gap.reshape((-1, gap.shape[-1]))
+    z = rows.triangular_solve(factor, flat.T, lower=True, transposed=False, unit=False)
+    squared = square(z).sum(0)
+    return squared if gap.ndim == 2 else squared.reshape(gap.shape[:-1])
 
 
 def _log_det(factor: Any) -> Any:
@@ -80,7 +80,7 @@ def _log_det(factor: Any) -> Any:
 
 def _squeezed(y: Any) -> Any:
     """As SciPy, without axes of length 1."""
-    return y.reshape(tuple([n for n in y.shape if n != 1]))
+    return y.reshape(tuple([n for n in y.shape if n != 1])) if 1 in y.shape else y
 
 
 def _of_singular(gap: Any, a: Any) -> tuple[Any, Any, Any]:
@@ -104,8 +104,8 @@ class MultivariateNormal(Named):
     def logpdf(self, x, mean=None, cov: Any = 1, allow_singular=False, seed=None):
         """The logarithm of the density, by the Cholesky factor of the covariance.
 
-        It is differentiated as a function of symmetric covariances. With ``allow_singular``, for
-        changes that keep the rank.
+        As SciPy it reads the lower triangle, and the gradient is in that. With
+        ``allow_singular``, it is exact for changes that keep the rank.
         """
         gap, cov, dim = _placed(x, mean, cov)
         if allow_singular:
@@ -113,7 +113,7 @@ class MultivariateNormal(Named):
         else:
             factor = rows.cholesky(cov)
             squared, log_det, rank = _squared_lengths(gap, factor), _log_det(factor), dim
-        return _squeezed(-0.5 * (squared + log_det + rank * LOG_2PI))
+        return _squeezed(-0.5 * (squared + (log_det + rank * LOG_2PI)))
 
     @method
     def pdf(self, x, mean=None, cov: Any = 1, allow_singular=False, seed=None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -46,6 +47,19 @@ def _basic(key: Any) -> tuple | None:
     return tuple(pattern)
 
 
+def _entries_of(key: Any, level: int) -> Any:
+    """``key``, a list that torch reads as a tuple being one: if it holds more than numbers."""
+    if type(key) is not list or len(key) >= 32 or not any(
+            [isinstance(e, Tensor | list | tuple | slice | type(None) | type(Ellipsis))
+             for e in key]):
+        return key
+    warnings.warn(
+        "Using a non-tuple sequence for multidimensional indexing is deprecated; use "
+        "x[tuple(seq)] instead of x[seq]. Here it is read as the tuple; for one index of several "
+        "dimensions use x[torch.tensor(seq)].", UserWarning, stacklevel=level)
+    return tuple(key)
+
+
 def _key(key: Any) -> Any:
     """An index with arrays in place of tensors."""
     if type(key) is tuple:
@@ -67,7 +81,7 @@ def get(self: Tensor, key: Any) -> Tensor:
     """``self[key]``: a view for ints and slices, a copy for lists and tensors."""
     pattern = _basic(key)
     if pattern is None:
-        key = _key(key)
+        key = _key(_entries_of(key, 3))
         if type(key) is bool:  # all of it or nothing, along a new dimension
             return get(self, None) if key else get(self, None)[:0]
         pattern = _basic(key)
@@ -100,7 +114,7 @@ def _picked(x, key):
 @partial(observed, name="setitem")
 def put(self: Tensor, key: Any, value: Any) -> None:
     """``self[key] = value``."""
-    key = _key(key)
+    key = _key(_entries_of(key, 4))
     if type(key) is bool:  # all of it or nothing
         if not key:
             return

@@ -181,11 +181,15 @@ def old_cholesky(A, upper=False):
     return _cholesky(A, upper)
 
 
+def _varied_as_hermitian(A: Any) -> Any:
+    """``A``, of which one triangle is read; the gradient is to be that of a Hermitian matrix."""
+    mean = (A + adjoint(A)) / 2
+    return mean + (plain(A) - plain(mean))
+
+
 def _cholesky(A: Any, upper: bool) -> Any:
     square("cholesky", A)
-    if A.dtype.kind == "c":  # the gradient is that of the Hermitian part
-        A = (A + adjoint(A)) / 2
-    L = np.linalg.cholesky(A)
+    L = np.linalg.cholesky(_varied_as_hermitian(A))
     return adjoint(L) if upper else L
 
 
@@ -199,14 +203,14 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
 def eigh(A, UPLO: Any = "L"):
     """Eigenvalues and eigenvectors of each Hermitian matrix."""
     square("eigh", A)
-    return Eigh(*np.linalg.eigh(A, UPLO))
+    return Eigh(*np.linalg.eigh(_varied_as_hermitian(A), UPLO))
 
 
 @op(space=LINALG, title="LinalgEighBackward0")
 def eigvalsh(A, UPLO: Any = "L"):
     """Eigenvalues of each Hermitian matrix."""
     square("eigvalsh", A)
-    return np.linalg.eigvalsh(A, UPLO)
+    return np.linalg.eigvalsh(_varied_as_hermitian(A), UPLO)
 
 
 def _of_complex(A: Any) -> Any:

@@ -219,17 +219,16 @@ def changed(t: Tensor, by: str) -> None:
 
 def rebase(t: Tensor, edge: Edge | None) -> None:
     """Give ``t``, changed in place, the history of what was written: the output at ``edge``."""
-    base = t._base
-    if base is not None:
+    root = t if t._base is None else t._base
+    keeping = [x for x in ((t,) if root is t else (t, root)) if x.stop_retaining()]
+    if root is not t:
         assert t._steps is not None, "guarded"
-        edge = CopySlices([edge_of(base), edge], t._steps, base._array.shape), 0
-        t = base
-    kept = t.retains_grad
-    t._storage.history += 1
-    t._node, t._index = edge or (None, 0)
-    t._requires = False
-    if kept:
-        t.retain_grad()
+        edge = CopySlices([edge_of(root), edge], t._steps, root._array.shape), 0
+    root._storage.history += 1
+    root._node, root._index = edge or (None, 0)
+    root._requires = False
+    for x in keeping:
+        x.retain_grad()
 
 
 def value_for_write(t: Tensor) -> Value:

@@ -210,6 +210,11 @@ class Tensor(Facts):
         if self._node is not None:
             self._node.extra().retaining[self._index] = weakref.ref(self)
 
+    def stop_retaining(self) -> bool:
+        """Whether ``grad`` was to be filled in at a place that is now another tensor's."""
+        node, held = self._node, self.retains_grad
+        return held and node is not None and bool(node.extra().retaining.pop(self._index))
+
     @property
     def retains_grad(self) -> bool:
         """Whether ``retain_grad`` was called on it, it not being a leaf."""
@@ -413,12 +418,15 @@ def _look_up(t: Tensor) -> None:
                 "that its history is not known. Make the view outside, or change it inside."
             )
         return
+    kept = t.stop_retaining()
     value: Any = Value(base._array, *edge) if edge else Value(base._array, None)
     for prim, params in t._steps:
         args = (value,)
         y = prim.impl(value.primal, **params)
         value = record(prim, args, (value.primal,), y, params) if edge else Value(y, None)
     t._node, t._index = value.node, value.index
+    if kept and edge:
+        t.retain_grad()
 
 
 def has_history(t: Tensor) -> bool:

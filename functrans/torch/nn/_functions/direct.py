@@ -158,6 +158,8 @@ def standard_row(x: Tensor, axis: Sequence[int], eps: float, shape: Sequence[int
     if not are_plain(x, *[v for v in (weight, bias) if v is not None]) or not x._array.size:
         return None
     y = record_row(_STANDARD, RowCall(_standard, (x,), {"axis": tuple(axis), "eps": eps}))
+    if weight is None and bias is None:
+        return METHODS["clone"](y)  # the backward reads y, and the result may be written to
     if weight is not None:
         y = y * weight.reshape(shape)
     return y if bias is None else y + bias.reshape(shape)

@@ -22,6 +22,8 @@ def _standard(x: Any, axis: Any, eps: float, mean: Any = None, var: Any = None) 
 
 
 def _affine(x: Any, weight: Any, bias: Any) -> Any:
+    if weight is None and bias is None:
+        return np.positive(x)  # its backward reads x, and the result may be written to
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
