@@ -112,7 +112,8 @@ class Drawer:
 
     def guarded(self, i: str, j: str | None) -> list[str]:
         """What Python decides by computed values."""
-        name, test = self.pick(*self.numbers), self.pick("{} > 0.1", "np.abs({}) < 0.4", "{} < x[3]")
+        name = self.pick(*self.numbers)
+        test = self.pick("{} > 0.1", "np.abs({}) < 0.4", "{} < x[3]")
         test = test.format(self.number(i, j))
         value = self.formula(self.number(i, j), self.number(i, j))
         return self.pick([f"if {test}:", f"    {name} = {value}"],
