@@ -43,8 +43,9 @@ class Case(NamedTuple):
 class Drawer:
     """Draws one function."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, guards: bool = False):
         self.random = random.Random(seed)
+        self.guards = guards
         self.numbers = ["s", "t"]
         self.vectors = ["v"]
         self.count = 0
@@ -101,11 +102,24 @@ class Drawer:
             elif kind == 8 and depth and not self.random.randint(0, 2):
                 lines.append(f"if {i} % {self.pick(2, 3)} == 0:")
                 lines.append(f"    {self.pick(*self.numbers)} = {value}")
+            elif kind == 9 and self.guards:
+                lines += self.guarded(i, j)
             else:
                 start = self.pick(i, f"{N} - 3 - {i}", "k", "0")
                 part = f"y[{start}:{start} + 3]"
                 lines.append(f"{part} = {self.formula(part, self.pick('v', 's'))}")
         return lines
+
+    def guarded(self, i: str, j: str | None) -> list[str]:
+        """What Python decides by computed values."""
+        name = self.pick(*self.numbers)
+        test = self.pick("{} > 0.1", "np.abs({}) < 0.4", "{} < x[3]")
+        test = test.format(self.number(i, j))
+        value = self.formula(self.number(i, j), self.number(i, j))
+        return self.pick([f"if {test}:", f"    {name} = {value}"],
+                         [f"if {test}:", f"    {name} = {value}", "else:", f"    y[{i}] = {name}"],
+                         [f"{name} = {value}", f"while np.abs({name}) > 0.3:",
+                          f"    {name} = {name} * 0.75"])
 
     def case(self) -> Case:
         lines = ["y = np.zeros(40)", "b = np.zeros((4, 2)) + 0.5", "v = x[:3]"]
@@ -124,9 +138,9 @@ def indented(lines: list[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def cases(seed: int, count: int) -> Iterator[Case]:
+def cases(seed: int, count: int, guards: bool = False) -> Iterator[Case]:
     for i in range(count):
-        yield Drawer(seed * 1_000_003 + i).case()
+        yield Drawer(seed * 1_000_003 + i, guards).case()
 
 
 def loss(f: Callable) -> Callable:
@@ -174,11 +188,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--guards", action="store_true", help="Python decides by values, too")
     parser.add_argument("--values", action="store_true", help="no gradients")
     given = parser.parse_args()
     pieces.LEAST = LEAST
     failures = total = rolled = 0
-    for i, case in enumerate(cases(given.seed, given.count)):
+    for i, case in enumerate(cases(given.seed, given.count, given.guards)):
         try:
             found, count = wrong(case, not given.values)
         except Exception as error:  # which any drawn program may show

@@ -305,8 +305,8 @@ ERRORS = (
     Planted(
         "walk: a NaN where the bare walk has stopped is overlooked",
         "functrans/_transforms/reverse/walk.py",
-        "arrived = cts if stop else [cts[k] for k in wanted]",
-        "arrived = [cts[k] for k in wanted]",
+        "ends = cts if stop else [cts[k] for k in wanted]",
+        "ends = [cts[k] for k in wanted]",
         "tests/test_strong_zero.py::test_a_rule_of_the_users_runs_once",
     ),
     Planted(
@@ -315,6 +315,21 @@ ERRORS = (
         "careful = k in strong",
         "careful = False",
         "tests/test_strong_zero.py::test_the_branch_not_taken_counts_for_nothing",
+    ),
+    Planted(
+        "walk: a program does not look at what arrives",
+        "functrans/_transforms/reverse/walk.py",
+        "return arrived([cts[k] for k in wanted])",
+        "return [cts[k] for k in wanted]",
+        "tests/test_strong_zero.py::test_a_nan_is_not_seen_by_what_comes_after",
+    ),
+    Planted(
+        "jvp: a program does not look at the tangents that it hands out",
+        "functrans/_transforms/forward/api.py",
+        "out_tangents = arrived([_tangent(trace, x) for x in outs])",
+        "out_tangents = [_tangent(trace, x) for x in outs]",
+        "tests/test_strong_zero.py::"
+        "test_compiled_derivatives_of_what_is_not_finite_are_those_of_eager_code",
     ),
     Planted(
         "cotangents: a sum is made in an array that others hold",
