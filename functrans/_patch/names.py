@@ -36,7 +36,8 @@ def _is_open(frame: FrameType | None, args: tuple, kwargs: dict, makes: bool = F
 
     ``frame`` is that of the caller. Our own calls are not, nor those of libraries that we call. A
     library that the user calls gets what NumPy would give it where nothing is traced, so that its
-    compiled code can take it; but SciPy's code may write traced values into the arrays it makes.
+    compiled code can take it; but SciPy's code may write traced values into the arrays it makes,
+    other than those of its sparse arrays, which it fills by compiled code.
     """
     if not patched.get():
         return False
@@ -44,11 +45,16 @@ def _is_open(frame: FrameType | None, args: tuple, kwargs: dict, makes: bool = F
         frame = frame.f_back  # a gate that is not compiled
     package = package_of_frame(frame) if frame else ""
     if package in _LIBRARIES:
-        if not (makes and package == "scipy") and not is_traced((args, kwargs)):
+        makes = makes and package == "scipy" and not _is_sparse(frame)
+        if not makes and not is_traced((args, kwargs)):
             return False
         while frame and package_of_frame(frame) in _LIBRARIES:
             frame = frame.f_back
     return frame is None or not frame.f_code.co_filename.startswith(PACKAGE)
+
+
+def _is_sparse(frame: FrameType | None) -> bool:
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("scipy.sparse")
 
 
 def _either(original: Callable, ours: Callable, makes: bool = False) -> Callable:
