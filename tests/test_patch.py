@@ -15,6 +15,7 @@ import pytest
 import scipy.integrate
 import scipy.interpolate
 import scipy.optimize
+import scipy.signal
 import scipy.sparse.linalg
 import scipy.stats
 from scipy.integrate import RK45, fixed_quad, solve_ivp
@@ -695,8 +696,21 @@ def test_numpys_functions_on_plain_arrays_inside_a_transform_are_numpys():
 def test_constant_sparse_matrices_are_made_as_without_a_block():
     def squares(k):
         ones = np.ones(5)
-        A = scipy.sparse.diags([-ones[1:], 2 * ones, -ones[1:]], [-1, 0, 1]).tocsc()
+        A = scipy.sparse.diags_array([-ones[1:], 2 * ones, -ones[1:]],
+                                     offsets=[-1, 0, 1]).tocsc()
         return np.sum(scipy.sparse.linalg.spsolve(A, np.arange(5.0) * k) ** 2)
+
+    with ft.patch():
+        slope = ft.grad(squares)(3.0)
+    assert float(slope) == pytest.approx(2 * squares(3.0) / 3.0, rel=1e-13)
+
+
+def test_scipy_designs_filters_in_a_block_as_without_one():
+    x = np.arange(12.0) % 5
+
+    def squares(k):
+        sections = scipy.signal.butter(3, 0.3, output="sos")
+        return np.sum(scipy.signal.sosfilt(sections, x * k) ** 2)
 
     with ft.patch():
         slope = ft.grad(squares)(3.0)

@@ -7,6 +7,7 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,8 +37,9 @@ def _is_open(frame: FrameType | None, args: tuple, kwargs: dict, makes: bool = F
 
     ``frame`` is that of the caller. Our own calls are not, nor those of libraries that we call. A
     library that the user calls gets what NumPy would give it where nothing is traced, so that its
-    compiled code can take it; but SciPy's code may write traced values into the arrays it makes,
-    other than those of its sparse arrays, which it fills by compiled code.
+    compiled code can take it; but SciPy's code may write traced values into the arrays it makes:
+    not into those of its sparse arrays, which it fills by compiled code, nor where the user's call
+    of it had plain arguments.
     """
     if not patched.get():
         return False
@@ -48,13 +50,33 @@ def _is_open(frame: FrameType | None, args: tuple, kwargs: dict, makes: bool = F
         makes = makes and package == "scipy" and not _is_sparse(frame)
         if not makes and not is_traced((args, kwargs)):
             return False
+        entry = frame
         while frame and package_of_frame(frame) in _LIBRARIES:
-            frame = frame.f_back
+            entry, frame = frame, frame.f_back
+        if makes and entry and all(map(_is_plain, _arguments(entry))):
+            return False
     return frame is None or not frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def _is_sparse(frame: FrameType | None) -> bool:
     return frame is not None and str(frame.f_globals.get("__name__")).startswith("scipy.sparse")
+
+
+def _arguments(frame: FrameType) -> list[Any]:
+    code = frame.f_code
+    n = code.co_argcount + code.co_kwonlyargcount
+    n += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    values = frame.f_locals
+    return [values.get(name) for name in code.co_varnames[:n]]
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether nothing traced can come of ``x``, which a call of it might give."""
+    if isinstance(x, list | tuple):
+        return all(map(_is_plain, x))
+    if isinstance(x, dict):
+        return all(map(_is_plain, x.values()))
+    return x is None or isinstance(x, str | bytes | int | float | complex | np.ndarray | np.generic)
 
 
 def _either(original: Callable, ours: Callable, makes: bool = False) -> Callable:

@@ -79,12 +79,12 @@ def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-8, epsrel=1.49e-8):
 
     def of_y(x: Any) -> Any:
         low, high = [f(x) if callable(f) else f for f in (gfun, hfun)]
-        y, error = quad(lambda y: func(y, x, *args), low, high, epsabs=epsabs, epsrel=epsrel)
-        errors.append(error)
-        return y
+        found = quad(lambda y: func(y, x, *args), low, high, epsabs=epsabs, epsrel=epsrel)
+        errors.append(found[1])
+        return found[0]
 
-    y, error = quad(of_y, a, b, epsabs=epsabs, epsrel=epsrel)
-    return y, max(error, *errors)
+    found = quad(of_y, a, b, epsabs=epsabs, epsrel=epsrel)
+    return found[0], max(found[1], *errors)
 
 
 def _by_gauss(f: Callable, a: Any, b: Any, starts: Sequence, ends: Sequence) -> Any:
