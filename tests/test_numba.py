@@ -839,8 +839,7 @@ def read_in_many_ways(x, y, flag):
         kept[i % 3] = a
         total += kept[i % 3] * b
     later = x.T[1:, 0]
-    pair = (later[0], y[1:][2])
-    return total * best + x.ravel()[3] * pair[0] - pair[1] ** 2, best
+    return total * best + x[1][3] * later[0] - y[1:][2] ** 2, best * 1.0
 
 
 def test_inputs_that_are_told_by_their_addresses_are_the_right_ones():

@@ -16,6 +16,8 @@ import pytest
 import scipy.integrate
 import scipy.interpolate
 import scipy.optimize
+import scipy.signal
+import scipy.sparse.linalg
 import scipy.stats
 from scipy.integrate import RK45, fixed_quad, solve_ivp
 from scipy.optimize import newton
@@ -755,3 +757,27 @@ def test_lists_of_traced_numbers_are_parameters():
         [0.3, 0.2], [a, 0], [[1 + a, 0.3], [0.3, 2.0]])
     slope = (f(0.7 + 1e-5) - f(0.7 - 1e-5)) / 2e-5
     assert both_modes(f, 0.7) == pytest.approx(slope, rel=1e-8)  # of differences
+
+
+def test_constant_sparse_matrices_are_made_as_without_a_block():
+    def squares(k):
+        ones = np.ones(5)
+        A = scipy.sparse.diags_array([-ones[1:], 2 * ones, -ones[1:]],
+                                     offsets=[-1, 0, 1]).tocsc()
+        return np.sum(scipy.sparse.linalg.spsolve(A, np.arange(5.0) * k) ** 2)
+
+    with ft.patch():
+        slope = ft.grad(squares)(3.0)
+    assert float(slope) == pytest.approx(2 * squares(3.0) / 3.0, rel=1e-13)
+
+
+def test_scipy_designs_filters_in_a_block_as_without_one():
+    x = np.arange(12.0) % 5
+
+    def squares(k):
+        sections = scipy.signal.butter(3, 0.3, output="sos")
+        return np.sum(scipy.signal.sosfilt(sections, x * k) ** 2)
+
+    with ft.patch():
+        slope = ft.grad(squares)(3.0)
+    assert float(slope) == pytest.approx(2 * squares(3.0) / 3.0, rel=1e-13)

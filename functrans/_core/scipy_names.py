@@ -57,7 +57,7 @@ NAMES: dict[str, Names] = {
     ),
     "integrate": Names(
         ours="""
-            cumulative_simpson cumulative_trapezoid fixed_quad odeint quad quad_vec simpson
+            cumulative_simpson cumulative_trapezoid dblquad fixed_quad odeint quad quad_vec simpson
             solve_ivp trapezoid
         """,
     ),

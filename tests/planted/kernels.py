@@ -18,6 +18,20 @@ ERRORS = (
         "tests/test_numba.py::test_a_zero_factor_meets_an_infinite_slope",
     ),
     Planted(
+        "numba: addresses of a second argument tell the nodes of the first",
+        "functrans/numba/inputs.py",
+        "return first - (self.values.ctypes.data >> 3)",
+        "return 1 - (self.values.ctypes.data >> 3)",
+        "tests/test_numba.py::test_inputs_that_are_told_by_their_addresses_are_the_right_ones",
+    ),
+    Planted(
+        "numba: a walk leaves cotangents in the memory of the next",
+        "functrans/numba/tape.py",
+        "cts[: self.inputs] = 0.0",
+        "cts[:0] = 0.0",
+        "tests/test_numba.py::test_inputs_that_are_told_by_their_addresses_are_the_right_ones",
+    ),
+    Planted(
         "numba: a second derivative lacks the curvature",
         "functrans/numba/ops.py",
         "total[k] = c if total[k] is None else total[k] + c",

@@ -127,3 +127,18 @@ def test_rules_of_samples_have_scipy_s_values_and_derivatives(rule, n):
     np.testing.assert_allclose(slope, differences, rtol=1e-6, atol=1e-8)  # differences
     back = ft.vjp(lambda y, x: f(integrate, y, x), y, x)[1](np.ones_like(value))
     assert np.sum(back[0] * ty) + np.sum(back[1] * tx) == approx(np.sum(slope))
+
+
+def test_integrals_over_regions_are_differentiated_in_all_limits_and_parameters():
+    def double(k, b):
+        return integrate.dblquad(lambda y, x, k: np.exp(k * x) * y, 0, b, lambda x: k * x, 2.0,
+                                 args=(k,))[0]
+
+    def by_hand(k, b):  # the inner integral is 2 - k^2 x^2 / 2
+        return integrate.quad(lambda x: np.exp(k * x) * (2 - k**2 * x**2 / 2), 0, b)[0]
+
+    k, b = 0.7, 1.5
+    for f in (lambda f: f, lambda f: ft.grad(f, argnums=(0, 1)), lambda f: ft.grad(ft.grad(f), 1)):
+        np.testing.assert_allclose(f(double)(k, b), f(by_hand)(k, b), rtol=1e-11)
+    plain = si.dblquad(lambda y, x: x * y, 0, 1, 0, lambda x: x)
+    assert integrate.dblquad(lambda y, x: x * y, 0, 1, 0, lambda x: x) == plain

@@ -67,6 +67,26 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
     return (y, error, info) if full_output else (y, error)
 
 
+def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-8, epsrel=1.49e-8):
+    """The integral of ``func(y, x, *args)``, x from ``a`` to ``b``, y from ``gfun(x)`` to
+    ``hfun(x)``; differentiated in all limits.
+
+    >>> import functrans as ft
+    >>> ft.grad(lambda k: dblquad(lambda y, x: k * x * y, 0, k, 0, lambda x: x)[0])(2.0)
+    Array(10.)
+    """
+    args, errors = as_args(args), []
+
+    def of_y(x: Any) -> Any:
+        low, high = [f(x) if callable(f) else f for f in (gfun, hfun)]
+        found = quad(lambda y: func(y, x, *args), low, high, epsabs=epsabs, epsrel=epsrel)
+        errors.append(found[1])
+        return found[0]
+
+    found = quad(of_y, a, b, epsabs=epsabs, epsrel=epsrel)
+    return found[0], max(found[1], *errors)
+
+
 def _by_gauss(f: Callable, a: Any, b: Any, starts: Sequence, ends: Sequence) -> Any:
     """The integral over pieces that QUADPACK has reported: of t, where a limit is infinite."""
     low, high = concrete((a, b))
@@ -252,5 +272,5 @@ def _under_parabolas(y: Any, d: Any, n: int) -> Any:
     return near * (end + middle) / 2 - bend * near**3 / 6
 
 
-__all__ = ["cumulative_simpson", "cumulative_trapezoid", "fixed_quad", "quad", "quad_vec",
-           "simpson", "trapezoid"]
+__all__ = ["cumulative_simpson", "cumulative_trapezoid", "dblquad", "fixed_quad", "quad",
+           "quad_vec", "simpson", "trapezoid"]
