@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import functrans as ft
-from functrans._transforms.sparse import compressed
+from functrans._transforms.sparse import compressed, tables
 from functrans.errors import (
     ArgumentError,
     CaptureError,
@@ -133,6 +133,44 @@ def test_kinds_of_arrays(x):
     assert made.toarray() == pytest.approx(
         np.reshape(dense, made.shape), rel=1e-6 if x.dtype == np.float32 else 1e-13  # its digits
     )
+
+
+def pentadiagonal(x):
+    return np.sum(x[2:] * x[:-2] * x[1:-1])
+
+
+def stencil(x):
+    inner = x[1:-1, 1:-1]
+    return x[2:, 1:-1] * x[:-2, 1:-1] + x[1:-1, 2:] * inner + x[1:-1, :-2] ** 2
+
+
+@pytest.mark.parametrize("f, shape, kind, pieces", [
+    (tridiagonal, 11, ft.sparse_jacobian, 1), (rosenbrock, 11, ft.sparse_hessian, 1),
+    (pentadiagonal, 11, ft.sparse_hessian, 3), (lambda x: np.sum(x**4), 5, ft.sparse_hessian, 1),
+    (stencil, (7, 6), ft.sparse_jacobian, 1), (lambda x: 3 * x, 4, ft.sparse_jacobian, 1),
+])
+@pytest.mark.parametrize("format", FORMATS)
+def test_rows_of_equal_width_are_written_as_a_table(monkeypatch, f, shape, kind, pieces, format):
+    monkeypatch.setattr(tables, "WRITTEN_OUT", 1000)
+    x = uniform(0.5, 1.5, shape)
+    made = kind(f, format=format).prepare(np.ones(shape))
+    (sweep,) = made._sweeps
+    assert isinstance(sweep, tables.Table) and len(sweep.pieces) == pieces
+    dense = (ft.hessian if kind is ft.sparse_hessian else ft.jacobian)(f)(x)
+    first = made(x)
+    agree(first, dense)
+    agree(made(2 * x, out=made(x)), (ft.hessian if kind is ft.sparse_hessian else ft.jacobian)(f)(
+        2 * x))
+    first.data[:] = 0  # is its owner's
+    agree(made(x), dense)
+    with ft.config(jit=False):
+        agree(made(x), dense)
+
+
+def test_a_hessian_without_mixed_derivatives_takes_one_product():
+    made = ft.sparse_hessian(lambda x: np.sum(x**4)).prepare(np.ones(30))
+    assert made.colors == 1
+    agree(made(np.arange(30.0)), np.diag(12 * np.arange(30.0) ** 2))
 
 
 def test_what_is_not_finite_stays_in_its_entry():

@@ -186,7 +186,7 @@ def ordered(graph: Csr, order: str) -> np.ndarray:
 
 def star_colors(pattern: Csr, order: str) -> np.ndarray:
     """Colours by which the entries of a symmetric matrix are read off directly."""
-    span = (band(pattern) + 1) // 2
+    span = band(pattern) // 2  # entries on each side of the diagonal
     n = pattern.shape[0]
     if span <= 1:
         return np.arange(n, dtype=np.int32) % (2 * span + 1)
@@ -196,7 +196,7 @@ def star_colors(pattern: Csr, order: str) -> np.ndarray:
     count, found = kernels.run(
         kernels.star, steps, order_, rest.indptr, rest.indices, colors, first
     )
-    if 2 * span + 1 < count:
+    if 2 * span + 1 <= count:  # by these each entry is read off at its row
         return np.arange(n, dtype=np.int32) % (2 * span + 1)
     return np.asarray(found, np.int32)
 

@@ -16,6 +16,7 @@ from functrans._transforms.reverse.grad import grad
 from functrans._transforms.sparse.coloring import Plan, narrowed
 from functrans._transforms.sparse.sets import Csr
 from functrans._transforms.sparse.staged import Staged
+from functrans._transforms.sparse.tables import Table, table
 from functrans._transforms.staging.entry import Entry
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import vmap
@@ -65,11 +66,11 @@ def runner(name: str, program: Program) -> Callable[[Sequence], list]:
 
 def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, count: int,
           width: int, entry_colors: np.ndarray, entry_places: np.ndarray,
-          chosen: np.ndarray | None) -> Sweep:
+          chosen: np.ndarray | None, tabled: bool = True) -> Sweep | Table:
     """The products of ``count`` colours of vectors, each of ``width`` numbers.
 
     Entry k is number ``entry_places[k]`` of the product of colour ``entry_colors[k]``; ``chosen``
-    are the entries that these are, None for all.
+    are the entries that these are, None for all. ``tabled``: a table of entries may do instead.
     """
     colors, total = narrowed(colors), 8 * max(1, len(colors) + width)
     chunk = max(1, min(count, BUDGET // total))
@@ -82,6 +83,11 @@ def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, c
         return vmap(lambda c: product(values, np.where(all_colors == c, 1.0, 0.0)))(wanted)
 
     program, _ = stage(products, [*examples, colors, numbers[0]], name)
+    if tabled and chosen is None and len(numbers) == 1:
+        made = table(product, len(program.eqns), examples, name, colors, entry_colors,
+                     entry_places, width)
+        if made is not None:
+            return made
     sources = entry_places.astype(np.intp) + (entry_colors.astype(np.intp) % chunk) * width
     if len(numbers) == 1:
         return Sweep(program, colors, numbers, [chosen], [sources])
@@ -93,12 +99,13 @@ def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, c
 # ---- Jacobians
 
 
-def jacobian_sweeps(s: Staged, name: str, pattern: Csr, plan: Plan) -> list[Sweep]:
+def jacobian_sweeps(s: Staged, name: str, pattern: Csr, plan: Plan
+                    ) -> list[Sweep | Table]:
     """From the right for colours of columns, from the left for colours of rows."""
     m, n = pattern.shape
     rows = np.repeat(np.arange(m), np.diff(pattern.indptr))
     columns = pattern.indices
-    sweeps = []
+    sweeps: list[Sweep | Table] = []
     for product, colors, count, width, mine, by, place in (
         (along(s), plan.columns, plan.forward, m, ~plan.by_row, columns, rows),
         (across(s), plan.rows, plan.reverse, n, plan.by_row, rows, columns),

@@ -24,6 +24,7 @@ from functrans._transforms.sparse.staged import (
     require_scalar,
     staged,
 )
+from functrans._transforms.sparse.tables import Table
 from functrans._transforms.staging.staging import stage
 from functrans.errors import ArgumentError, CaptureError, NotDifferentiable, ShapeError, name_of
 
@@ -54,7 +55,7 @@ class Prepared:
             isinstance(k, tuple) and k[1].isnative for k in s.kinds[1]
         )
         self._plain_kinds = list(s.kinds[1]) if flat else None
-        self._sweeps: list[Sweep] = []
+        self._sweeps: list[Sweep | Table] = []
         self._substitution: Substitution | None = None
         self._along: Program | None = None  # of what must be holomorphic
         self._arrays, self._order = _structure(pattern, format)
@@ -68,10 +69,10 @@ class Prepared:
         """The matrix at these arguments."""
         values = self._values(args)
         if out is None:
-            out = self._fresh()
+            out = self._fresh(values)
         else:
             self._require_own(out)
-        self._write(values, out.data)
+            self._write(values, out.data)
         if self._along is not None:
             probing.require_holomorphic(self.who, self.name, self._product, values, out.tocsr())
         return out
@@ -144,7 +145,7 @@ class Prepared:
         if self._substitution is not None:
             products = np.concatenate([
                 self._runs[0]([*values, s.colors, numbers])[0]
-                for s in self._sweeps for numbers in s.numbers
+                for s in self._sweeps if isinstance(s, Sweep) for numbers in s.numbers
             ])
             self._substitution.into(entries, products.reshape(-1))
         else:
@@ -153,9 +154,15 @@ class Prepared:
         if order is not None:
             entries.take(order, out=data, mode="clip")
 
-    def _fresh(self) -> Any:
+    def _fresh(self, values: list) -> Any:
         made = copy.copy(self._template)  # a third of the time that SciPy takes to make one
-        made.data = np.empty(self.sparsity.nnz, self.dtype)
+        data = None
+        if self._order is None and isinstance(sweep := next(iter(self._sweeps), None), Table):
+            data = sweep.entries(self._runs[0], values)
+        if data is None:
+            data = np.empty(self.sparsity.nnz, self.dtype)
+            self._write(values, data)
+        made.data = data
         return made
 
     @lazy
@@ -270,6 +277,7 @@ def prepare_hessian(who: str, f: Callable, argnums: Argnums, args: tuple, given:
             made._substitution = compressed.substitution(pattern, colors)
         made._sweeps = [compressed.sweep(
             product, s.values, f"{who}({name_of(f)})", colors, count, n, by, places, None,
+            made._substitution is None,
         )]
     return _finished(made, s, product, args)
 
