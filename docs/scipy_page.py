@@ -75,8 +75,7 @@ SciPy's own functions, for plain arrays.
   `gaussian_filter` follows from `sigma` as a number: under `jit` and `vmap` pass `radius`. Windows
   and rates of spectra are constants.
 - Of uniform and extreme filters, the windows that hold a NaN or an infinity have it: SciPy's
-  running sums carry it along the row, and its ranks depend on the order. `eigh` is differentiated
-  as a function of Hermitian matrices, whichever triangle `lower` has it read.
+  running sums carry it along the row, and its ranks depend on the order.
 - Distances have the derivative 0 where points coincide, as a norm at 0.
 - A constant sparse array of SciPy takes part in `A @ x`, `x @ A` and, with a traced number, in
   `a * A`, `A / a`, and `A + a * B` as it is (formats `lil` and `dok` have to be converted). Traced
