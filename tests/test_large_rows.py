@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 from functrans._kernels import blocks, large, sizes
-from functrans._ops import indexing, ranks
+from functrans._ops import ranks
 from functrans._transforms.reverse import cotangents
 
 ROWS = 40, 25
@@ -111,7 +111,7 @@ def test_medians_and_quantiles_of_rows(n, long, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
 def test_rows_read_repeatedly_add_up(dtype, monkeypatch):
-    monkeypatch.setattr(indexing, "MANY", 1)
+    monkeypatch.setattr(sizes, "PASSES", 1)
     index = np.random.default_rng(2).integers(-ROWS[0], ROWS[0], (6, 11))
     ct = draw(6, 11, ROWS[1]).astype(dtype)
     expected = np.zeros(ROWS, dtype)
@@ -124,7 +124,7 @@ def test_rows_read_repeatedly_add_up(dtype, monkeypatch):
 
 
 def test_infinite_rows_do_not_spread(monkeypatch):
-    monkeypatch.setattr(indexing, "MANY", 1)
+    monkeypatch.setattr(sizes, "PASSES", 1)
     ct = draw(*ROWS)
     ct[3], ct[4] = np.inf, np.nan
     (g,) = ft.vjp(lambda x: x[np.arange(ROWS[0])[::-1]], draw(*ROWS))[1](ct)

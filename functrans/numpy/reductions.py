@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, inexact_dtype, shape_of
+from functrans._core.aval import inexact_dtype, shape_of
 from functrans._core.bind import Tracer, cast
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
@@ -149,7 +149,7 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
 
 def _divide(y, n, warning):
     """``y / n``, with NumPy's warning where ``n`` is 0 or less."""
-    if type(n) not in PYTHON_SCALARS or n > 0:
+    if not isinstance(n, int | float) or n > 0:
         return _over(y, n)
     warnings.warn(warning, RuntimeWarning, stacklevel=4)
     return y / np.zeros((), y.dtype)  # Python's own 0 would raise
