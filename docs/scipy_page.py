@@ -86,7 +86,7 @@ SciPy's own functions, for plain arrays.
   them.
 - Interpolants are differentiated in values and points, not in knots. A smoothing spline of traced
   values needs `s=0` or `lam=`: otherwise its knots follow from the values. Cubic and quintic
-  `RegularGridInterpolator` have the coefficients of a direct solution, SciPy's default stops at an
+  `RegularGridInterpolator` have the coefficients of a direct solution; SciPy's default stops at an
   error of 1e-5.
 
 [How many of them other libraries have](scipy_peers.md) is a page of its own.
