@@ -147,7 +147,7 @@ def _apart(name: str, f: Callable) -> Callable:
         return tuple([x.clone() for x in f(*args, **kwargs)])
 
     copied.__name__ = copied.__qualname__ = name
-    copied.__doc__ = "As without unsafe_, each result in memory of its own."
+    copied.__doc__ = "As ``chunk`` and ``split``, but each result has memory of its own."
     return copied
 
 
