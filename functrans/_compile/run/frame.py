@@ -131,9 +131,9 @@ class Frame(NamedTuple):
         last = {} if self.sizes is None else {self.slots - 1: self.sizes}
         return dict(enumerate(self.constants, first)) | last
 
-    def with_sizes(self, sizes: np.ndarray | None) -> Frame:
+    def with_sizes(self, sizes: np.ndarray) -> Frame:
         """The frame of the same program's code for any size."""
-        return self if sizes is None else self._replace(slots=self.slots + 1, sizes=sizes)
+        return self._replace(slots=self.slots + 1, sizes=sizes)
 
     @property
     def segments(self) -> list[Segment]:
