@@ -69,13 +69,11 @@ def _glance(tape: list, cts: list) -> int:
     The hot path of a backward pass.
     """
     late: dict[int, tuple] = {}
-    array, large, k = np.ndarray, sizes.LARGE, len(tape)
-    for node in reversed(tape):
-        k -= 1
-        if node is None and not late:
-            continue
+    array, large = np.ndarray, sizes.LARGE
+    for k in range(len(tape) - 1, -1, -1):
         if late and k in late:
             scatter(cts, k, *late.pop(k))
+        node = tape[k]
         if type(node) is not tuple:
             if node is None:
                 continue
