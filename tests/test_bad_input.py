@@ -250,7 +250,6 @@ def test_nan_and_inf_behave_as_numpys():
     assert ft.grad(lambda x: np.sum(x * x))(x)[1] == np.inf
 
 
-
 def test_vmap_axes_that_are_not_there():
     with raises(errors.ShapeError, "out_axes", "axis 5", "`square`", "1 axes"):
         ft.vmap(square, out_axes=5)(X)

@@ -136,6 +136,8 @@ def test_a_type_that_a_ufunc_cannot_be_told_to_compute_in():
             f(x)
         with pytest.raises(TypeError, match="Cannot cast"):
             ft.jvp(f, (x,), (x,))
+
+
 @pytest.mark.parametrize("dtype", [t for t in TYPES if np.dtype(t).kind != "c"])
 def test_a_cast_to_a_narrower_type_passes_the_derivative_on(dtype):
     g = ft.grad(lambda x: np.sum((3 * x).astype(dtype)))(np.array(X))

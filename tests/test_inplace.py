@@ -98,6 +98,7 @@ def test_the_same_as_copies(f):
     scale = np.abs(slope).max()
     for made in (ft.jit(ft.grad(g)), ft.grad(ft.jit(g))):
         np.testing.assert_allclose(made(X), slope, rtol=1e-12, atol=1e-12 * scale)
+
     def along(h):
         return lambda x: ft.jvp(ft.grad(h), (x,), (x[::-1],))[1]
     want = along(g)(X)

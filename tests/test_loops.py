@@ -147,6 +147,7 @@ def escapes(x):
 
 def test_while_has_no_bound_forward_and_wants_one_in_reverse():
     np.testing.assert_allclose(ft.jit(escapes)(2.0), escapes(2.0), rtol=1e-15)
+
     def push(f):
         return lambda x: ft.jvp(f, (x,), (1.0,))
     np.testing.assert_allclose(ft.jit(push(escapes))(2.0), push(escapes)(2.0), rtol=1e-15)
@@ -225,9 +226,11 @@ def test_steps_of_any_number_down_to_none():
 
 def test_types_stay_as_without_jit():
     x = np.arange(3, dtype=np.float32)
+
     def f(x):
         return ft.fori_loop(0, 3, lambda i, y: y * i + x[1], 0.0)
     assert ft.jit(f)(x).dtype == f(x).dtype == np.float32
+
     def g(x):
         return ft.scan(lambda c, v: (c + 1, v * 0.5), 0, x)
     (n, ys), (m, zs) = ft.jit(g)(x), g(x)
@@ -308,6 +311,7 @@ def test_rules_of_functions_in_a_body_are_kept():
         return x * 1.0
 
     halved.defjvp(lambda primals, tangents: (primals[0], tangents[0] / 2))
+
     def f(x):
         return ft.scan(lambda c, v: (c * halved(v), None), 1.0, x)[0]
     want = ft.grad(f)(X)
@@ -436,6 +440,7 @@ def test_checkpoints_change_no_derivative(n, checkpoint):
     want = ft.grad(plain)(x)
     for made in (ft.grad(f), ft.jit(ft.grad(f)), ft.grad(ft.jit(f))):
         np.testing.assert_allclose(made(x), want, **EXACT)
+
     def push(f):
         return lambda x: ft.jvp(f, (x,), (x,))[1]
     np.testing.assert_allclose(ft.jit(push(f))(x), push(plain)(x), **EXACT)
@@ -557,6 +562,7 @@ def test_without_steps_the_state_is_an_array_for_the_body():
 
 def test_a_plain_array_is_indexed_by_take_and_the_error_says_so():
     table = np.array([2.0, 3.0, 5.0])
+
     def f(x):
         return ft.fori_loop(0, 3, lambda i, y: y * ft.numpy.take(table, i, axis=0), x)
     assert ft.jit(f)(1.5) == f(1.5) == 45.0
@@ -566,10 +572,13 @@ def test_a_plain_array_is_indexed_by_take_and_the_error_says_so():
 
 def test_a_python_scalar_in_the_state_is_one_afterwards():
     x = np.ones(3, np.float32)
+
     def counts(x):
         return ft.fori_loop(0, 3, lambda i, s: (s[0], s[1] + 1), (x, 0))[1] * x
+
     def chooses(x):
         return ft.cond(x[0] > 0, lambda: 2.0, lambda: 3.0) * x
+
     def in_parts(x):
         def step(s, v):
             return (s[0] * (1 + s[1]), s[1] + 1), None

@@ -265,7 +265,6 @@ def test_gamma_functions_have_their_derivatives_on_both_sides_of_zero():
         agree(second(x), slope + y * (psi**2 + slope))
 
 
-
 def test_functions_of_one_number_have_the_second_slopes_of_the_table():
     second = [ft.jvp(lambda x, f=f: ft.jvp(f, (x,), (np.ones_like(x),))[1], (POINT,), (POINT,))
               for f in (_unary("forward"), _unary_reference)]

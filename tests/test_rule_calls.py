@@ -34,6 +34,7 @@ pytestmark = pytest.mark.usefixtures("unoptimised")
 x = np.array([0.3, 0.5])
 x.setflags(write=False)
 
+
 def tripled():
     f = ft.custom_jvp(lambda v: v * 1.0)
     f.defjvp(lambda vs, ts: (f(vs[0]), 3 * ts[0]))

@@ -48,7 +48,6 @@ def test_smooth(case, check):
     check(case)
 
 
-
 # covariances are quadratic and sums of weights linear: central differences are exact
 @each(
     {n: c for n, c in SMOOTH.items() if n.split()[0] in WIDENING and n not in QUOTIENTS},

@@ -73,7 +73,6 @@ def words_type(kind: ActiveArray) -> types.Array:
     return types.Array(types.float64, kind.ndim + 1, layout, readonly=not kind.mutable)
 
 
-
 def reinterpret(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
     """An array's structure with the last axis made part of an entry, or split off."""
     x = context.make_array(source)(context, builder, value=value)

@@ -237,6 +237,7 @@ def test_distributions_of_counts_have_scipy_s_values_and_slopes_in_their_paramet
     for m in ours._has():
         v = () if m in MOMENTS else (k,)
         *head, p = shapes
+
         def f(p, d=ours, m=m, v=v, head=head):
             return getattr(d, m)(*v, *head, p)
 

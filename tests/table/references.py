@@ -94,6 +94,7 @@ REFERENCES = {
     "imag": lambda x: mp.mpf(0),
 }
 
+
 def _boxcox(x, lam):
     return (x**lam - 1) / lam
 

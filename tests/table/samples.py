@@ -13,9 +13,6 @@ import pytest
 
 import functrans as ft
 import functrans.scipy.linalg
-import functrans.scipy.ndimage
-import functrans.scipy.signal
-import functrans.scipy.sparse
 import functrans.scipy.special
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._ops.sparse import Pattern, directly

@@ -199,6 +199,8 @@ def numbers_in(who: str, leaves: Sequence[Any]) -> list:
     if any([isinstance(x, Tracer) for x in leaves]):
         raise _traced(who, "an argument")
     return [in_native_order(plain(x)) for x in leaves if is_number(x)]
+
+
 def kinds_of(args: tuple) -> tuple:
     """What a program depends on: structure, shapes and dtypes, and what is not a number."""
     leaves, structure = tree.flatten(args)

@@ -441,7 +441,6 @@ class Jitted:
             )
         return Lowered(entry, reason)
 
-
     def memory(self, *args: Any, **kwargs: Any) -> int:
         """The bytes that a call with such arguments is expected to take at most, beside them."""
         from functrans._transforms.staging import peaks  # lazy: seldom used

@@ -129,7 +129,6 @@ class Explicit:
 
         return end, ks[self.plain - 1], Step(t, h, [y, *ks], weights)
 
-
     def stages(self, f: Callable, t: Any, y: Any, h: Any, first: Any, dense: bool) -> tuple:
         """y at ``t + h`` and the slopes, for a program: sums that are compiled into one loop."""
         ks = [first]

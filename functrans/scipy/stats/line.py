@@ -74,6 +74,7 @@ t = Continuous(theirs.t, "df", Form(
     ),
 ))
 
+
 def _cotangent(q):
     """cot(pi q), exact at 1/2 and from both ends."""
     below = q < 0.5

@@ -58,6 +58,8 @@ ALL = (
     bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64,
     complex128,
 )
+
+
 def _named(name: str) -> dtype:
     return next(d for d in ALL if d.name == name)
 
