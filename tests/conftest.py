@@ -4,6 +4,7 @@ Compiled code is kept in a directory of the test run, never in the user's cache.
 """
 
 import atexit
+import gc
 import os
 import shutil
 import sys
@@ -39,6 +40,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the directory of who
 if settings.get_current_profile_name() == "quick":
     # numba's kernels are small here, and take four times as long to optimise as to write
     os.environ.setdefault("NUMBA_OPT", "0")
+gc.disable()  # while tests are collected, which makes a million objects and no garbage
 BYTECODE = os.path.join(os.environ["FUNCTRANS_CACHE_DIR"], "bytecode")
 
 
@@ -68,6 +70,13 @@ def whole_tracebacks():
     from functrans import config  # after the directory of compiled code is set
 
     config.set(tracebacks="full")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """Collections of garbage need not go through the 30,000 tests that there are, each time."""
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_runtest_setup():
