@@ -26,7 +26,7 @@ import functrans as ft
 import functrans.numpy as fnp
 from functrans._compile.run import gate
 from functrans._patch import swaps
-from functrans.errors import ArgumentError, ConcretizationError
+from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError
 from tests import third_party
 
 ORIGINALS = {name: getattr(np, name) for name in ("array", "zeros", "sum", "eye")}
@@ -781,3 +781,28 @@ def test_scipy_designs_filters_in_a_block_as_without_one():
     with ft.patch():
         slope = ft.grad(squares)(3.0)
     assert float(slope) == pytest.approx(2 * squares(3.0) / 3.0, rel=1e-13)
+
+
+def test_writers_in_a_block_are_numpys_own():
+    def f(x):
+        y = np.ones((2, 3)) * x[0]
+        y[1].put([0, 2], [x[1], x[2]])
+        np.copyto(y[0], x)
+        return np.sum(y * y)
+
+    x = np.array([0.5, 2.0, -1.0])
+    with ft.patch():
+        np.testing.assert_array_equal(ft.grad(f)(x), [2 * x[0] * 2, 4 * x[1], 4 * x[2]])
+
+
+@pytest.mark.parametrize("write", [
+    lambda y: np.copyto(y[1:5], y[::2]), lambda y: np.place(y, y[::-1] > 0, y),
+], ids=["copyto", "place"])
+def test_writers_refuse_in_a_block_what_they_refuse_outside(write):
+    def f(x):
+        y = x * 2.0
+        write(y)
+        return np.sum(y)
+
+    with ft.patch(), pytest.raises(UnsupportedError):
+        ft.jit(f)(np.ones(8))

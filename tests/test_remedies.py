@@ -99,8 +99,34 @@ def test_text_shows_the_value():
     ft.grad(ft.grad(f))(2.3)
     assert seen == ["2.3", "  2.3|2", "2.300", "2.3", "2.30e+00"]
     assert ft.jit(lambda x: x * len("%g" % x))(0.125) == 0.625  # noqa: UP031
-    with pytest.raises(ConcretizationError, match="text % x of"):
+    with pytest.raises(ConcretizationError, match="the text of"):
         ft.vmap(lambda x: ("%g" % x, x)[1])(np.ones(2))  # noqa: UP031
+
+
+@pytest.mark.parametrize("text", [
+    "{:.2f}".format, lambda x: "%g" % x, lambda x: f"{x:.1e}",  # noqa: UP031
+])
+@pytest.mark.parametrize("kind", [float, np.float32, np.int64])
+def test_what_is_chosen_by_text_is_chosen_by_the_value(text, kind):
+    def f(x):
+        memo = {}
+        parts = [memo.setdefault(text(v), v) for v in (x, x * 2, x / 2, x)]
+        return parts[0] * parts[1] + parts[2] + len(memo) * parts[3]
+
+    compiled = ft.jit(f)
+    for value in (12, 0, 3):
+        x = kind(value)
+        assert compiled(x) == f(x)
+        if kind is not np.int64:
+            assert ft.grad(compiled)(x) == ft.jit(ft.grad(f))(x) == ft.grad(f)(x)
+    batch = np.array([12, 0, 3], kind)
+    if kind is not np.int64 or text(kind(1)) != "1":
+        np.testing.assert_array_equal(ft.vmap(compiled)(batch), [f(x) for x in batch])
+
+
+def test_the_text_of_a_traced_array_is_refused_as_numpys_is():
+    with pytest.raises(TypeError, match="unsupported format string"):
+        ft.jit(lambda x: x * len(f"{x:.2f}"))(np.ones(2))
 
 
 def test_a_remainder_of_numbers_is_no_text():

@@ -207,6 +207,21 @@ def test_counts_have_no_derivative():
     assert t.tolist() == [0.0]
 
 
+@pytest.mark.parametrize("kwargs", [{}, {"minlength": 3}, {"minlength": 9}])
+def test_jit_counts_what_it_does_not_know_yet(kwargs):
+    compiled = ft.jit(lambda x, w: np.bincount(x, w, **kwargs) * 2)
+    counts = ft.jit(lambda x: np.bincount(x, **kwargs))
+    for x in (PLACES, PLACES[::-1], np.array([0, 0, 7])):
+        w = np.linspace(0.5, 2.0, len(x))
+        np.testing.assert_array_equal(compiled(x, w), np.bincount(x, w, **kwargs) * 2)
+        np.testing.assert_array_equal(counts(x), np.bincount(x, **kwargs))
+        assert counts(x).dtype == np.intp
+    assert counts(PLACES[:0]).shape == np.bincount(PLACES[:0], **kwargs).shape
+    for wrong, error in ((np.array([1, -1]), ValueError), (np.array([0.5]), TypeError)):
+        with pytest.raises(error, match=r"negative elements|Cannot cast"):
+            counts(wrong)
+
+
 def test_what_only_known_values_decide():
     with pytest.raises(ConcretizationError, match=r"np\.bincount: the shape"):
         ft.vmap(np.bincount)(np.array([[0, 1], [1, 1]]))

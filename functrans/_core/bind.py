@@ -219,7 +219,7 @@ class Tracer:
 
     def __float__(self) -> float:
         if not self.shape and remedies.formats_text():
-            return self.decide(float, "text % x")
+            return float(text_of(self))
         raise ConcretizationError(
             scipy_names.advice(self)
             or f"{user_line()}: float() or a function of the math module got {self!r}; the result "
@@ -253,6 +253,8 @@ class Tracer:
 
     def __format__(self, spec: str) -> str:
         x = self.concrete()
+        if x is None and spec:  # the text may choose what is done, as the key of a dict
+            x = np.empty(self.shape) if self.shape else text_of(self)
         return repr(self) if x is None else format(x, spec)
 
     def item(self, *args):
@@ -280,6 +282,11 @@ class Tracer:
             "Use np.where(condition, a, b) instead of `if`, or ft.cond; or give ft.vmap the "
             "function under ft.jit, where entries of a batch may take paths of their own."
         )
+
+
+def text_of(x: Any) -> Any:
+    """The number of Python's for a text that shows ``x``, which has no derivative to be lost."""
+    return x.decide(text_of, "the text") if isinstance(x, Tracer) else np.asarray(x).item()
 
 
 class PrimalTracer(Tracer):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import Tracer, bind, is_staged
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing
 from functrans._ops.indexing import ARRAY
@@ -120,14 +120,32 @@ def bincount(x, /, weights=None, minlength=0):
     Array([ 0., 10., 10.])
     """
     x = as_operand(x)
+    if is_staged(x):
+        return _staged_counts(x, weights, minlength)
     places = concrete(x, "np.bincount")
     if weights is None:
         return np.bincount(places, minlength=minlength)
     size = np.bincount(_ends(places), minlength=minlength).size  # and NumPy's errors
+    return _sums(_weights_of(weights, x), places, size)
+
+
+def _staged_counts(x, weights, minlength):
+    """Counts of what is not known yet: jit decides by the size of the result."""
+    size = np.bincount(np.zeros(x.shape, x.dtype), minlength=minlength).size  # NumPy's errors
+    if x.size:
+        least = bool(np.min(x) < 0)
+        size = np.bincount([int(np.maximum(np.max(x), size - 1)), -least]).size
+    if weights is not None:
+        return _sums(_weights_of(weights, x), x, size)
+    return _sums(np.ones(x.shape), x, size).astype(np.intp)
+
+
+def _weights_of(weights, x):
+    """The weights of the entries of ``x``, as bincount takes them."""
     weights = as_operand(weights)
     if weights.shape != x.shape:
         raise ValueError("The weights and list don't have the same length.")
-    return _sums(_as_float64(weights), places, size)
+    return _as_float64(weights)
 
 
 def _ends(places):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,10 @@ _CREATORS = {
     np.array, np.asarray, np.asanyarray, np.copy, np.zeros, np.ones, np.empty, np.full,
     np.zeros_like, np.ones_like, np.empty_like, np.full_like,
 }
+# NumPy's own functions: in a block of ``patch`` their names stand for others.
+_OWN = SimpleNamespace(**{name: getattr(np, name) for name in (
+    "copyto", "imag", "nan_to_num", "place", "put", "real", "trim_zeros",
+)})
 WRITERS = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis}
 
 
@@ -266,11 +271,11 @@ def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
     who = f"np.{f.__name__}"
     if theirs in WRITERS and kwargs.get("inplace", True):
         return _write_by(theirs, *args, **kwargs)
-    if theirs is np.trim_zeros:  # which slices a name by what its values are
+    if theirs is _OWN.trim_zeros:  # which slices a name by what its values are
         return protocols.FUNCTIONS[theirs](*args, **kwargs)
-    if theirs in (np.real, np.imag) and isinstance(args[0], Name):
+    if theirs in (_OWN.real, _OWN.imag) and isinstance(args[0], Name):
         return getattr(args[0], f.__name__)
-    if theirs is np.nan_to_num and kwargs.get("copy", True) is not True:
+    if theirs is _OWN.nan_to_num and kwargs.get("copy", True) is not True:
         return _written(who, args[0], current(f(args[0], **{**kwargs, "copy": True})))
     if theirs in VIEWS or (theirs in _MAYBE_VIEWS and _MAYBE_VIEWS[theirs](args, kwargs)):
         return _views(who, f, theirs, args, kwargs)
@@ -319,9 +324,9 @@ def _write_by(func: Callable, target: Any, *args: Any, **kwargs: Any) -> None:
         func(place, *_window(args), **{k: _window(v) for k, v in kwargs.items()})
         return
     changed = protocols.FUNCTIONS[func]
-    if func is np.copyto:
+    if func is _OWN.copyto:
         require_order("np.copyto", target, args[0] if args else kwargs.get("src"))
-    if func is np.place:
+    if func is _OWN.place:
         require_apart("np.place", target, args[-1] if args else kwargs.get("vals"))
     if type(target) is not Writable:
         changed(current(target), *_value(args), **kwargs)  # raises, and says why
@@ -417,7 +422,7 @@ def _fill(self: Writable, value: Any) -> None:
 
 
 def _put(self: Writable, indices: Any, values: Any, mode: str = "raise") -> None:
-    _write_by(np.put, self, indices, values, mode=mode)
+    _write_by(_OWN.put, self, indices, values, mode=mode)
 
 
 def _flat(self: Writable) -> Any:

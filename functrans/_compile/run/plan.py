@@ -23,6 +23,7 @@ from functrans._compile.emit.entry_code import (
     OFFSETS,
 )
 from functrans._compile.emit.module import LIST_ITEMS
+from functrans._core.bind import text_of
 from functrans._kernels.routines import address_of
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Test(NamedTuple):
         """
         if self.shape and self.convert is not bool:
             return None
-        kind: Any = int if self.convert is operator.index else self.convert
+        number: Any = bool if self.dtype.kind == "b" else float if self.dtype.kind == "f" else int
+        kind: Any = {operator.index: int, text_of: number}.get(self.convert, self.convert)
         return HOW.get((self.dtype.char, kind))  # of complex() there is none
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -70,10 +70,6 @@ class Decision(NamedTuple):
 class Undecided(BaseException):
     """A number is not known while the function is staged: the path ends there for now."""
 
-    def __init__(self, trace: PathTrace):
-        super().__init__()
-        self.trace = trace
-
 
 class Endless(BaseException):
     """A path makes too many decisions, most of them in ``line``."""
@@ -97,7 +93,7 @@ class Recording(NamedTuple):
 class PathTrace(StagingTrace):
     """Writes the program of one path; ``known`` are the first outcomes on it."""
 
-    __slots__ = ("decided", "decisions", "known", "operands", "values")
+    __slots__ = ("decided", "decisions", "known", "operands", "stopped", "values")
 
     def __init__(
         self, fun: str, operands: Sequence, known: Sequence[Outcome], products: Products
@@ -108,6 +104,8 @@ class PathTrace(StagingTrace):
         self.decisions: list[Decision] = []
         self.decided: dict[tuple, Outcome] = {}
         self.values: dict[Any, Any] = {}
+        # why the path ends here, whatever the function's own ``finally`` makes of it
+        self.stopped: Undecided | Endless | None = None
 
     def arguments(self, args: Sequence[Any]) -> list[StagedTracer]:
         inputs = super().arguments(args)
@@ -123,12 +121,14 @@ class PathTrace(StagingTrace):
     def decide(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> Any:
         if self.closed is True:
             return super().decide(x, convert, use)
+        if self.stopped is not None:
+            raise self.stopped
         v = x.variable
         if x.size != 1:
             convert(np.ones(x.shape, x.dtype))  # raises what NumPy does
         if (v, convert) not in self.decided:
             if len(self.decisions) >= MOST_DECISIONS:
-                raise Endless(self)
+                self._stop(Endless(self))
             self._decide(v, convert)
         return self.decided[v, convert].result()
 
@@ -139,8 +139,12 @@ class PathTrace(StagingTrace):
             outcome = self.known[n] if n < len(self.known) else outcome_of(convert, x)
         self.decisions.append(Decision(len(self.eqns), v, convert, outcome, user_line()))
         if outcome is None:
-            raise Undecided(self)
+            self._stop(Undecided())
         self.decided[v, convert] = outcome
+
+    def _stop(self, why: Undecided | Endless) -> NoReturn:
+        self.stopped = why
+        raise why
 
     def value(self, v: Var) -> tuple[bool, Any]:
         """Whether it is known what a variable is for the actual arguments, and what it is."""
@@ -199,16 +203,20 @@ def record(
     """
     trace = PathTrace(name, operands, known, products)
     token = writer.set(trace)
+    program: Any = None
     structure: Any = None
     try:
         program, structure = write(trace, f, examples)
-    except Undecided as end:
-        if end.trace is not trace:
+    except (Exception, Undecided, Endless):
+        if trace.stopped is None:
             raise
-        inputs = tuple(list(trace.operands)[: len(operands)])
-        program = Program(inputs, tuple(trace.eqns), (trace.decisions[-1].variable,))
     finally:
         writer.reset(token)
+    if isinstance(trace.stopped, Endless):
+        raise trace.stopped
+    if trace.stopped is not None:
+        last, inputs = trace.decisions[-1], tuple(list(trace.operands)[: len(operands)])
+        program = Program(inputs, tuple(trace.eqns[: last.after]), (last.variable,))
     assert trace.lifted is not None
     tested = Program(program.inputs, program.eqns, (*program.outputs, *_variables(trace)))
     return Recording(program, structure, used_of(trace.lifted, tested), trace.decisions)

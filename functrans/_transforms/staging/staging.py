@@ -25,7 +25,7 @@ from functrans._compile.ir.program import (
     check,
 )
 from functrans._compile.run.checksum import content
-from functrans._core import scipy_names
+from functrans._core import remedies, scipy_names
 from functrans._core.array import changeable, in_native_order, plain, unrepeated
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, writer
@@ -78,7 +78,9 @@ class StagedTracer(Tracer):
         return False
 
     def __float__(self) -> float:
-        return super().__float__() if scipy_names.advice(self) else self.decide(float, "float()")
+        if scipy_names.advice(self) or remedies.formats_text():
+            return super().__float__()
+        return self.decide(float, "float()")
 
     def __complex__(self) -> complex:
         return self.decide(complex, "complex()")
