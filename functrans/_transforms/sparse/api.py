@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from functrans._transforms.sparse.prepared import Prepared
 
-# Kinds of arguments that one derivative is kept prepared for.
+# Kinds of arguments, and paths, that one derivative is kept prepared for.
 KEPT = 8
 FORMATS = ("csr", "csc", "coo")
 ORDERS = ("largest_first", "natural", "incidence_degree", "saturation")
@@ -74,7 +73,7 @@ class SparseDerivative:
 
     def __init__(self, who: str, f: Callable, options: dict[str, Any]):
         self.who, self.f, self.options = who, f, options
-        self._kept: OrderedDict[Any, Prepared] = OrderedDict()
+        self._kept: list[tuple[Any, Prepared]] = []
         functools.update_wrapper(self, f, updated=())
 
     def prepare(self, *args: Any) -> Prepared:
@@ -97,12 +96,15 @@ class SparseDerivative:
         from functrans._transforms.sparse.staged import kinds_of  # lazy: SciPy is slow to import
 
         kind = kinds_of(args)
-        known = self._kept.get(kind)
-        if known is None or not known.is_current():
-            known = self._kept[kind] = self.prepare(*args)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return known(*args)
+        for known_kind, known in self._kept:
+            if known_kind == kind and known.is_current():
+                values = known.values(args)
+                if known.leaves(values) is None:
+                    return known.evaluated(values)
+        made = self.prepare(*args)
+        current = [entry for entry in self._kept if entry[1].is_current()]
+        self._kept = [*current, (kind, made)][-KEPT:]  # anew: other threads may read it
+        return made(*args)
 
     def __repr__(self) -> str:
         return f"<{self.who} of {name_of(self.f)}>"
@@ -147,8 +149,11 @@ def sparse_jacobian(
     it names, and the value of ``f``, may be containers, whose entries are the columns and rows of
     one matrix in the order of ``tree.ravel``; other arguments are constants. Numbers are real, or
     all of them complex: the matrix is then that of a holomorphic function, and NotDifferentiable
-    is raised where it is not, for which one more product is compared at each call. ``f`` is
-    staged, so that `if` on values needs np.where or ``cond``.
+    is raised where it is not, for which one more product is compared at each call.
+
+    Where Python decides by values (`if`), pattern and products are those of the path that is taken,
+    and each call asks whether it still is: other paths are prepared when they are met, but one
+    that ``prepare`` has returned serves its own path and raises ArgumentError elsewhere.
 
     >>> import functrans as ft, numpy as np
     >>> J = ft.sparse_jacobian(lambda x: x[1:] * x[:-1]).prepare(np.ones(6))

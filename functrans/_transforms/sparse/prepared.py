@@ -25,6 +25,7 @@ from functrans._transforms.sparse.staged import (
     staged,
 )
 from functrans._transforms.sparse.tables import Table
+from functrans._transforms.staging.recording import Decision
 from functrans._transforms.staging.staging import stage
 from functrans.errors import ArgumentError, CaptureError, NotDifferentiable, ShapeError, name_of
 
@@ -37,6 +38,9 @@ class Prepared:
     Called with such arguments it returns the matrix there. ``prepared(*args, out=J)`` writes the
     entries into ``J``, a matrix that it has returned before. Matrices share their index arrays,
     which are read-only. It pickles with its pattern and programs, without the function.
+
+    Where Python decides by values in it (`if`), it serves those that take the path of the arguments
+    it was prepared with, which is asked at each call.
 
     ``sparsity`` is the pattern, a boolean ``csr_array``, and ``colors`` the number of products that
     give all entries; ``sparsity_is_given`` says whether the pattern is the user's.
@@ -67,7 +71,15 @@ class Prepared:
 
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """The matrix at these arguments."""
-        values = self._values(args)
+        return self.evaluated(self._values_here(args), out)
+
+    def leaves(self, values: Sequence) -> Decision | None:
+        """Where the function takes another path for these numbers, None if it does not."""
+        guard = self._staged.guard
+        return None if guard is None else guard.left(values)
+
+    def evaluated(self, values: list, out: Any = None) -> Any:
+        """The matrix for the numbers among the arguments, which are on the path."""
         if out is None:
             out = self._fresh(values)
         else:
@@ -84,7 +96,7 @@ class Prepared:
     def check(self, *args: Any) -> None:
         """Raise where the matrix at these arguments is not the derivative: the pattern misses an
         entry, which is named. The product with one random vector is compared."""
-        values = self._values(args)
+        values = self._values_here(args)
         data = np.empty(self.sparsity.nnz, self.dtype)
         self._write(values, data, ordered=False)
         matrix = sparse.csr_array(
@@ -109,7 +121,7 @@ class Prepared:
 
     # ---- evaluation
 
-    def _values(self, args: tuple) -> list:
+    def values(self, args: tuple) -> list:
         """The numbers among the arguments, if these are of the kind that was prepared."""
         plain = self._plain_kinds is not None and self._plain_kinds == [
             (x.shape, x.dtype) if type(x) is np.ndarray else None for x in args
@@ -126,6 +138,17 @@ class Prepared:
                 "since it was prepared; call prepare again, or pass it as an argument"
             )
         return list(args) if plain else numbers_in(self.who, tree.leaves(args))
+
+    def _values_here(self, args: tuple) -> list:
+        """The numbers among the arguments, if they are on the path that was prepared."""
+        values = self.values(args)
+        if (decision := self.leaves(values)) is not None:
+            raise ArgumentError(
+                f"{self.who}: `{self.name}` was prepared on the path {decision}, and takes another "
+                f"one here. Call prepare again at these values, or {self.who}(f) itself, which "
+                "prepares each path that it meets; np.where and cond are on one path"
+            )
+        return values
 
     def _product(self, values: Sequence, along: np.ndarray) -> np.ndarray:
         return self._runs[-1]([*values, along])[0]
