@@ -17,8 +17,8 @@ import scipy.integrate
 import scipy.interpolate
 import scipy.optimize
 import scipy.signal
-import scipy.spatial.distance
 import scipy.sparse.linalg
+import scipy.spatial.distance
 import scipy.stats
 from scipy.integrate import RK45, fixed_quad, solve_ivp
 from scipy.optimize import newton
