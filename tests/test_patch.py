@@ -18,6 +18,7 @@ import scipy.interpolate
 import scipy.optimize
 import scipy.signal
 import scipy.sparse.linalg
+import scipy.spatial.distance
 import scipy.stats
 from scipy.integrate import RK45, fixed_quad, solve_ivp
 from scipy.optimize import newton
@@ -272,6 +273,21 @@ def test_scipys_functions_become_ours(f, expected):
     assert both_modes(f, 2.0) == pytest.approx(expected, rel=1e-10)
 
 
+def test_results_of_scipys_functions_are_written_into():
+    def f(x):  # as kernels of Gaussian processes are computed
+        k = scipy.spatial.distance.squareform(np.exp(-scipy.spatial.distance.pdist(x[:, None])))
+        np.fill_diagonal(k, 1.0)
+        k[0, 1] *= x[2]
+        return k.sum()
+
+    x = np.array([0.1, 0.4, 1.1])
+    a, b, c = np.exp(x[0] - x[1]), np.exp(x[0] - x[2]), np.exp(x[1] - x[2])
+    slopes = [a * (1 + x[2]) + 2 * b, 2 * c - a * (1 + x[2]), a - 2 * b - 2 * c]
+    with ft.patch():
+        np.testing.assert_allclose(ft.grad(f)(x), slopes)
+        np.testing.assert_allclose(ft.jit(ft.grad(f))(x), slopes)
+
+
 GRID = np.linspace(0.0, 1.0, 6)
 
 
@@ -374,6 +390,13 @@ def _line(shape, x, amplitude, center, sigma):
     if shape is third_party.lorentzian:
         return lorentz
     return (gauss(sigma / mpmath.sqrt(2 * mpmath.log(2))) + lorentz) / 2
+
+
+def test_a_module_that_has_imported_a_name_is_to_be_given():
+    with ft.patch(), pytest.raises(ConcretizationError, match=r"with ft\.patch\(tests\)"):
+        ft.grad(third_party.normal_cdf)(0.5)
+    with ft.patch(third_party):
+        assert ft.grad(third_party.normal_cdf)(0.0) == pytest.approx((2 * math.pi) ** -0.5)
 
 
 def test_float_is_still_a_type_in_a_module_that_is_given():
@@ -595,9 +618,22 @@ def test_a_block_is_left_where_it_was_entered():
         ft.patch().stop()
 
 
-def test_only_modules_and_ordinary_functions_are_patched():
+def test_only_modules_and_ordinary_functions_are_patched(monkeypatch):
     with pytest.raises(ArgumentError, match="patch takes modules"):
         ft.patch(len)  # type: ignore[arg-type]
+
+    class Package:  # as some put in the place of their module
+        __name__ = "a_package_of_an_object"
+
+    with pytest.raises(ArgumentError, match="patch takes modules"):
+        ft.patch(Package())
+    package = Package()
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    inside = types.ModuleType(f"{package.__name__}.inside")
+    inside.exp = math.exp
+    monkeypatch.setitem(sys.modules, inside.__name__, inside)
+    with ft.patch(package):
+        assert ft.grad(lambda x: inside.exp(x))(0.0) == 1.0
 
     async def later():
         pass

@@ -20,7 +20,7 @@ from functrans import tree
 from functrans._compile.run.gate import gate
 from functrans._core.bind import Tracer
 from functrans._core.scipy_names import NAMES
-from functrans._core.writing import patched, writing
+from functrans._core.writing import handed, patched, writing
 from functrans._patch import mathematics
 from functrans._patch.swaps import Group, Swap, added
 from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
@@ -180,7 +180,7 @@ def _counterpart(namespace: str, name: str) -> Callable:
     def ours(*args: Any, **kwargs: Any) -> Any:
         module = importlib.import_module(f"functrans.scipy.{namespace}")
         args, kwargs = tree.map(lambda x: x, (args, kwargs))  # values, not names for arrays
-        return getattr(module, name)(*args, **kwargs)
+        return handed(getattr(module, name)(*args, **kwargs))
 
     return ours
 
