@@ -1111,7 +1111,8 @@ def imported(text, monkeypatch, name):
 def test_other_peoples_libraries_are_looked_into_where_they_import_functrans(monkeypatch):
     start = "def start(x):\n    x[0] = 1.0\n    return x.sum()\n"
     other = imported(f"import numpy as np\n{start}", monkeypatch, "functrans_test_other")
-    friend = imported(f"import functrans.numpy as np\n{start}", monkeypatch, "functrans_test_friend")
+    text = f"import functrans.numpy as np\n{start}"
+    friend = imported(text, monkeypatch, "functrans_test_friend")
     assert not may_write(lambda x: other.start(x))
     assert may_write(lambda x: friend.start(x))
     assert may_write(other.start)  # its author's own
