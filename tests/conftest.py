@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zlib
 from contextlib import nullcontext
 
 import pytest
@@ -62,6 +63,16 @@ def unoptimised():
 
     with compiling.without_optimising() if not THOROUGH else nullcontext():
         yield
+
+
+@pytest.fixture
+def seldom_optimised(request):
+    """A quarter of the cases of a test, told by their names, are optimised; the others are not.
+
+    For tests of many cases that also see whether LLVM's passes keep their results.
+    """
+    if zlib.crc32(request.node.nodeid.encode()) % 4:
+        request.getfixturevalue("unoptimised")
 
 
 @pytest.fixture(scope="session", autouse=True)
