@@ -10,13 +10,11 @@ import shutil
 import sys
 import tempfile
 import zlib
-from contextlib import nullcontext
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import drawing
-from tests.covering import THOROUGH
 
 settings.register_profile(
     "quick",
@@ -61,7 +59,7 @@ def unoptimised():
     """
     from tests import compiling  # lazy: functrans reads the environment that is set above
 
-    with compiling.without_optimising() if not THOROUGH else nullcontext():
+    with compiling.without_optimising():
         yield
 
 
@@ -88,6 +86,13 @@ def pytest_collection_finish():
     """Collections of garbage need not go through the 30,000 tests that there are, each time."""
     gc.enable()
     gc.freeze()
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Nor through what earlier modules have left in caches."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_runtest_setup():
