@@ -9,13 +9,12 @@ import os
 import shutil
 import sys
 import tempfile
-from contextlib import nullcontext
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import drawing
-from tests.covering import THOROUGH
 
 settings.register_profile(
     "quick",
@@ -60,8 +59,18 @@ def unoptimised():
     """
     from tests import compiling  # lazy: functrans reads the environment that is set above
 
-    with compiling.without_optimising() if not THOROUGH else nullcontext():
+    with compiling.without_optimising():
         yield
+
+
+@pytest.fixture
+def seldom_optimised(request):
+    """A quarter of the cases of a test, told by their names, are optimised; the others are not.
+
+    For tests of many cases that also see whether LLVM's passes keep their results.
+    """
+    if zlib.crc32(request.node.nodeid.encode()) % 4:
+        request.getfixturevalue("unoptimised")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -77,6 +86,13 @@ def pytest_collection_finish():
     """Collections of garbage need not go through the 30,000 tests that there are, each time."""
     gc.enable()
     gc.freeze()
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Nor through what earlier modules have left in caches."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_runtest_setup():

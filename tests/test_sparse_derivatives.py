@@ -20,6 +20,8 @@ from functrans.errors import (
 from tests.covering import covering
 from tests.sparse_programs import PROGRAMS
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 ORDERS = ["largest_first", "natural", "incidence_degree", "saturation"]
 FORMATS = ["csr", "csc", "coo"]
 OPTIONS = covering(FORMATS, ["auto", "column", "row", "bidirectional"], ORDERS)
