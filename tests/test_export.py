@@ -12,6 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
+import functrans.scipy.linalg as fsl
 from functrans._export import c_library, exported
 from functrans.errors import ArgumentError, UnsupportedError
 
@@ -233,10 +234,61 @@ def test_libraries_compute_what_the_function_does(f, args, tmp_path):
         assert_allclose(y, expected, rtol=1e-12 if y.size < 1000 else 1e-10)  # sums are regrouped
 
 
+A, B, WIDE = (np.random.default_rng(5).normal(size=size) for size in ((6, 6), (6, 5), (70, 90)))
+
+
+def products(a, b, c, z, wide):
+    x, rows, row, column = b[:, 0], wide @ wide[0], wide[:, 0] @ wide, wide.T @ wide[:, 1]
+    return (rows, row, column, a @ b, a.T @ b, b.T @ a, (b.T @ a.T).T, a @ x, x @ a, c @ c.T,
+            c @ c[0], z.T @ z, z @ z[0], z[0] @ z)
+
+
+def systems(a, b):
+    low = np.linalg.cholesky(a @ a.T + 6 * np.eye(6))
+    return (np.linalg.solve(a, b), np.linalg.solve(a.T, b[:, 0]), *np.linalg.slogdet(a), low,
+            fsl.solve_triangular(low, b, lower=True), fsl.solve_triangular(a, b, trans=1),
+            fsl.solve_triangular(low, b[:, 0], lower=True, trans=1),
+            fsl.solve_triangular(a * 0.1, b, unit_diagonal=True))
+
+
+def norm(a, b):
+    return sum([np.sum(y * y) for y in systems(a, b)])
+
+
+@needs_cc
+@pytest.mark.parametrize(("f", "args"), [
+    (products, (A, B, A.astype(np.float32), A + 1j * A.T, WIDE)),
+    (systems, (A, B)),
+    (ft.grad(norm), (A, B)),
+], ids=["products", "systems", "gradient"])
+def test_libraries_bring_loops_for_blas_and_lapack(f, args, tmp_path):
+    status, ys = called(f, tmp_path / "lib.so", *args)
+    assert status == 0
+    for y, expected in zip(ys, ft.tree.flatten(f(*args))[0], strict=True):
+        assert_allclose(y, expected, rtol=1e-5 if y.dtype == np.float32 else 1e-11, atol=1e-12)
+
+
+@needs_cc
+@pytest.mark.parametrize(("f", "a", "status"), [
+    (np.linalg.cholesky, -np.eye(3), 2),
+    (np.linalg.inv, np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 1.0, 1.0]]), 1),
+], ids=["indefinite", "singular"])
+def test_loops_refuse_what_lapack_refuses(f, a, status, tmp_path):
+    import ctypes
+
+    code = ft.export(f, np.eye(3))
+    code.shared_library(tmp_path / "lib.so")
+    g = getattr(ctypes.CDLL(str(tmp_path / "lib.so")), code._source().identifier)
+    y = np.empty(a.shape)
+    sizes = ctypes.c_size_t(a.size)
+    place = ctypes.c_void_p
+    assert g(place(a.ctypes.data), sizes, place(y.ctypes.data), sizes) == status
+
+
 @needs_cc
 def test_libraries_are_not_made_of_what_python_brings_along(tmp_path, monkeypatch):
-    g = ft.export(np.linalg.cholesky, np.eye(3))
-    with pytest.raises(UnsupportedError, match=r"calls BLAS or LAPACK, .* Save it with \.save"):
+    g = ft.export(np.linalg.eigvalsh, np.eye(3))
+    with pytest.raises(UnsupportedError, match=r"calls dsyevd of LAPACK, .* Save it with \.save"):
         g.shared_library(tmp_path / "f.so")
     g = ft.export(lambda x: x * 2, X)
     with pytest.raises(ArgumentError, match="failed for"):

@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 
 import functrans as ft
 from functrans._compile.lowering.numbers import AS_NUMPY
-from functrans._transforms.staging import recording
+from functrans._transforms.staging import recording, walking
 from functrans._transforms.staging.jit import Jitted
 from functrans._transforms.staging.paths import Tree
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError
@@ -361,6 +361,20 @@ def test_paths_without_end_are_warned_of_and_then_python_runs_them():
     assert warning.filename.endswith("test_paths.py")
 
 
+def test_the_plan_of_many_paths_is_not_made_anew_for_each(monkeypatch):
+    made = []
+    native = walking.native
+    monkeypatch.setattr(walking, "native",
+                        lambda tree: made.append(len(tree.leaves)) or native(tree))
+    f = ft.jit(lambda n, x: x * float(n))
+    for n in range(30):
+        assert_array_equal(f(float(n), X), X * n)
+    assert len(made) < 10
+    for n in range(10):
+        assert_array_equal(f(float(n), X), X * n)
+    assert made[-1] == 30
+
+
 def test_a_loop_without_end_is_warned_of_and_then_python_runs_it(monkeypatch):
     monkeypatch.setattr(recording, "MOST_DECISIONS", 20)
 
@@ -370,7 +384,8 @@ def test_a_loop_without_end_is_warned_of_and_then_python_runs_it(monkeypatch):
         return x
 
     compiled = ft.jit(f)
-    with pytest.warns(RuntimeWarning, match=r"test_paths.py:\d+: .* 20 times .*while_loop"):
+    loop = r"test_paths.py:\d+: .* `while x < 100.0:`, .* 20 times .*while_loop"
+    with pytest.warns(RuntimeWarning, match=loop):
         assert compiled(0.0) == 100.0
     assert compiled(0.5) == 100.5
     assert compiled(98.5) == 100.5

@@ -7,6 +7,7 @@ import functrans as ft
 from functrans._core import remedies
 from functrans.errors import ArgumentError, ConcretizationError
 
+TABLE = np.arange(9.0).reshape(3, 3)
 SQUARE = np.vectorize(lambda v: v * v)
 
 
@@ -56,7 +57,7 @@ def test_the_error_of_an_assignment_names_the_array():
 
 def test_the_error_of_a_traced_integer_names_the_index():
     y = np.arange(3.0)
-    with pytest.raises(ConcretizationError, match=r", or ft\.array\(y\)\[i\], for y\[i\]\."):
+    with pytest.raises(ConcretizationError, match=r"write ft\.array\(y\)\[i\] for y\[i\]\."):
         ft.vmap(lambda i: y[i])(np.arange(2))
 
 
@@ -196,3 +197,15 @@ def test_arrays_joined_by_r_can_be_written_to():
         return y.sum()
 
     assert ft.grad(f)(3.0) == 7.0
+
+
+@pytest.mark.parametrize(("f", "write"), [
+    (lambda i: TABLE[i], r"ft\.array\(TABLE\)\[i\]"),
+    (lambda i: TABLE[i, i - 1], r"ft\.array\(TABLE\)\[\(?i, i - 1\)?\]"),
+    (lambda i: TABLE[:, i], r"ft\.array\(TABLE\)\[\(?:, i\)?\]"),
+    (lambda i: TABLE[i > 1], r"ft\.array\(TABLE\)\[i > 1\]"),
+], ids=["rows", "entries", "columns", "mask"])
+def test_a_plain_table_at_traced_places(f, write):
+    i = np.array([2, 1, 0])
+    with pytest.raises(ConcretizationError, match=write):
+        ft.jit(f)(i)

@@ -21,7 +21,7 @@ GENERAL = (
     "np.array([a, b]) of traced values is np.stack([a, b]); to assign it into an array, make that "
     "one after import functrans.numpy as np, or use .at[i].set(v); np.asarray(x) is x; "
     "np.vectorize(f) is functrans.numpy.vectorize(f); y[x] of a plain array y is "
-    "functrans.numpy.take(y, x, axis=0); a constant copy is ft.stop_gradient(x)"
+    "ft.array(y)[x]; a constant copy is ft.stop_gradient(x)"
 )
 _CONVERTERS = frozenset({
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite",
@@ -46,8 +46,7 @@ def remedy() -> str:
         value, key = ast.unparse(node.value), ast.unparse(node.slice)
         if value.endswith((".r_", ".c_")):
             return f"write functrans.numpy{text[value.rindex('.'):]} for {text}"
-        taken = f"functrans.numpy.take({value}, {key}, axis=0)"
-        return f"write {taken}, or ft.array({value})[{key}], for {text}"
+        return f"write ft.array({value})[{key}] for {text}"
     if not isinstance(node, ast.Call):
         return GENERAL
     return _for_call(node, text, frame)

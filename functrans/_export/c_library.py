@@ -23,7 +23,7 @@ from functrans._compile.run.frame import Frame
 from functrans._compile.run.machine import CALLED, local
 from functrans._core.locks import compiler
 from functrans._core.version import VERSION
-from functrans._kernels import routines
+from functrans._export import plain_loops
 from functrans.errors import ArgumentError, UnsupportedError
 
 # What NumPy's numbers are in C, by kind and size; complex ones are pairs.
@@ -168,13 +168,15 @@ def _without_python(s: Source) -> list[str]:
 
 def build(s: Source, path: Path) -> None:
     """Compile and link the library."""
-    for prefix, what in ((routines.PREFIX, "BLAS or LAPACK"),
-                         (special_functions.PREFIX, "SciPy's special functions")):
-        if f"@{prefix}" in s.text:
-            raise UnsupportedError(
-                f"shared_library: {s.name} calls {what}, which Python's libraries bring along. "
-                "Save it with .save(path) instead."
-            )
+    called = plain_loops.called(s.text)
+    brought = [f"{n} of LAPACK" for n in plain_loops.missing(called)]
+    if f"@{special_functions.PREFIX}" in s.text:
+        brought.append("SciPy's special functions")
+    if brought:
+        raise UnsupportedError(
+            f"shared_library: {s.name} calls {' and '.join(brought)}, which Python's libraries "
+            "bring along. Save it with .save(path) instead."
+        )
     named = os.environ.get("CC", "").split() or ["cc"]
     cc = shutil.which(named[0])
     if cc is None:
@@ -189,9 +191,11 @@ def build(s: Source, path: Path) -> None:
         (where / "header.h").write_text(header(s))
         (where / "wrapper.c").write_text(wrapper(s))
         (where / "code.o").write_bytes(code)
+        (where / "loops.c").write_text(plain_loops.source(called))
         libraries = ["-lmvec"] * (b"_ZGV" in code) + ["-lm"]
-        command = [cc, *named[1:], "-O2", "-shared", "-fPIC", "-fvisibility=hidden",
-                   "-o", str(path.absolute()), "wrapper.c", "code.o", *libraries, "-Wl,-z,defs"]
+        command = [cc, *named[1:], "-O3", "-shared", "-fPIC", "-fvisibility=hidden",
+                   "-o", str(path.absolute()), "wrapper.c", "loops.c", "code.o", *libraries,
+                   "-Wl,-z,defs"]
         made = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
     if made.returncode:
         raise ArgumentError(f"shared_library: {cc} failed for {path}: {made.stderr.strip()}")

@@ -9,6 +9,7 @@ values walk the tree natively, from piece to piece, and come here where it ends.
 
 from __future__ import annotations
 
+import linecache
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +36,9 @@ Source = Hashable
 # Times that a call begins again where other threads change the tree, or the function never does
 # the same twice.
 MOST_RESTARTS = 8
+# The plan of the C function is made anew when a path has been added, in a time that grows with the
+# tree: so after one call for each so many paths that meets no new one.
+CALLS_BEFORE_PLAN = 7
 # What adds the path that begins with such outcomes.
 Grow = Callable[[list[Outcome]], None]
 
@@ -125,6 +129,7 @@ class Tree:
         self.holders: list[Any] = []
         self.closes_over: Sequence = ()  # whether it does
         self.clock = np.zeros(1, np.int64)  # calls so far
+        self.walks = 0  # by Python, since a path was added
         self.native: Callable = nothing  # the C function, for the leaves that were ``tried``
         self.tried: frozenset[Node] = frozenset()
 
@@ -181,7 +186,9 @@ class Tree:
         entry = node.piece.entry
         assert entry is not None
         outs = called(entry, args)
-        if node not in self.tried and entry.verified is not None:
+        self.walks += 1
+        settled = self.walks * CALLS_BEFORE_PLAN >= len(self.leaves)
+        if settled and node not in self.tried and entry.verified is not None:
             with suppress(Interrupted):
                 self._walk_natively()
         return entry.result(outs)
@@ -221,7 +228,7 @@ class Tree:
             above, key = kept[-1].children, node.outcome and node.outcome.key
         self._give(kept)
         self._link(kept, [node.outcome for node in nodes if node.outcome is not None])
-        self.tried, self.native = frozenset(), nothing
+        self.tried, self.native, self.walks = frozenset(), nothing, 0
         while len(self.leaves) > self.most:
             self._drop(min(self.leaves, key=lambda leaf: leaf.used[0]))
         if sum(self.dropped.values()) >= self.most:
@@ -234,10 +241,11 @@ class Tree:
         if line not in self.told:
             self.told.add(line)
             warn(
-                f"{line}: {self.name} decides by a traced value here, {how}. All other calls run "
-                "as plain Python from now on. Write a loop as ft.while_loop or ft.fori_loop, a "
-                "choice as ft.cond or np.where; use NumPy's functions in place of float() and "
-                "math, and arrays of functrans.numpy to assign into."
+                f"{line}: {self.name} decides by a traced value here,{_shown(line)} {how}. All "
+                "other calls run as plain Python from now on. Write a loop as ft.while_loop, with "
+                "max_steps= where it is differentiated, or as ft.fori_loop, a choice as ft.cond or "
+                "np.where; use NumPy's functions in place of float() and math, arrays of "
+                "functrans.numpy to assign into, and ft.debug.print to show numbers."
             )
 
     def _nodes(self, path: Recording, places: Mapping[int, Source]) -> list[Node]:
@@ -400,6 +408,13 @@ def called(entry: Entry, args: list) -> Sequence:
     if newest_trace(args) is not None:
         return JitCall(entry)(*args)
     return entry.checked(args)
+
+
+def _shown(line: str) -> str:
+    """The code of a line, as far as it can be had."""
+    file, _, number = line.rpartition(":")
+    text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
+    return f" `{text}`," if text else ""
 
 
 def _line_above(node: Node) -> str:
