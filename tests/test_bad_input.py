@@ -43,6 +43,17 @@ def test_a_partial_has_the_name_of_its_function(transform):
         ft.jit(transform(functools.partial(square)))(object())
 
 
+@pytest.mark.parametrize("who, call", [
+    ("hvp", lambda: ft.hvp(square, X, X)),
+    ("vhp", lambda: ft.vhp(square, X, X)),
+    ("ggnvp", lambda: ft.ggnvp(square, square, X, X)),
+    ("certify", lambda: ft.certify(square)(np.ones(3))),
+])
+def test_errors_name_the_function_that_was_called(who, call):
+    with raises(errors.NotDifferentiable, f"{who} needs a scalar output, but `square` returned"):
+        call()
+
+
 def test_grad_of_an_integer_output():
     with raises(errors.NotDifferentiable, "`count`", "int64[]"):
 

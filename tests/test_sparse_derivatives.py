@@ -8,6 +8,7 @@ from scipy import sparse
 
 import functrans as ft
 from functrans._transforms.sparse import compressed, tables
+from functrans._transforms.sparse.options import FORMATS, ORDERS
 from functrans.errors import (
     ArgumentError,
     CaptureError,
@@ -22,8 +23,6 @@ from tests.sparse_programs import PROGRAMS
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 
-ORDERS = ["largest_first", "natural", "incidence_degree", "saturation"]
-FORMATS = ["csr", "csc", "coo"]
 OPTIONS = covering(FORMATS, ["auto", "column", "row", "bidirectional"], ORDERS)
 SCALAR_OPTIONS = covering(FORMATS, ["auto", "star", "acyclic", "column"], ORDERS)
 PAIRS = [(p, OPTIONS[k % len(OPTIONS)]) for k, p in enumerate(PROGRAMS[1::3])]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from functrans._transforms.arguments import Argnums, plain_argnums, require_callable
 from functrans._transforms.derived import global_name
+from functrans._transforms.sparse.options import Options
 from functrans.errors import ArgumentError, name_of
 
 if TYPE_CHECKING:
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
 
 # Kinds of arguments, and paths, that one derivative is kept prepared for.
 KEPT = 8
-FORMATS = ("csr", "csc", "coo")
-ORDERS = ("largest_first", "natural", "incidence_degree", "saturation")
-COLORINGS = {
-    "sparse_jacobian": ("auto", "column", "row", "bidirectional"),
-    "sparse_hessian": ("auto", "star", "acyclic", "column"),
-}
 
 
 def sparsity(
@@ -71,7 +66,7 @@ class SparseDerivative:
     ``prepare(*args)`` is the same for many calls with arguments of one kind.
     """
 
-    def __init__(self, who: str, f: Callable, options: dict[str, Any]):
+    def __init__(self, who: str, f: Callable, options: Options):
         self.who, self.f, self.options = who, f, options
         self._kept: list[tuple[Any, Prepared]] = []
         functools.update_wrapper(self, f, updated=())
@@ -87,9 +82,7 @@ class SparseDerivative:
             "sparse_jacobian": prepared.prepare_jacobian,
             "sparse_hessian": prepared.prepare_hessian,
         }[self.who]
-        o = self.options
-        return make(self.who, self.f, o["argnums"], args, o["sparsity"], o["format"],
-                    o["coloring"], o["order"])
+        return make(self.who, self.f, self.options, args)
 
     def __call__(self, *args: Any) -> Any:
         """The matrix at these arguments."""
@@ -113,7 +106,7 @@ class SparseDerivative:
         return global_name(self) or (_remade, (self.who, self.f, self.options))
 
 
-def _remade(who: str, f: Callable, options: dict[str, Any]) -> SparseDerivative:
+def _remade(who: str, f: Callable, options: Options) -> SparseDerivative:
     return SparseDerivative(who, f, options)
 
 
@@ -136,9 +129,10 @@ def sparse_jacobian(
 
     ``format`` is "csr", "csc" or "coo". ``coloring`` is "column", "row", "bidirectional" (columns,
     and dense rows apart, or the other way round) or "auto", the one of the fewest colors; ``order``
-    that in which they are colored, "largest_first", "natural", "incidence_degree" or "saturation".
-    The last takes longer, and fewer colors on grids: where the largest first take more than any
-    coloring must, it colors columns or rows again, by how many colors are taken (Brelaz 1979).
+    that in which they are colored, "largest_first", "natural", "incidence_degree", "smallest_last",
+    which takes fewer colors for many Hessians, or "saturation". The last takes longer, and fewer
+    colors on grids: where the largest first take more than any coloring must, it colors columns or
+    rows again, by how many colors are taken (Brelaz 1979).
 
     ``sparse_jacobian(f).prepare(*args)`` does all but the products once: it has the pattern
     ``.sparsity`` and the number of products ``.colors``, is called at many points, writes into an
@@ -167,7 +161,8 @@ def sparse_jacobian(
     >>> J(np.arange(6.0)).toarray()[0]
     array([1., 0., 0., 0., 0., 0.])
     """
-    return _derivative("sparse_jacobian", f, argnums, sparsity, format, coloring, order)
+    options = Options(argnums, sparsity, format, coloring, order)
+    return _derivative("sparse_jacobian", f, options)
 
 
 def sparse_hessian(
@@ -197,19 +192,12 @@ def sparse_hessian(
            [-400., 1002., -400.],
            [   0., -400.,  200.]])
     """
-    return _derivative("sparse_hessian", f, argnums, sparsity, format, coloring, order)
+    options = Options(argnums, sparsity, format, coloring, order)
+    return _derivative("sparse_hessian", f, options)
 
 
-def _derivative(who: str, f: Callable | None, argnums: Any, sparsity: Any, format: str,
-                coloring: str, order: str) -> Any:
-    options = {"argnums": plain_argnums(who, argnums), "sparsity": sparsity, "format": format,
-               "coloring": coloring, "order": order}
-    for name, choice, choices in (("format", format, FORMATS), ("order", order, ORDERS),
-                                  ("coloring", coloring, COLORINGS[who])):
-        if choice not in choices:
-            raise ArgumentError(
-                f"{who}: {name} must be one of {', '.join(choices)}, but is {choice!r}"
-            )
+def _derivative(who: str, f: Callable | None, given: Options) -> Any:
+    options = given.checked(who)
     if f is None:
         return functools.partial(SparseDerivative, who, options=options)
     require_callable(who, f)

@@ -11,9 +11,10 @@ import numpy as np
 from functrans import tree
 from functrans._compile.ir.program import Program
 from functrans._core.locks import lazy
-from functrans._transforms.arguments import Argnums, describe
+from functrans._transforms.arguments import describe
 from functrans._transforms.sparse import coloring, compressed, picture, probing
 from functrans._transforms.sparse.compressed import Substitution, Sweep
+from functrans._transforms.sparse.options import FORMATS, Options
 from functrans._transforms.sparse.sets import Csr, sparse
 from functrans._transforms.sparse.staged import (
     Staged,
@@ -29,7 +30,7 @@ from functrans._transforms.staging.recording import Decision
 from functrans._transforms.staging.staging import stage
 from functrans.errors import ArgumentError, CaptureError, NotDifferentiable, ShapeError, name_of
 
-FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
+ARRAYS = {format: getattr(sparse, f"{format}_array") for format in FORMATS}
 
 
 class Prepared:
@@ -46,10 +47,10 @@ class Prepared:
     give all entries; ``sparsity_is_given`` says whether the pattern is the user's.
     """
 
-    def __init__(self, who: str, f: Callable, s: Staged, pattern: Csr, given: bool,
-                 format: str):
+    def __init__(self, who: str, f: Callable, s: Staged, pattern: Csr, options: Options):
         self.who, self.name = who, name_of(f)
-        self.sparsity, self.sparsity_is_given, self.format = pattern, given, format
+        self.sparsity, self.format = pattern, options.format
+        self.sparsity_is_given = options.sparsity is not None
         self.colors = 0
         self.coloring = ""
         self.dtype = s.dtype
@@ -62,7 +63,7 @@ class Prepared:
         self._sweeps: list[Sweep | Table] = []
         self._substitution: Substitution | None = None
         self._along: Program | None = None  # of what must be holomorphic
-        self._arrays, self._order = _structure(pattern, format)
+        self._arrays, self._order = _structure(pattern, self.format)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -196,13 +197,13 @@ class Prepared:
             made = sparse.coo_array((zeros, self._arrays), shape=self.shape)
             made.coords = self._arrays
         else:
-            made = FORMATS[self.format]((zeros, *self._arrays), shape=self.shape)
+            made = ARRAYS[self.format]((zeros, *self._arrays), shape=self.shape)
             made.indices, made.indptr = self._arrays
         made.has_canonical_format = True
         return made
 
     def _require_own(self, out: Any) -> None:
-        kind = FORMATS[self.format]
+        kind = ARRAYS[self.format]
         if not isinstance(out, kind) or out.shape != self.shape or out.dtype != self.dtype:
             found = f"{type(out).__name__} {getattr(out, 'dtype', '')}{getattr(out, 'shape', '')}"
             raise ArgumentError(
@@ -249,21 +250,22 @@ def _described(kinds: tuple) -> str:
 # ---- preparing
 
 
-def prepare_jacobian(who: str, f: Callable, argnums: Argnums, args: tuple, given: Any, format: str,
-                     kind: str, order: str) -> Prepared:
+def prepare_jacobian(who: str, f: Callable, options: Options, args: tuple) -> Prepared:
     """A Jacobian, colored by columns, rows, or some of each."""
-    s = staged(who, f, argnums, args)
-    read = jacobian_pattern([s]) if given is None else None
-    pattern = probing.pattern_given(who, f, given, s.shape) if read is None else read
-    made = Prepared(who, f, s, pattern, given is not None, format)
-    name = f"{who}({name_of(f)})"
-    plan = coloring.plan(pattern, kind, order)
+    s = staged(who, f, options.argnums, args)
+    if options.sparsity is None:
+        pattern = jacobian_pattern([s])
+    else:
+        pattern = probing.pattern_given(who, f, options.sparsity, s.shape)
+    made = Prepared(who, f, s, pattern, options)
+    name, kind = f"{who}({name_of(f)})", options.coloring
+    plan = coloring.plan(pattern, kind, options.order)
     try:
         made._sweeps = compressed.jacobian_sweeps(s, name, pattern, plan)
     except NotDifferentiable:  # in reverse: a while_loop without max_steps
         if kind != "auto" or not plan.reverse:
             raise
-        plan = coloring.plan(pattern, "column", order)
+        plan = coloring.plan(pattern, "column", options.order)
         made._sweeps = compressed.jacobian_sweeps(s, name, pattern, plan)
     made.colors = plan.total
     made.coloring = kind if kind != "auto" else (
@@ -272,24 +274,23 @@ def prepare_jacobian(who: str, f: Callable, argnums: Argnums, args: tuple, given
     return _finished(made, s, compressed.along(s), args)
 
 
-def prepare_hessian(who: str, f: Callable, argnums: Argnums, args: tuple, given: Any, format: str,
-                    kind: str, order: str) -> Prepared:
+def prepare_hessian(who: str, f: Callable, options: Options, args: tuple) -> Prepared:
     """A Hessian, by a star or acyclic coloring, or by one of its columns."""
-    s = staged(who, f, argnums, args)
+    s = staged(who, f, options.argnums, args)
     require_scalar(who, f, s)
     n = s.shape[1]
-    if given is None:
+    if options.sparsity is None:
         pattern = hessian_pattern([s])
     else:
-        pattern = probing.pattern_given(who, f, given, (n, n))
+        pattern = probing.pattern_given(who, f, options.sparsity, (n, n))
         probing.require_symmetric(who, f, pattern)
-    made = Prepared(who, f, s, pattern, given is not None, format)
-    made.coloring = kind if kind != "auto" else "star"
+    made = Prepared(who, f, s, pattern, options)
+    made.coloring = options.coloring if options.coloring != "auto" else "star"
     made.dtype = np.result_type(*[a.dtype for a in s.sources])
     colors = {
         "star": coloring.star_colors, "acyclic": coloring.acyclic_colors,
         "column": coloring.column_colors,
-    }[made.coloring](pattern, order)
+    }[made.coloring](pattern, options.order)
     product = compressed.hessian_product(s)
     count = made.colors = int(colors.max(initial=-1)) + 1 if pattern.nnz else 0
     if count:
@@ -315,4 +316,4 @@ def _finished(made: Prepared, s: Staged, product: compressed.Product, args: tupl
     return made
 
 
-__all__ = ["FORMATS", "Prepared", "prepare_hessian", "prepare_jacobian"]
+__all__ = ["Prepared", "prepare_hessian", "prepare_jacobian"]
