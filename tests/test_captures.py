@@ -305,3 +305,14 @@ def test_a_checkpoint_may_write_into_a_buffer_of_its_own():
         return y
 
     np.testing.assert_array_equal(ft.grad(ft.checkpoint(f))(np.ones(300)), np.full(300, 10.0))
+
+
+def test_a_captured_array_may_change_its_shape():
+    c = np.arange(300.0)[:, None].copy()
+
+    def f(x):
+        y = (c * x[:, None]).sum()
+        c.resize(300, refcheck=False)
+        return y + (c * x).sum()
+
+    np.testing.assert_array_equal(ft.grad(f)(np.ones(300)), 2 * np.arange(300.0))
