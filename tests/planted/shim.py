@@ -251,6 +251,15 @@ ERRORS = (
         "tests/test_row_kernels.py::test_what_kernels_do_not_take",
     ),
     Planted(
+        "the logistic kernel divides by an infinite exponential",
+        "functrans/_compile/run/row_kernels.py",
+        """w.code.call('fabs', w.t, x)}"))
+        left""",
+        """x}"))
+        left""",
+        "tests/test_row_kernels.py::test_the_slope_of_logaddexp_keeps_its_digits",
+    ),
+    Planted(
         "a one-pass kernel loses the share of infinity",
         "functrans/_compile/run/row_kernels.py",
         'code.select(w.t, same, zero, w.op("sub", x, top))',
