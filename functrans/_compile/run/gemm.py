@@ -32,7 +32,7 @@ TERMS, COLUMNS, ROW_BYTES = 320, 512, 1536
 # A side from which copying pays, and the multiply-adds from which more than two processors are
 # worth BLAS's threads; two of its threads take as long as this.
 LEAST, MOST = 4, 1 << 25
-TYPES = {"d": ("double", 8), "s": ("float", 4)}
+TYPES = {"d": "double", "s": "float"}
 
 
 def stand_in(machine: Machine, blas: routines.Routines) -> dict[str, int]:
@@ -55,12 +55,15 @@ def compiled(machine: Machine, blas: routines.Routines, letter: str, most: int) 
 
 def text(letter: str, most: int) -> str:
     """The module of a function like ``dgemm`` or ``sgemm``, for ``most`` multiply-adds."""
-    t, size = TYPES[letter]
+    t = TYPES[letter]
+    size = _size(t)
     lanes = BITS // 8 // size
     vector = f"<{lanes} x {t}>"
     parts = [_pack(t), *[_tile(t, lanes, high) for high in range(1, HIGH + 1)],
              _product(t, size, lanes), _entry(letter, size, most),
              f"declare {vector} @llvm.fma.v{lanes}f{8 * size}({vector}, {vector}, {vector})",
+             f"declare <8 x {t}> @llvm.masked.load.v8f{8 * size}.p0(ptr, i32, <8 x i1>, <8 x {t}>)",
+             "@zeros = internal constant [64 x i8] zeroinitializer, align 64",
              f"declare void @blas_{letter}gemm({', '.join(['ptr'] * 13 + ['i64'] * 2)})",
              "declare ptr @malloc(i64)", "declare void @free(ptr)",
              f"@room = internal global [{_room(size)} x i8] zeroinitializer, align 64",
@@ -99,38 +102,50 @@ def _pack(t: str) -> str:
     Entries are ``down`` apart, terms ``along``; one of the two is 1.
     """
     code, eight = Code(), f"<8 x {t}>"
-    align = f"align {TYPES['d' if t == 'double' else 's'][1]}"
-    rows8, terms8 = (code.op(f"and i64 {n}, -8") for n in ("%rows", "%terms"))
+    align = f"align {_size(t)}"
     together = code.op("icmp eq i64 %down, 1")
-    with code.where(together), _loop(code, "0", "%terms") as k, _loop(code, "0", rows8, "8") as r:
-        x = code.op(f"load {eight}, ptr {_at(code, t, '%x', (k, '%along'), (r, '1'))}, {align}")
+    with code.where(together), _loop(code, "0", "%terms") as k, _loop(code, "0", "%width", "8") as r:
+        left = code.op(f"trunc i64 {code.op(f'sub i64 %rows, {r}')} to i32")
+        one = code.op(f"insertelement <8 x i32> poison, i32 {left}, i64 0")
+        every = code.op(f"shufflevector <8 x i32> {one}, <8 x i32> poison, "
+                        "<8 x i32> zeroinitializer")
+        lanes = ", ".join([f"i32 {i}" for i in range(8)])
+        there = code.op(f"icmp slt <8 x i32> <{lanes}>, {every}")
+        x = code.op(f"call {eight} @llvm.masked.load.v8f{8 * _size(t)}.p0("
+                    f"ptr {_at(code, t, '%x', (k, '%along'), (r, '1'))}, i32 {_size(t)}, "
+                    f"<8 x i1> {there}, {eight} zeroinitializer)")
         code.line(f"store {eight} {x}, ptr {_at(code, t, '%y', (k, '%width'), (r, '1'))}, {align}")
+    whole = code.op("and i64 %terms, -8")
     apart = code.op(f"xor i1 {together}, true")
-    with code.where(apart), _loop(code, "0", rows8, "8") as r:
-        with _loop(code, "0", terms8, "8") as k:
-            block = []
-            for i in range(8):
-                row = code.op(f"add i64 {r}, {i}")
-                at = _at(code, t, "%x", (row, "%down"), (k, "1"))
-                block.append(code.op(f"load {eight}, ptr {at}, {align}"))
+    with code.where(apart), _loop(code, "0", "%width", "8") as r:
+        rows = []
+        for i in range(8):
+            row = code.op(f"add i64 {r}, {i}")
+            there = code.op(f"icmp ult i64 {row}, %rows")
+            at = _at(code, t, "%x", (row, "%down"))
+            rows.append((code.op(f"select i1 {there}, ptr {at}, ptr @zeros"),
+                         code.select("i64", there, "1", "0")))
+        with _loop(code, "0", whole, "8") as k:
+            block = [code.op(f"load {eight}, ptr {_at(code, t, row, (k, step))}, {align}")
+                     for row, step in rows]
             for i, x in enumerate(_turned(code, eight, block)):
                 term = code.op(f"add i64 {k}, {i}")
                 at = _at(code, t, "%y", (term, "%width"), (r, "1"))
                 code.line(f"store {eight} {x}, ptr {at}, {align}")
-        with _loop(code, terms8, "%terms") as k, _loop(code, "0", "8") as i:
-            row = code.op(f"add i64 {r}, {i}")
-            x = code.op(f"load {t}, ptr {_at(code, t, '%x', (row, '%down'), (k, '1'))}")
-            code.line(f"store {t} {x}, ptr {_at(code, t, '%y', (k, '%width'), (row, '1'))}")
-    with _loop(code, "0", "%terms") as k:
-        with _loop(code, rows8, "%rows") as r:
-            x = code.op(f"load {t}, ptr {_at(code, t, '%x', (r, '%down'), (k, '%along'))}")
-            code.line(f"store {t} {x}, ptr {_at(code, t, '%y', (k, '%width'), (r, '1'))}")
-        with _loop(code, "%rows", "%width") as r:
-            code.line(f"store {t} 0.0, ptr {_at(code, t, '%y', (k, '%width'), (r, '1'))}")
+        with _loop(code, whole, "%terms") as k:
+            for i, (row, step) in enumerate(rows):
+                x = code.op(f"load {t}, ptr {_at(code, t, row, (k, step))}")
+                at = _at(code, t, "%y", (k, "%width"), (r, "1"), (str(i), "1"))
+                code.line(f"store {t} {x}, ptr {at}")
     code.line("ret void")
     numbers = ("down", "along", "rows", "width", "terms")
     parameters = ", ".join(["ptr noalias %x", "ptr noalias %y", *[f"i64 %{n}" for n in numbers]])
     return code.function("internal void @pack", parameters)
+
+
+def _size(t: str) -> int:
+    """Bytes of an entry."""
+    return {"double": 8, "float": 4}[t]
 
 
 def _turned(code: Code, eight: str, rows: list[str]) -> list[str]:
@@ -154,7 +169,7 @@ def _turned(code: Code, eight: str, rows: list[str]) -> list[str]:
 def _tile(t: str, lanes: int, high: int) -> str:
     """A tile of ``c``, set or added to, of which ``rows`` and ``columns`` exist."""
     code, vector = Code(), f"<{lanes} x {t}>"
-    size = TYPES["d" if t == "double" else "s"][1]
+    size = _size(t)
     width, names = high * lanes, [(u, j) for j in range(ACROSS) for u in range(high)]
     code.line("br label %turn")
     code.label("turn")
