@@ -104,7 +104,8 @@ def _pack(t: str) -> str:
     code, eight = Code(), f"<8 x {t}>"
     align = f"align {_size(t)}"
     together = code.op("icmp eq i64 %down, 1")
-    with code.where(together), _loop(code, "0", "%terms") as k, _loop(code, "0", "%width", "8") as r:
+    with (code.where(together), _loop(code, "0", "%terms") as k,
+          _loop(code, "0", "%width", "8") as r):
         left = code.op(f"trunc i64 {code.op(f'sub i64 %rows, {r}')} to i32")
         one = code.op(f"insertelement <8 x i32> poison, i32 {left}, i64 0")
         every = code.op(f"shufflevector <8 x i32> {one}, <8 x i32> poison, "
