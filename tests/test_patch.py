@@ -1,6 +1,7 @@
 """Plain NumPy, math and SciPy under ``ft.patch()``."""
 
 import asyncio
+import cmath
 import math
 import os
 import pickle
@@ -186,6 +187,56 @@ def test_math_has_the_derivatives_of_mpmath(f, x):
 )
 def test_functions_of_math_with_several_arguments_or_integer_results(f, expected):
     assert both_modes(f, 2.0) == pytest.approx(expected, rel=1e-14)
+
+
+NUMBERS = [0.0, 0.5, 1.5, 2.5, 1e-300, 1e17, 1e308]
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_remainders_and_sums_are_those_of_python(jit):
+    """Exact where the quotient has no room for its digits, and where terms cancel."""
+    compiled = ft.jit if jit else lambda f: f
+    with ft.patch():
+        remainder = compiled(lambda x: ft.value_and_grad(lambda v: math.remainder(v, 3.0))(x))
+        halves = compiled(lambda x: ft.value_and_grad(lambda v: math.remainder(v, -1.0))(x))
+        total = compiled(lambda x: ft.value_and_grad(
+            lambda v: math.fsum([v, 1.0, -1e16, v, 1.5]))(x))
+        infinite = compiled(lambda x: ft.value_and_grad(lambda v: math.fsum([v, 1e308, v]))(x))
+        for x in [*NUMBERS, *[-x for x in NUMBERS]]:
+            assert remainder(x) == (math.remainder(x, 3.0), 1.0)
+            assert halves(x) == (math.remainder(x, -1.0), 1.0)
+        assert total(1e16) == (1e16 + 2.0, 2.0)
+        with np.errstate(over="ignore"):
+            assert infinite(1e308) == (math.inf, 2.0)
+    assert both_modes(lambda y: math.remainder(1e17, y), 3.0) == -round(1e17 / 3.0)
+
+
+@pytest.mark.parametrize("name", [
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "log", "log10",
+    "phase", "sin", "sinh", "sqrt", "tan", "tanh",
+])
+@pytest.mark.parametrize("z", [0.3, -0.4, 2.5, 0.3 - 0.4j, complex(-2.0, -0.0)])
+def test_cmath_has_its_values_and_their_slopes(name, z):
+    f = getattr(cmath, name)
+    h = 1e-6 if isinstance(z, float) else complex(1e-6, 0.0)
+    on = z + 1e-6 if isinstance(z, float) else complex(z.real + 1e-6, z.imag)
+    slope = (f(on) - f(z - h)) / 2e-6  # both on the side of z
+    with ft.patch():
+        y, t = ft.jvp(lambda v: getattr(cmath, name)(v), (z,), (type(z)(1.0),))
+        compiled = ft.jit(lambda v: getattr(cmath, name)(v))(z)
+    assert y == pytest.approx(f(z), rel=1e-14)
+    assert compiled == pytest.approx(f(z), rel=1e-14)
+    assert t == pytest.approx(slope, rel=1e-8)  # of the differences
+
+
+def test_polar_coordinates_of_cmath():
+    with ft.patch():
+        x, y = ft.jvp(lambda v: cmath.rect(*cmath.polar(v)), (0.3 + 0.4j,), (1.0 - 2.0j,))
+        assert (x, y) == (pytest.approx(0.3 + 0.4j), pytest.approx(1.0 - 2.0j))
+        near = lambda v: v if cmath.isclose(v, 2.0) and cmath.isfinite(v) else 3 * v  # noqa: E731
+        assert ft.grad(near)(2.0) == 1
+        with pytest.raises(ValueError, match="math domain error"):
+            ft.grad(lambda v: cmath.log(v).real)(0.0)
 
 
 def test_math_raises_what_it_raises_for_numbers():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, floating_of
+from functrans._core.aval import PYTHON_SCALARS, dtype_of, floating_of
 from functrans._core.bind import STRONG, is_finite
 from functrans._kernels import large, sizes
 from functrans._ops.declare import (
@@ -243,21 +243,40 @@ def _times(kernel, function, g, x):
 
 
 tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y), propagates=True, libm="tan")
+
+
+# On a branch cut the sign of a zero tells the side. x - 1 and x - (-1) keep it in complex numbers,
+# 1 - x and x + 1 do not.
+
+
+def _leg(x):
+    """``sqrt(1 - x*x)``."""
+    if dtype_of(x).kind != "c":
+        return sqrt((1 - x) * (1 + x))
+    return sqrt(-(x - 1)) * sqrt(x - (-1))
+
+
+def _hypotenuse(x):
+    """``sqrt(1 + x*x)``."""
+    if dtype_of(x).kind != "c":
+        return hypot(x, 1.0)  # x*x may overflow
+    root = sqrt(x - 1j) * sqrt(x - complex(0, -1))
+    return where((abs(x.imag) > 1) & signbit(x.real), -root, root)
+
+
 arcsin = elementwise(
-    "arcsin", np.arcsin, lambda g, x: g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True,
-    libm="asin",
+    "arcsin", np.arcsin, lambda g, x: g / _leg(x), domain=UNIT, singular=True, libm="asin",
 )
 arccos = elementwise(
-    "arccos", np.arccos, lambda g, x: -g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True,
-    libm="acos",
+    "arccos", np.arccos, lambda g, x: -g / _leg(x), domain=UNIT, singular=True, libm="acos",
 )
 arctan = elementwise("arctan", np.arctan, lambda g, x: g / (1 + x * x), libm="atan")
 sinh = elementwise("sinh", np.sinh, lambda g, x: g * cosh(x), singular=True, libm="sinh")
 cosh = elementwise("cosh", np.cosh, lambda g, x: g * sinh(x), singular=True, libm="cosh")
 tanh = elementwise("tanh", np.tanh, lambda g, y: g * (1 - y * y), libm="tanh")
-arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / sqrt(1 + x * x), libm="asinh")
+arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / _hypotenuse(x), libm="asinh")
 arccosh = elementwise(
-    "arccosh", np.arccosh, lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)),
+    "arccosh", np.arccosh, lambda g, x: g / (sqrt(x - 1) * sqrt(x - (-1))),
     domain=ABOVE_ONE, singular=True, libm="acosh",
 )
 arctanh = elementwise(
