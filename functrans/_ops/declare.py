@@ -194,7 +194,8 @@ class Elementwise(Primitive):
     def __call__(self, *xs: Any) -> Any:
         for x in xs:
             if type(x) not in PLAIN:
-                return bind(self, *xs)
+                alone = len(xs) == 1 and isinstance(x, Tracer)
+                return x.owner.unary(self, x) if alone else bind(self, *xs)
         return self.impl(*xs)
 
     def default_abstract(self, *xs: Aval, **params: Any) -> Aval:

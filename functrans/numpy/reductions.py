@@ -137,7 +137,7 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     >>> ft.grad(np.mean)(np.array([1.0, 2.0]))
     Array([0.5, 0.5])
     """
-    if out is dtype is None and keepdims is where is NoValue and a.dtype.char in "fd" and a.size:
+    if out is dtype is None and keepdims is where is NoValue and _is_usual(a):
         axis = axes_of(axis, a.ndim)
         return _total(a, axis) / _weight(a, axis, where)
     if out is not None:
@@ -148,6 +148,11 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     y = _total(prepared("mean", a, None, None, where, 0) if masked(where) else a, axis)
     y = keep(_divide(y, n, "Mean of empty slice"), a, axis, keepdims)
     return y if narrow is None else y.astype(narrow)
+
+
+def _is_usual(a):
+    """Whether sums of ``a`` are of its own type, and of some entries."""
+    return a.dtype.char in "fd" and a.size > 0
 
 
 def _divide(y, n, warning):
@@ -171,6 +176,13 @@ def _over(y, n):
 def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=NoValue,
         mean=NoValue, correction=NoValue):
     """Mean squared distance from the mean along ``axis``, divided by n - ``ddof``."""
+    unset = keepdims is where is mean is correction is NoValue
+    if out is dtype is None and unset and type(ddof) is int and _is_usual(a):
+        axis = axes_of(axis, a.ndim)
+        n = _weight(a, axis, where)
+        if n > ddof:
+            centre = keep(_total(a, axis) / n, a, axis, len(axis) < a.ndim)
+            return _total((a - centre) ** 2, axis) / (n - ddof)
     if out is not None:
         raise no_out("var")
     if dtype is None and a.dtype.kind in "biu":

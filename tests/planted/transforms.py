@@ -414,8 +414,9 @@ ERRORS = (
     Planted(
         "captures: a copy is taken for one of what has changed",
         "functrans/_transforms/reverse/captures.py",
-        "held[0]() is x and _is_copy(*held[1:], x)",
-        "held[0]() is x",
+        "return copy if (same_bits(x, copy) if octets is None "
+        "else x.tobytes() == octets) else None",
+        "return copy",
         "tests/test_captures.py::test_a_buffer_that_is_back_when_the_backward_comes_is_not_missed",
     ),
     Planted(
@@ -428,7 +429,7 @@ ERRORS = (
     Planted(
         "captures: a copy keeps the shape of its first use",
         "functrans/_transforms/reverse/captures.py",
-        "if x.shape != copy.shape or x.dtype != copy.dtype:",
+        "if x.shape != copy.shape or x.dtype != copy.dtype:  # which can be set",
         "if x.dtype != copy.dtype:",
         "tests/test_captures.py::test_a_captured_array_may_change_its_shape",
     ),

@@ -39,7 +39,7 @@ class Captures:
     def __init__(self, fun: str, digests: list[int] | None = None):
         self.fun = fun
         self.digests = digests
-        # the array, its copy and, of a short one, the bytes of that
+        # the array, its copy and, of a short one that is used again, the bytes of that
         self.copies: dict[int, tuple[weakref.ref, np.ndarray, bytes | None]] = {}
         self.watched: dict[int, tuple[np.ndarray, int | bytes, str, bool]] = {}
 
@@ -48,15 +48,14 @@ class Captures:
 
         ``argument``: whether the tape refers to it is not known yet.
         """
-        held = self.copies.get(id(x))
-        if held is not None and self.digests is None and held[0]() is x and _is_copy(*held[1:], x):
-            return held[1]
+        if (copy := self._earlier_copy(x)) is not None:
+            self._note(x)
+            return copy
         if x.size > SMALL and (core := unrepeated(x)).size < x.size:
             return np.broadcast_to(self.keep(core, argument), x.shape)
         if x.size > SMALL:
             keep_memory(x)
-        if self.digests is not None:
-            self.digests.append(hash((x.shape, checksum(x))))
+        self._note(x)
         if not changeable(x):
             return x
         if x.size <= SMALL:
@@ -65,8 +64,25 @@ class Captures:
             self.watch(x, "" if id(x) in self.watched else user_line(), argument)
             return x
         copy = frozen_copy(x)
-        self.copies[id(x)] = weakref.ref(x), copy, x.tobytes() if x.nbytes <= SHORT else None
+        self.copies[id(x)] = weakref.ref(x), copy, None
         return copy
+
+    def _note(self, x: np.ndarray) -> None:
+        if self.digests is not None:
+            self.digests.append(hash((x.shape, checksum(x))))
+
+    def _earlier_copy(self, x: np.ndarray) -> np.ndarray | None:
+        """The copy that an earlier use of ``x`` has made, if it still is one."""
+        held = self.copies.get(id(x))
+        if held is None or held[0]() is not x:
+            return None
+        owner, copy, octets = held
+        if x.shape != copy.shape or x.dtype != copy.dtype:  # which can be set
+            return None
+        if octets is None and x.nbytes <= SHORT:
+            octets = copy.tobytes()
+            self.copies[id(x)] = owner, copy, octets
+        return copy if (same_bits(x, copy) if octets is None else x.tobytes() == octets) else None
 
     def watch(self, x: Any, line: str = "", argument: bool = False) -> None:
         """Let ``check`` tell whether ``x``, or what a traced value is around, is changed.
@@ -121,13 +137,6 @@ def _may_share(v: Any, x: np.ndarray) -> bool:
 
 
 _WITHOUT_ARRAYS = (Aval, np.generic, int, float, complex, str)
-
-
-def _is_copy(copy: np.ndarray, octets: bytes | None, x: np.ndarray) -> bool:
-    """Whether ``copy``, with these bytes, still is one of ``x``, whose shape may be set, too."""
-    if x.shape != copy.shape or x.dtype != copy.dtype:
-        return False
-    return same_bits(x, copy) if octets is None else x.tobytes() == octets
 
 
 def same_bits(x: np.ndarray, y: np.ndarray) -> bool:
