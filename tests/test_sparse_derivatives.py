@@ -532,6 +532,7 @@ PREPARED = ft.sparse_jacobian(np.sin)
     (lambda: ft.sparse_hessian(np.sum, coloring="row"), ArgumentError, "one of auto, star, acy"),
     (lambda: ft.sparse_jacobian(np.sin, order="best"), ArgumentError, "order must be one of"),
     (lambda: ft.sparse_jacobian(np.sin, argnums=1.5), ArgumentError, "argnums must be ints or"),
+    (lambda: ft.sparse_jacobian(np.sin)(x=ONES), ArgumentError, "by position here, but got x by"),
     (lambda: ft.sparse_hessian(lambda x: (x[0], x[1]))(ONES), ShapeError, "returned 2 arrays"),
     (lambda: ft.sparse_jacobian(lambda p: p["x"] * p["z"])({"x": ONES, "z": ONES * 1j}),
      NotDifferentiable, "maps float64, complex128 to complex128; sparse derivatives are of real"),
