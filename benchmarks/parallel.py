@@ -7,6 +7,7 @@ divided by what this process and, evenly shared, the workers take.
 
 from __future__ import annotations
 
+import functools
 import math
 import multiprocessing
 import os
@@ -30,6 +31,8 @@ except ImportError:
 SHARDS = 8
 # Rows of a shard and steps: Python takes the time, or memory does.
 CASES = {"small arrays": (100, 4_000), "a tape of 90 MB": (60_000, 90)}
+# Derivative matrices: variables, in as many chunks.
+MATRICES = {"a forward Jacobian": (ft.jacfwd, 1_500), "a Hessian": (ft.hessian, 1_000)}
 SMALL_SHARDS = 200
 # Of the model: shards of 10^9 rows in pieces of 10^6.
 MODEL_SHARDS, WORKERS, WORK = 1000, (1, 10, 100, 1000), (0.1, 1.0, 10.0)
@@ -41,6 +44,17 @@ def wave(w: Any, x: Any) -> Any:
     for _ in range(steps):
         x = np.sin(w * x) + x
     return np.sum(x)
+
+
+def mixed(x: Any) -> Any:
+    """Tangents of this are as large as its batches of directions."""
+    for _ in range(60):
+        x = np.sin(x) + 0.1 * np.roll(x, 1) * x
+    return x
+
+
+def energy(x: Any) -> Any:
+    return np.sum(mixed(x) ** 2)
 
 
 def line(w: Any, x: Any) -> Any:
@@ -85,9 +99,9 @@ def executor_table(scale: float) -> Table:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=context) as pool, ft.config(threads=1):
         pids = sorted({*pool.map(_pid, range(4))})
-        rows = [_row(name, size, pool, pids, rounds) for name, (size, _) in CASES.items()]
+        rows = [_row(name, runs, pids, rounds) for name, runs in _runs(pool).items()]
     return Table(
-        f"Gradient over {SHARDS} shards on two processes",
+        f"{SHARDS} shards or chunks on two processes",
         ["", "one process: wall", "processor", "two: wall", "processor", "speed-up, wall",
          "speed-up, processor", "target: 1.7"],
         rows,
@@ -95,17 +109,26 @@ def executor_table(scale: float) -> Table:
     )
 
 
+def _runs(pool: ProcessPoolExecutor) -> dict[str, list[Callable[[], Any]]]:
+    """By one process, and by two."""
+    runs: dict[str, list[Callable[[], Any]]] = {}
+    for name, (rows, _) in CASES.items():
+        x = np.linspace(0.0, 1.0, SHARDS * rows)
+        both = [ft.parallel.grad(wave, chunk_size=rows, executor=e) for e in (None, pool)]
+        runs[f"gradient, {name}"] = [functools.partial(f, 0.5, x) for f in both]
+    for name, (matrix, n) in MATRICES.items():
+        f, x = energy if matrix is ft.hessian else mixed, np.linspace(0.0, 1.0, n)
+        both = [matrix(f, chunk_size=-(-n // SHARDS), executor=e) for e in (None, pool)]
+        runs[f"{name} of {n:,}"] = [functools.partial(f, x) for f in both]
+    return runs
+
+
 def _row(
-    name: str, rows: int, pool: ProcessPoolExecutor, pids: list[int], rounds: int
+    name: str, runs: list[Callable[[], Any]], pids: list[int], rounds: int
 ) -> list[Any]:
-    x = np.linspace(0.0, 1.0, SHARDS * rows)
-    serial = ft.parallel.grad(wave, chunk_size=rows)
-    shared = ft.parallel.grad(wave, chunk_size=rows, executor=pool)
-    np.testing.assert_array_equal(shared(0.5, x), serial(0.5, x))
-    pairs = [
-        (used(lambda: serial(0.5, x), []), used(lambda: shared(0.5, x), pids))
-        for _ in range(rounds)
-    ]
+    serial, shared = runs
+    np.testing.assert_allclose(shared(), serial(), rtol=1e-12)
+    pairs = [(used(serial, []), used(shared, pids)) for _ in range(rounds)]
     one, two = (_least([p[i] for p in pairs]) for i in (0, 1))
     gain = one.alone / two.alone
     return [

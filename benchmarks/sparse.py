@@ -1,4 +1,5 @@
-"""Sparse derivatives, prepared: against bands by hand in NumPy, and against CasADi where it is.
+"""Sparse derivatives, prepared: against bands by hand in NumPy, bundle adjustment by hand in C, and
+CasADi where it is.
 
 CasADi gets its own expressions of scalars (SX), and is called through its buffers, without a copy.
 """
@@ -13,6 +14,8 @@ import numpy as np
 from scipy import sparse
 
 import functrans as ft
+from benchmarks import native, workloads
+from benchmarks.libraries import Library
 from benchmarks.report import Table, seconds, verdict
 from benchmarks.timing import check_equal, interleaved, medians
 
@@ -63,6 +66,8 @@ CASES = [
 ]
 # Of CasADi's time, and of the time by hand.
 MOST, MOST_BY_HAND = 0.5, 3.0
+# Cameras, points and observations, and of the time in C.
+BUNDLE, MOST_OF_C = (49, 7_776, 31_843), 1.2
 # Variables up to which CasADi's expressions of scalars are made in reasonable time.
 SYMBOLS = 100_000
 
@@ -117,7 +122,27 @@ def run(case: Case, scale: float) -> list[tuple]:
     return rows
 
 
+def bundle(scale: float) -> list[tuple]:
+    """Bundle adjustment's Jacobian, entries in rows."""
+    f, x = workloads.residuals(Library(), *BUNDLE)
+    derivative = ft.sparse_jacobian(f, argnums=(0, 1)).prepare(*x)
+    out, results = derivative(*x), {"functrans": derivative(*x).data}
+    runs: dict[str, Callable] = {
+        "functrans": lambda: derivative(*x), "functrans, out=": lambda: derivative(*x, out=out)
+    }
+    if (by_hand := native.bundle(*workloads.seen_by(*BUNDLE), *x)) is not None:
+        runs["by hand, C"], results["by hand, C"] = by_hand, by_hand()
+    check_equal(results)
+    times = medians(interleaved(runs, scale=scale))
+    rows = []
+    for name, t in times.items():
+        of_c = t / times["by hand, C"] if by_hand and name.startswith("functrans") else None
+        title = f"bundle adjustment Jacobian, {BUNDLE[2]:,} observations"
+        rows.append((title, name, seconds(t), of_c, verdict(of_c, MOST_OF_C), None, ""))
+    return rows
+
+
 def table(scale: float) -> Table:
-    rows = [row for case in CASES for row in run(case, scale)]
+    rows = [*[row for case in CASES for row in run(case, scale)], *bundle(scale)]
     columns = ("case", "by", "time", "of by hand", "target", "of CasADi", "target ")
     return Table("Sparse derivatives, prepared", columns, rows)

@@ -274,17 +274,32 @@ def _scene(cameras: int, points: int) -> tuple[np.ndarray, np.ndarray]:
     return camera, _random(points, 3) + np.array([0.0, 0.0, 5.0])
 
 
-def bundle(lib: Library, cameras: int, points: int, count: int):
-    """Half the sum of squared residuals."""
+def seen_by(cameras: int, points: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which camera sees which point."""
+    return _places(cameras, count), _places(points, count, seed=3)
+
+
+def residuals(lib: Library, cameras: int, points: int, count: int):
+    """Where points are seen, and where they ought to be."""
     xp = lib.numpy
-    who, what = lib.own(_places(cameras, count)), lib.own(_places(points, count, seed=3))
+    who, what = map(lib.own, seen_by(cameras, points, count))
     seen = lib.own(_random(count, 2))
 
     def f(camera, point):
-        gap = _projected(xp, camera[who], point[what]) - seen
-        return 0.5 * xp.sum(gap * gap)
+        return _projected(xp, camera[who], point[what]) - seen
 
     return f, _scene(cameras, points)
+
+
+def bundle(lib: Library, cameras: int, points: int, count: int):
+    """Half the sum of squared residuals."""
+    gaps, arguments = residuals(lib, cameras, points, count)
+
+    def f(camera, point):
+        gap = gaps(camera, point)
+        return 0.5 * lib.numpy.sum(gap * gap)
+
+    return f, arguments
 
 
 def bundle_blocks(lib: Library, count: int):

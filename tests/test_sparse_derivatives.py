@@ -169,6 +169,42 @@ def test_rows_of_equal_width_are_written_as_a_table(monkeypatch, f, shape, kind,
         agree(made(x), dense)
 
 
+ENDS = np.random.default_rng(0).permuted(np.tile(np.arange(7), (20, 1)), axis=1)[:, :2].T
+
+
+def springs(x, y=1, ends=ENDS):
+    """Squared lengths: each row reads two ends, each end is in many rows."""
+    along = np.reshape(x, (7, 2))[ends[0]] - np.reshape(x, (7, 2))[ends[1]]
+    return np.sum(along**2, axis=1) * y**2
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.complex128])
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_gathered_first_takes_few_products(kind, format):
+    x = uniform(size=14).astype(kind)
+    J = ft.sparse_jacobian(springs, format=format).prepare(x)
+    assert (J.coloring, J.colors) == ("row", 1)
+    assert J(x).dtype == kind
+    dense = ft.jacobian(springs, holomorphic=kind is np.complex128)(x)
+    assert J(x).toarray() == pytest.approx(dense, rel=50 * float(np.finfo(kind).eps))
+    x[3] = np.nan
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(J(x).toarray(), ft.jacobian(springs)(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("f, args", [
+    (lambda x: springs(x, ends=np.array([[0, 1, 2] * 5, [0, 1, 3] * 5])), (uniform(size=14),)),
+    (lambda x, y: springs(x, y[ENDS[0]]) * x[0], (uniform(size=14), uniform(size=7))),
+    (lambda x, y: np.concatenate([x, y[ENDS[0]], x[ENDS[1]] * x[3]]),
+     (uniform(size=14), uniform(size=7))),
+    (lambda x: x[[0, 1, 2, 0, 1, 2] * 4], (uniform(size=3),)),
+], ids=["one end twice", "two arguments", "also as they are", "nothing else"])
+def test_jacobians_after_a_gathering_are_the_dense_ones(f, args):
+    J = ft.sparse_jacobian(f, argnums=tuple(range(len(args))))(*args)
+    dense = ft.jacobian(f, argnums=tuple(range(len(args))))(*args)
+    agree(J, np.concatenate(dense, axis=1))
+
+
 def test_a_hessian_without_mixed_derivatives_takes_one_product():
     made = ft.sparse_hessian(lambda x: np.sum(x**4)).prepare(np.ones(30))
     assert made.colors == 1
@@ -498,6 +534,7 @@ PREPARED = ft.sparse_jacobian(np.sin)
     (lambda: ft.sparse_hessian(np.sum, coloring="row"), ArgumentError, "one of auto, star, acy"),
     (lambda: ft.sparse_jacobian(np.sin, order="best"), ArgumentError, "order must be one of"),
     (lambda: ft.sparse_jacobian(np.sin, argnums=1.5), ArgumentError, "argnums must be ints or"),
+    (lambda: ft.sparse_jacobian(np.sin)(x=ONES), ArgumentError, "by position here, but got x by"),
     (lambda: ft.sparse_hessian(lambda x: (x[0], x[1]))(ONES), ShapeError, "returned 2 arrays"),
     (lambda: ft.sparse_jacobian(lambda p: p["x"] * p["z"])({"x": ONES, "z": ONES * 1j}),
      NotDifferentiable, "maps float64, complex128 to complex128; sparse derivatives are of real"),

@@ -77,7 +77,7 @@ def main(n: int = 400, out: Path = OUT) -> list[Check]:
         Check("sparse Jacobian against jvp, relative", float(apart), 1e-12),
         Check("chi squared over degrees of freedom, off 1",
               abs(2 * fit.cost / freedom - 1), 4 * (2 / freedom) ** 0.5),
-        Check("products that make the Jacobian", float(jacobian.colors), 8.0),
+        Check("products that make the Jacobian", float(jacobian.colors), 2.0),
     ]
 
 

@@ -84,8 +84,13 @@ class SparseDerivative:
         }[self.who]
         return make(self.who, self.f, self.options, args)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
         """The matrix at these arguments."""
+        if keywords:
+            raise ArgumentError(
+                f"{self.who}: `{name_of(self.f)}` takes its arguments by position here, but got "
+                f"{', '.join(keywords)} by name; functools.partial holds those that stay the same"
+            )
         from functrans._transforms.sparse.staged import kinds_of  # lazy: SciPy is slow to import
 
         kind = kinds_of(args)

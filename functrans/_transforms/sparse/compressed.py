@@ -14,6 +14,7 @@ from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.reverse.grad import grad
 from functrans._transforms.sparse.coloring import Plan, narrowed
+from functrans._transforms.sparse.gathered import Gathered
 from functrans._transforms.sparse.sets import Csr
 from functrans._transforms.sparse.staged import Staged
 from functrans._transforms.sparse.tables import Table, table
@@ -99,21 +100,36 @@ def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, c
 # ---- Jacobians
 
 
-def jacobian_sweeps(s: Staged, name: str, pattern: Csr, plan: Plan
-                    ) -> list[Sweep | Table]:
+def jacobian_sweeps(s: Staged, name: str, pattern: Csr, plan: Plan) -> list[Sweep | Table]:
     """From the right for colours of columns, from the left for colours of rows."""
-    m, n = pattern.shape
-    rows = np.repeat(np.arange(m), np.diff(pattern.indptr))
-    columns = pattern.indices
+    places = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)), pattern.indices
+    return _sweeps(s, s.values, (along(s), across(s)), name, places, plan)
+
+
+def gathered_sweeps(s: Staged, name: str, after: Gathered, plan: Plan) -> list[Sweep | Table]:
+    """The same by products of what comes after the gathering."""
+    def entered(product: Product) -> Product:
+        return lambda values, seed: product(after.entered(values), seed)
+
+    products = entered(along(after.staged)), entered(across(after.staged))
+    rows = np.repeat(np.arange(after.pattern.shape[0]), np.diff(after.pattern.indptr))
+    places = rows[after.order], after.pattern.indices[after.order]
+    plan = plan._replace(by_row=plan.by_row[after.order])
+    return _sweeps(after.staged, s.values, products, name, places, plan)
+
+
+def _sweeps(s: Staged, examples: Sequence, products: tuple[Product, Product], name: str,
+            places: tuple[np.ndarray, np.ndarray], plan: Plan) -> list[Sweep | Table]:
+    (m, n), (rows, columns) = s.shape, places
     sweeps: list[Sweep | Table] = []
     for product, colors, count, width, mine, by, place in (
-        (along(s), plan.columns, plan.forward, m, ~plan.by_row, columns, rows),
-        (across(s), plan.rows, plan.reverse, n, plan.by_row, rows, columns),
+        (products[0], plan.columns, plan.forward, m, ~plan.by_row, columns, rows),
+        (products[1], plan.rows, plan.reverse, n, plan.by_row, rows, columns),
     ):
         if count:
             chosen = None if mine.all() else np.flatnonzero(mine)
             kept = slice(None) if chosen is None else chosen
-            sweeps.append(sweep(product, s.values, name, colors, count, width,
+            sweeps.append(sweep(product, examples, name, colors, count, width,
                                 colors[by[kept]], place[kept], chosen))
     return sweeps
 
@@ -242,5 +258,5 @@ def _twins(i: np.ndarray, j: np.ndarray, n: int) -> np.ndarray:
     return np.searchsorted(i * n + j, j * n + i)
 
 
-__all__ = ["Product", "Substitution", "Sweep", "across", "along", "hessian_product",
-           "jacobian_sweeps", "runner", "star_sources", "substitution", "sweep"]
+__all__ = ["Product", "Substitution", "Sweep", "across", "along", "gathered_sweeps",
+           "hessian_product", "jacobian_sweeps", "runner", "star_sources", "substitution", "sweep"]

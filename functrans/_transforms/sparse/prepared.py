@@ -14,6 +14,7 @@ from functrans._core.locks import lazy
 from functrans._transforms.arguments import describe
 from functrans._transforms.sparse import coloring, compressed, picture, probing
 from functrans._transforms.sparse.compressed import Substitution, Sweep
+from functrans._transforms.sparse.gathered import gathered
 from functrans._transforms.sparse.options import FORMATS, Options
 from functrans._transforms.sparse.sets import Csr, sparse
 from functrans._transforms.sparse.staged import (
@@ -30,6 +31,8 @@ from functrans._transforms.staging.recording import Decision
 from functrans._transforms.staging.staging import stage
 from functrans.errors import ArgumentError, CaptureError, NotDifferentiable, ShapeError, name_of
 
+# What a product from the left costs, in products from the right.
+PRICE = 2
 ARRAYS = {format: getattr(sparse, f"{format}_array") for format in FORMATS}
 
 
@@ -260,8 +263,15 @@ def prepare_jacobian(who: str, f: Callable, options: Options, args: tuple) -> Pr
     made = Prepared(who, f, s, pattern, options)
     name, kind = f"{who}({name_of(f)})", options.coloring
     plan = coloring.plan(pattern, kind, options.order)
+    after = gathered(s, pattern) if kind == "auto" and _cost(plan) >= 2 * PRICE else None
     try:
-        made._sweeps = compressed.jacobian_sweeps(s, name, pattern, plan)
+        if after is not None:
+            fewer = coloring.plan(after.pattern, kind, options.order)
+            after, plan = (after, fewer) if 2 * _cost(fewer) <= _cost(plan) else (None, plan)
+        if after is not None:
+            made._sweeps = compressed.gathered_sweeps(s, name, after, plan)
+        else:
+            made._sweeps = compressed.jacobian_sweeps(s, name, pattern, plan)
     except NotDifferentiable:  # in reverse: a while_loop without max_steps
         if kind != "auto" or not plan.reverse:
             raise
@@ -272,6 +282,10 @@ def prepare_jacobian(who: str, f: Callable, options: Options, args: tuple) -> Pr
         "bidirectional" if plan.forward and plan.reverse else "row" if plan.reverse else "column"
     )
     return _finished(made, s, compressed.along(s), args)
+
+
+def _cost(plan: coloring.Plan) -> int:
+    return plan.forward + PRICE * plan.reverse
 
 
 def prepare_hessian(who: str, f: Callable, options: Options, args: tuple) -> Prepared:
