@@ -421,17 +421,75 @@ def test_terms_of_expressions_are_gathered_where_numbers_are_kept():
 
 def test_an_expression_takes_one_node_of_the_tape():
     @njit
-    def bends(x):
-        s = 0.0
+    def bends(x, y):
         for i in range(1, len(x) - 1):
             d = x[i - 1] - 2 * x[i] + x[i + 1]
-            s += math.sqrt(1 + d * d) * x[i]
-        return s
+            y[i] = math.sqrt(1 + d * d) * x[i]
 
     x = np.linspace(0, 1, 100)
-    level = differentiable(bends, mode="reverse")._call([x], [0]).op.level(0, [0])
-    run = level.linearized([x], [[]]).bare.tape
-    assert (run.nodes - run.inputs, len(run.entries)) == (98, 2 * 98)
+    assert nodes_and_entries(differentiable(bends, outs="y"), x, np.zeros(100)) == (98, 3 * 98)
+
+
+def nodes_and_entries(f, *args):
+    run = f._call(args, range(len(args))).op.level(0, [0]).linearized(args, [[]]).bare.tape
+    return run.nodes - run.inputs, len(run.entries)
+
+
+def test_a_sum_that_nothing_else_has_is_one_node():
+    @njit
+    def total(x):
+        s = 0.0
+        for i in range(len(x)):
+            if x[i] > 0.5:
+                s += x[i] * x[i]
+            else:
+                s = s - x[i] - 1.0
+        return s
+
+    # the first term is what the sum was before
+    assert nodes_and_entries(differentiable(total), np.linspace(0, 1, 100)) == (1, 101)
+
+
+def read_later(x):
+    s, first = x[0], 0.0
+    for i in range(len(x)):
+        s += x[i] * x[i]
+        if i == 1:
+            first = s
+    return s * first
+
+
+def read_on_the_way(x):
+    s, first = x[0], 0.0
+    for i in range(len(x)):
+        s += x[i] * x[i]
+        if i == 1:
+            first = math.sin(s)
+    return s * first
+
+
+def stored(x):
+    s, kept = 0.0, np.zeros(3)
+    while s < 2:
+        for v in x:
+            s = v * v + s
+            kept[1] = s if v > 0.4 else kept[1]
+    return s * kept[1]
+
+
+def swapped(x):
+    s, u = x[0], x[1]
+    for v in x:
+        s += v * v
+        u, s = s, u - v
+    return s * u
+
+
+@pytest.mark.parametrize("f", [read_later, read_on_the_way, stored, swapped])
+def test_sums_that_others_have_are_what_they_were(f):
+    x = np.array([0.3, 0.5, 0.2, 0.4])
+    expected = ft.grad(differentiable(njit(f), mode="forward"))(x)
+    agree(ft.grad(differentiable(njit(f), mode="reverse"))(x), expected)
 
 
 def test_a_tape_that_is_too_short_is_made_longer():

@@ -306,6 +306,30 @@ def test_slopes_that_are_differences_of_psi_keep_their_digits(a, b):
     np.testing.assert_allclose(ft.grad(sp.poch)(a, b), of_poch * sp.poch(a, b), rtol=1e-13)
 
 
+@pytest.mark.parametrize("f, args", [
+    (sp.poch, (1e-8, 0.5)), (sp.poch, (1e-9, 1e-3)), (sp.poch, (0.0, 2.5)),
+    (sp.poch, (-1 + 1e-9, 0.3)), (sp.poch, (1e-8, 5e-9)), (sp.poch, (0.2, 140.0)),
+    (sp.binom, (1e-8, 3.0)), (sp.binom, (3.0, 4.0)), (sp.binom, (0.4, -1 + 1e-8)),
+    (sp.binom, (1e-9, 1e-3)), (sp.binom, (-1.7, 0.3)), (sp.binom, (4.5, 2.0)),
+])
+def test_poch_and_binom_keep_their_digits_where_gamma_has_poles(f, args):
+    def exact(a, b):
+        if f is sp.poch:
+            return mp.gamma(a + b) * mp.rgamma(a)
+        return mp.gamma(a + 1) * mp.rgamma(b + 1) * mp.rgamma(a - b + 1)
+
+    def of_order(k, m):
+        return float(mp.diff(exact, tuple(map(mp.mpf, args)), (k, m)))
+
+    with mp.workdps(60):
+        slopes = [of_order(1, 0), of_order(0, 1)]
+        curved = [[of_order(2, 0), of_order(1, 1)], [of_order(1, 1), of_order(0, 2)]]
+    for g in (lambda h: h, ft.jit):
+        # to what SciPy's own values are right
+        np.testing.assert_allclose(g(ft.grad(f, (0, 1)))(*args), slopes, rtol=1e-11)
+        np.testing.assert_allclose(g(ft.hessian(f, (0, 1)))(*args), curved, rtol=1e-11)
+
+
 @pytest.mark.parametrize("f", [sp.beta, sp.betaln], ids=["beta", "betaln"])
 @pytest.mark.parametrize("a, b", [
     (1e-8, 2e-8), (1e-15, 1e-3), (0.04, 0.05), (1e-8, 0.5), (9e-3, 0.1), (0.5, 1e-9), (1e-3, 1e6),

@@ -235,10 +235,20 @@ def _substitute_one_block(a, b, lower, unit):
 
 def _triangle(x, lower, unit, scale=1.0):
     """``x`` without what is not in the triangle; its diagonal times ``scale``, 0 where unit."""
-    n, dtype = x.shape[-1], x.real.dtype
+    n = x.shape[-1]
+    weights = _kept_weights if n <= BLOCK else _weights
+    return x * weights(n, lower, 0.0 if unit else scale, x.real.dtype)
+
+
+def _weights(n, lower, diagonal, dtype):
     mask = np.tri(n, k=-1, dtype=dtype)
-    mask = mask if lower else mask.T
-    return x * (mask if unit else mask + np.eye(n, dtype=dtype) * dtype.type(scale))
+    y = (mask if lower else mask.T) + np.eye(n, dtype=dtype) * dtype.type(diagonal)
+    y.flags.writeable = False
+    return y
+
+
+# they take longer to make than small products with them
+_kept_weights = functools.lru_cache(_weights)
 
 
 def _triangular_jvp(ts, y, xs, lower, transposed, unit):

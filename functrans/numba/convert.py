@@ -22,8 +22,9 @@ from numba.extending import intrinsic, overload
 from functrans._transforms.staging.names import codes_inside
 from functrans.numba.arrays import fresh
 from functrans.numba.numbers import Active, Taped
+from functrans.numba.places import TapeCompiler
 from functrans.numba.source import require_pure
-from functrans.numba.updates import KernelCompiler, TapeCompiler
+from functrans.numba.updates import KernelCompiler
 
 # Options of a kernel that its copies keep. Threads would race for the tape, and fast mathematics
 # knows no NaN, by which a product with a zero is told.

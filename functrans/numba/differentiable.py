@@ -83,6 +83,8 @@ class Differentiable:
         self.name = f"numba({kernel.__name__})"
         self.signature = inspect.signature(kernel.py_func)
         names = list(self.signature.parameters)
+        # how many arguments need no binding, as each is positional
+        self.positional = kernel.py_func.__code__.co_argcount
         written = [outs] if isinstance(outs, str) else outs
         self.outs = tuple([self._place(o, names) for o in written])
         nums = range(len(names)) if argnums is None else np.atleast_1d(argnums).tolist()
@@ -104,9 +106,11 @@ class Differentiable:
         return i % len(names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        bound = self.signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        values = [plain(x) if isinstance(x, np.ndarray) else x for x in bound.args]
+        if kwargs or len(args) != self.positional:
+            bound = self.signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            args = bound.args
+        values = [plain(x) if isinstance(x, np.ndarray) else x for x in args]
         places = [i for i, x in enumerate(values) if self._is_operand(i, x)]
         self._require_apart(values)
         call = self._call(values, places)
@@ -134,7 +138,7 @@ class Differentiable:
                 f"{line_of_call()}: {self.name}: argument {i} is traced, but argnums names "
                 f"{sorted(self.argnums)} only"
             )
-        if x.dtype.kind not in "fiub" or x.dtype.name == "float16":
+        if x.dtype.kind not in "fiub" or x.dtype == np.float16:
             raise UnsupportedError(
                 f"{line_of_call()}: {self.name}: argument {i} is {x.dtype}. Kernels are "
                 "differentiated in arguments of float64 and float32."

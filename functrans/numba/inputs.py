@@ -9,6 +9,7 @@ other memory of such numbers does not compile, and the argument is then numbered
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -102,13 +103,16 @@ class InputArray(types.Array):
 register_model(InputArray)(models.ArrayModel)
 
 
+_kind = functools.cache(InputArray)  # a type takes longer to make than to look up
+
+
 class Inputs:
     """An argument as kernels take it: its values, and of which type."""
 
     __slots__ = ("kind", "values")
 
     def __init__(self, values: np.ndarray, slot: int, strong: bool):
-        self.values, self.kind = values, InputArray(slot, strong, values.ndim)
+        self.values, self.kind = values, _kind(slot, strong, values.ndim)
 
     def offset(self, first: int) -> int:
         """What is added to an address, in words, for the node, if ``first`` is the first one's."""

@@ -8,17 +8,21 @@ loop changes, as an argument or a result, becomes a node.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from numba.core import ir
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.ir_utils import get_definition, guard, mk_unique_var, replace_vars_stmt
+from numba.core.untyped_passes import ReconstructSSA
 from numba.extending import intrinsic
 
 from functrans.numba.emit import Emitter
 from functrans.numba.numbers import Joint, Taped, taped
 from functrans.numba.rules import RULES
+from functrans.numba.sums import Sums, adding, close
+from functrans.numba.updates import UPDATES, KernelCompiler
 
 OPERATORS = ("binop", "inplace_binop", "unary")
 
@@ -58,20 +62,37 @@ class Places(FunctionPass):
     """Give what operations read places, and settle what is kept of their results."""
 
     _name = "functrans_places"
+    # what stands for addition and subtraction in a text, and what adds to a sum like it
+    adding: ClassVar[dict[Any, Any]] = {
+        f: adding(f, sign) for f, sign in (
+            (operator.add, 1.0), (operator.sub, -1.0),
+            (UPDATES[operator.iadd], 1.0), (UPDATES[operator.isub], -1.0),
+        )
+    }
 
     def __init__(self) -> None:  # numba's is abstract
         super().__init__()
 
     def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
-        _Function(state.func_ir).rewrite()
+        _Function(state.func_ir, self.adding).rewrite()
         return True
+
+
+class TapeCompiler(KernelCompiler):
+    """For taped numbers, one node for each expression."""
+
+    def define_pipelines(self) -> list:
+        pipeline, = super().define_pipelines()
+        pipeline.add_pass_after(Places, ReconstructSSA)
+        pipeline.finalize()
+        return [pipeline]
 
 
 class _Function:
     """The text of a kernel, in which each name is assigned once."""
 
-    def __init__(self, text: Any):
-        self.text = text
+    def __init__(self, text: Any, adding: dict[Any, Any]):
+        self.text, self.sums = text, Sums(text, adding)
         assigned = [a for b in text.blocks.values() for a in b.find_insts(ir.Assign)]
         self.results = {a.target.name for a in assigned if self._is_operation(a.value)}
         for a in assigned:  # copies of results, whose own come first
@@ -104,6 +125,13 @@ class _Function:
 
     def _rewritten(self, block: Any, s: Any) -> Iterator[Any]:
         """A statement after others that change what it reads, and before one that settles it."""
+        if read := self.sums.reads(s):
+            yield from _called(block, s.loc, close, read)
+        if name := self.sums.added(s):
+            total, x, f = self.sums.adds[name]
+            result = yield from _called(block, s.loc, f, total, x)
+            yield ir.Assign(result, s.target, s.loc)
+            return
         operation = isinstance(s, ir.Assign) and self._is_operation(s.value)
         changed = {}
         for v in self._operands(s.value) if operation else self._kept(s):
@@ -146,19 +174,20 @@ def _has_rule(f: Any) -> bool:
         return False
 
 
-def _called(block: Any, loc: Any, f: Any, x: Any, *constants: int) -> Iterator[Any]:
+def _called(block: Any, loc: Any, f: Any, *operands: Any) -> Iterator[Any]:
     """The statements that call ``f``; what they return is the variable of the result."""
 
     def variable() -> ir.Var:
         return ir.Var(block.scope, mk_unique_var("$place"), loc)
 
-    function, result, args = variable(), variable(), [x]
+    function, result, args = variable(), variable(), list[Any]()
     yield ir.Assign(ir.Global("functrans_place", f, loc), function, loc)
-    for c in constants:
-        args.append(variable())
-        yield ir.Assign(ir.Const(c, loc), args[-1], loc)
+    for x in operands:
+        args.append(x if isinstance(x, ir.Var) else variable())
+        if not isinstance(x, ir.Var):
+            yield ir.Assign(ir.Const(x, loc), args[-1], loc)
     yield ir.Assign(ir.Expr.call(function, args, (), loc), result, loc)
     return result
 
 
-__all__ = ["Places"]
+__all__ = ["TapeCompiler"]

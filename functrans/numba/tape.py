@@ -1,11 +1,13 @@
 """The tape of taped numbers: a native list of nodes, each of which moves with earlier ones.
 
-An entry is ``(i, j, p, q)``: a node moves as ``p`` times node i and ``q`` times node j, and as the
-entries say that follow, up to the first one of the next node, in which i is marked. The first
-nodes, that of constants and the inputs, have no entries. Code writes to the one
-tape that the header names, which stays at its address; ``recording`` is held meanwhile. A tape that
-is too short counts on, so that the kernel can be run again on one that is long enough: entering a
-node then needs no call, and no test but one.
+An entry is ``(i, p)``: a node moves as ``p`` times node i, and as the entries say that follow, up
+to the first one of the next node, which is marked. The first nodes, that of constants and the
+inputs, have no entries. Code writes to the one tape that the header names, which stays at its
+address; a lock is held meanwhile. A tape that is too short counts on, so that the kernel can be run
+again on one that is long enough: entering a node then needs no call, and no test but one.
+
+The last node is open if it is a sum of which nothing but its number knows (``sums.py``): what is
+added to it are further entries of the same node.
 """
 
 from __future__ import annotations
@@ -23,48 +25,89 @@ from functrans._core.locks import Lock
 from functrans.errors import OutOfMemoryError
 from functrans.numba.source import line_of_call
 
-# Unsigned, so that no index counts from the end; small, since a tape is read at the pace of memory.
-# The highest bit of i marks the first entry of a node.
-ENTRY = np.dtype([("i", np.uint32), ("j", np.uint32), ("p", np.float64), ("q", np.float64)])
+# Unsigned, so that no index counts from the end; small and packed, since a tape is read at the pace
+# of memory. The highest bit of i marks the first entry of a node.
+ENTRY = np.dtype([("i", np.uint32), ("p", np.float64)])
 MOST = 2**31 - 1
 FIRST = 2**31
 INT64, DOUBLE, INT32 = ir.IntType(64), ir.DoubleType(), ir.IntType(32)
 
-# How many nodes and entries there are, for how many entries there is room, and where they are; and
-# what makes nodes of the addresses of arguments (``inputs.py``).
-SLOTS = 8
-_header = np.zeros(4 + SLOTS, np.int64)
+# How many nodes and entries there are, for how many entries there is room, where they are, and
+# which node is open; and what makes nodes of the addresses of arguments (``inputs.py``).
+SLOTS, FIELDS = 8, 5
+_header = np.zeros(FIELDS + SLOTS, np.int64)
 _lock = Lock()
+
+
+class Header:
+    """The header of the tape, as instructions refer to it."""
+
+    def __init__(self, builder: Any):
+        entry = ir.LiteralStructType([INT32, DOUBLE], packed=True)
+        kind = ir.LiteralStructType([INT64, INT64, INT64, entry.as_pointer(), INT64])
+        header = builder.inttoptr(INT64(_header.ctypes.data), kind.as_pointer())
+        self.builder = builder
+        self.nodes, self.used, self.room, self.entries, self.open = [
+            builder.gep(header, [INT32(0), INT32(k)]) for k in range(FIELDS)
+        ]
+
+    def append(self, terms: Sequence[tuple[Any, Any]], mark: int) -> None:
+        """Write entries (index, slope), of which the first has the mark."""
+        builder = self.builder
+        first = builder.load(self.used)
+        end = builder.add(first, INT64(len(terms)))
+        with builder.if_then(builder.icmp_signed("<=", end, builder.load(self.room)), likely=True):
+            start = builder.load(self.entries)
+            for k, (i, p) in enumerate(terms):
+                at = builder.gep(start, [builder.add(first, INT64(k))])
+                small = builder.trunc(i, INT32)
+                if k == 0 and mark:
+                    small = builder.or_(small, INT32(mark))
+                for m, x in enumerate((small, p)):
+                    builder.store(x, builder.gep(at, [INT32(0), INT32(m)]), align=4)
+        builder.store(end, self.used)
 
 
 def entered(builder: Any, terms: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
     """A new node that moves with others, ``terms`` (index, slope): its index, and the slope 1."""
-    entry = ir.LiteralStructType([INT32, INT32, DOUBLE, DOUBLE])
-    kind = ir.LiteralStructType([INT64, INT64, INT64, entry.as_pointer()])
-    header = builder.inttoptr(INT64(_header.ctypes.data), kind.as_pointer())
-    nodes, used, room, entries = [builder.gep(header, [INT32(0), INT32(k)]) for k in range(4)]
-    terms = [*terms, (INT64(0), DOUBLE(0.0))] if len(terms) % 2 else terms
-    n, first = builder.load(nodes), builder.load(used)
-    end = builder.add(first, INT64(len(terms) // 2))
-    with builder.if_then(builder.icmp_signed("<=", end, builder.load(room)), likely=True):
-        start = builder.load(entries)
-        for k in range(0, len(terms), 2):
-            at = builder.gep(start, [builder.add(first, INT64(k // 2))])
-            (i, p), (j, q) = terms[k : k + 2]
-            small = [builder.trunc(x, INT32) for x in (i, j)]
-            if k == 0:
-                small[0] = builder.or_(small[0], INT32(FIRST))
-            for m, x in enumerate([*small, p, q]):
-                builder.store(x, builder.gep(at, [INT32(0), INT32(m)]))
-    builder.store(builder.add(n, INT64(1)), nodes)
-    builder.store(end, used)
+    header = Header(builder)
+    n = builder.load(header.nodes)
+    header.append(terms, FIRST)
+    builder.store(builder.add(n, INT64(1)), header.nodes)
     return n, DOUBLE(1.0)
+
+
+def added(
+    builder: Any, total: tuple[Any, Any], terms: Sequence[tuple[Any, Any]]
+) -> tuple[Any, Any]:
+    """A sum and more terms: the same node where that is open, else a new one, which is open."""
+    header = Header(builder)
+    n, index = builder.load(header.nodes), total[0]
+    last = builder.icmp_signed("==", builder.add(index, INT64(1)), n)
+    same = builder.and_(last, builder.icmp_signed("==", index, builder.load(header.open)))
+    with builder.if_else(same, likely=True) as (then, otherwise):
+        with then:
+            header.append(terms, 0)
+            one = builder.block
+        with otherwise:
+            entered(builder, [total, *terms])
+            builder.store(n, header.open)
+            other = builder.block
+    node = builder.phi(INT64)
+    node.add_incoming(index, one)
+    node.add_incoming(n, other)
+    return node, DOUBLE(1.0)
+
+
+def closed(builder: Any) -> None:
+    """From here on the open node, if there is one, is as it is."""
+    builder.store(INT64(0), Header(builder).open)
 
 
 def offset(builder: Any, slot: int) -> Any:
     """What makes a node of an address of an argument."""
     header = builder.inttoptr(INT64(_header.ctypes.data), INT64.as_pointer())
-    return builder.load(builder.gep(header, [INT64(4 + slot)]))
+    return builder.load(builder.gep(header, [INT64(FIELDS + slot)]))
 
 
 @intrinsic
@@ -141,7 +184,9 @@ class Tape:
 
     def pull(self, seeds: Sequence[tuple[Any, Any]], strong: bool) -> np.ndarray:
         """The cotangents of the inputs from those of nodes, ``seeds``: (indices, values)."""
-        block = _nodes.take(self.nodes)
+        # cotangents of few nodes are returned with those of the inputs, which need no copy then
+        few = self.nodes < 9 * self.inputs // 8
+        block = np.zeros(self.nodes) if few else _nodes.take(self.nodes)
         cts = block[: self.nodes]
         for index, value in seeds:
             if index.ndim:
@@ -150,6 +195,8 @@ class Tape:
                 cts[index] += value
         cts[0] = 0.0
         (_walk_strongly if strong else _walk)(self.entries, cts)
+        if few:
+            return cts[1 : self.inputs]
         found = cts[1 : self.inputs].copy()
         cts[: self.inputs] = 0.0  # the walk has cleared the others
         _nodes.give(block)
@@ -176,8 +223,8 @@ def recorded(
     while True:
         block = _block(inputs + 1 + room)
         with _lock:
-            _header[:4] = inputs + 1, 0, len(block), block.ctypes.data
-            _header[4 : 4 + len(offsets)] = offsets
+            _header[:FIELDS] = inputs + 1, 0, len(block), block.ctypes.data, 0
+            _header[FIELDS : FIELDS + len(offsets)] = offsets
             try:
                 out = run()
                 nodes, used = _header[:2].tolist()
@@ -203,18 +250,14 @@ def _walk(entries, cts):
     k = len(cts) - 1
     ct, below = cts[k], cts[k - 1]
     for r in range(len(entries) - 1, -1, -1):
-        i, j = entries[r].i & MOST, entries[r].j
+        i = entries[r].i & MOST
         if ct != 0.0:
-            p, q = ct * entries[r].p, ct * entries[r].q
+            p = ct * entries[r].p
             # as a rule the node before takes part, and is not waited for in memory
             if i == k - 1:
                 below += p
             else:
                 cts[i] += p
-            if j == k - 1:
-                below += q
-            else:
-                cts[j] += q
         if entries[r].i >= FIRST:
             cts[k] = 0.0
             k -= 1
@@ -227,15 +270,15 @@ def _walk(entries, cts):
 def _walk_strongly(entries, cts):
     k = len(cts) - 1
     for r in range(len(entries) - 1, -1, -1):
-        ct, entry = cts[k], entries[r]
-        if ct != 0.0:
-            if entry.p != 0.0:
-                cts[entry.i & MOST] += ct * entry.p
-            if entry.q != 0.0:
-                cts[entry.j] += ct * entry.q
+        entry = entries[r]
+        if cts[k] != 0.0 and entry.p != 0.0:
+            cts[entry.i & MOST] += cts[k] * entry.p
         if entry.i >= FIRST:
             cts[k] = 0.0
             k -= 1
 
 
-__all__ = ["Tape", "clear", "enter", "entered", "meet", "number_inputs", "numbers", "recorded"]
+__all__ = [
+    "Tape", "added", "clear", "closed", "enter", "entered", "meet", "number_inputs", "numbers",
+    "recorded",
+]

@@ -13,11 +13,10 @@ from numba.core import ir, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.errors import TypingError
-from numba.core.untyped_passes import IRProcessing, ReconstructSSA
+from numba.core.untyped_passes import IRProcessing
 from numba.extending import lower_builtin, overload, type_callable
 
 from functrans.numba.arrays import ActiveArray, is_operand
-from functrans.numba.places import Places
 
 READONLY = "Cannot modify readonly array"
 
@@ -102,14 +101,4 @@ class KernelCompiler(CompilerBase):
         return [pipeline]
 
 
-class TapeCompiler(KernelCompiler):
-    """For taped numbers, one node for each expression."""
-
-    def define_pipelines(self) -> list:
-        pipeline, = super().define_pipelines()
-        pipeline.add_pass_after(Places, ReconstructSSA)
-        pipeline.finalize()
-        return [pipeline]
-
-
-__all__ = ["KernelCompiler", "TapeCompiler"]
+__all__ = ["UPDATES", "KernelCompiler"]

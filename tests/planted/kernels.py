@@ -11,6 +11,20 @@ ERRORS = (
         "tests/test_numba.py::test_a_kernel_has_the_gradient_of_its_python",
     ),
     Planted(
+        "numba: a sum grows after another name has taken what it was",
+        "functrans/numba/sums.py",
+        "for n in live - {name}",
+        "for n in ()",
+        "tests/test_numba.py::test_sums_that_others_have_are_what_they_were",
+    ),
+    Planted(
+        "numba: a sum grows after it has been read",
+        "functrans/numba/places.py",
+        "if read := self.sums.reads(s):",
+        "if (read := self.sums.reads(s)) and not read:",
+        "tests/test_numba.py::test_sums_that_others_have_are_what_they_were",
+    ),
+    Planted(
         "numba: a NaN of a product with zero stays",
         "functrans/numba/runs.py",
         "if strong or not any(map(may_have_nan, found)):",

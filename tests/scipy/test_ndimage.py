@@ -103,6 +103,23 @@ def test_it_runs_in_batches_and_compiled(name):
     assert_transforms(f, *args)
 
 
+@pytest.mark.parametrize("order", [1, 3])
+def test_points_move_in_a_plain_image_in_batches_and_compiled(order):
+    c = np.stack([P, P + 0.1])
+
+    def value(c):
+        return np.sum(ndimage.map_coordinates(X, c, order=order) ** 2)
+
+    def turned(a):
+        return np.sum(ndimage.affine_transform(X, np.eye(2) + a, 0.3, order=order) ** 2)
+
+    for f, batch in ((value, c), (turned, np.array([0.1, 0.2]))):
+        expected = [ft.grad(f)(x) for x in batch]
+        np.testing.assert_allclose(ft.vmap(ft.grad(f))(batch), expected, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(ft.jit(ft.vmap(ft.grad(f)))(batch), expected, rtol=1e-12,
+                                   atol=1e-13)
+
+
 def test_an_order_of_a_filter_s_transpose_is_the_filter():
     for mode in ("mirror", "reflect", "grid-wrap"):
         for n in (1, 2, 3, 6, 33):

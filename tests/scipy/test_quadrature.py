@@ -49,6 +49,19 @@ def test_quad_and_its_kin_have_derivatives_in_the_limits(a, b):
     np.testing.assert_allclose(H, np.diag([3 * np.sin(3 * a), -3 * np.sin(3 * b)]), atol=1e-10)
 
 
+def test_a_fixed_rule_needs_no_numbers():
+    def value(k, b):
+        return integrate.fixed_quad(lambda x: np.exp(-k * x), 0.0, b)[0]
+
+    k, b = np.array([0.5, 2.0]), np.array([1.0, 1.5])
+    expected = [float(ft.grad(value, 1)(*v)) for v in zip(k, b, strict=True)]
+    np.testing.assert_allclose(expected, np.exp(-k * b), rtol=1e-5)  # five points
+    for g in (ft.vmap(ft.grad(value, 1)), ft.jit(ft.vmap(ft.grad(value, 1)))):
+        np.testing.assert_allclose(g(k, b), expected, rtol=1e-13)
+    with pytest.raises(ValueError, match="finite limits"):
+        integrate.fixed_quad(np.exp, -np.inf, 0.0)
+
+
 def test_quad_with_points_and_all_of_its_output():
     def value(k):
         y, error, info = integrate.quad(lambda x: np.abs(x - 0.3) * k**2, 0, 1, points=[0.3],

@@ -142,15 +142,69 @@ def _small_increase(x, d):
     return first + log1p(d / x) + d / (2 * x * c) + quotient * (d * (x + c) * (u * v))
 
 
+def _near_zeros(z, d, *others):
+    """Where to take 1/gamma(z) by reflection: y psi(z) cancels near its zeros 0, -1, -2, ...
+
+    Not where ``d``, to which the slope is in proportion, is small beside z, nor where gamma of z or
+    of others is huge.
+    """
+    near = (z < 0.5) & (abs(d) >= 0.25 * z)
+    for x in (z, *others):
+        near = near & (abs(x) < 100)
+    return near
+
+
+def _nowhere(mask):
+    return not isinstance(mask, Tracer) and not np.any(mask)
+
+
+def _slope_of_rgamma_at(x):
+    return _slope_of_rgamma(x, rgamma(x))
+
+
+def _slope_of_poch(y, x, d):
+    near = _near_zeros(x, d, x + d)
+    if _nowhere(near):
+        return y * psi_increase(x, d, x + d)
+    far = where(near, 1.0, x)
+    z, c = where(near, x, 0.25), where(near, x + d, 1.0)
+    product = where(near, y, 0.0) * psi(c) + gamma(c) * _slope_of_rgamma_at(z)
+    return where(near, product, y * psi_increase(far, d, where(near, 1.0, x + d)))
+
+
 poch = elementwise(
     "special.poch", sp.poch,
-    lambda g, y, x1, x2: g * (y * psi_increase(x1, x2, x1 + x2)),
+    lambda g, y, x1, x2: g * _slope_of_poch(y, x1, x2),
     lambda g, y, x1, x2: g * (y * psi(x1 + x2)),
     domain=POSITIVE, singular=True, cython="poch",
 )
+
+
+def _slope_in_n(y, n, k):
+    near = _near_zeros(n - k + 1, k, n, k)
+    if _nowhere(near):
+        return y * psi_increase(n - k + 1, k, n + 1)
+    a, b, c = [where(near, x, 1.0) for x in (n + 1, k + 1, n - k + 1)]
+    product = where(near, y, 0.0) * psi(a) + gamma(a) * (rgamma(b) * _slope_of_rgamma_at(c))
+    n, k = where(near, 1.0, n), where(near, 0.5, k)
+    return where(near, product, y * psi_increase(n - k + 1, k, n + 1))
+
+
+def _slope_in_k(y, n, k):
+    d = n - 2 * k
+    near = _near_zeros(n - k + 1, d, n, k) | _near_zeros(k + 1, d, n, k)
+    if _nowhere(near):
+        return y * psi_increase(k + 1, d, n - k + 1)
+    a, b, c = [where(near, x, 1.0) for x in (n + 1, k + 1, n - k + 1)]
+    product = _slope_of_rgamma_at(b) * rgamma(c) - rgamma(b) * _slope_of_rgamma_at(c)
+    n, k = where(near, 1.0, n), where(near, 0.5, k)
+    rest = y * psi_increase(k + 1, n - 2 * k, n - k + 1)
+    return where(near, gamma(a) * product, rest)
+
+
 binom = elementwise(
     "special.binom", sp.binom,
-    lambda g, y, x1, x2: g * (y * psi_increase(x1 - x2 + 1, x2, x1 + 1)),
-    lambda g, y, x1, x2: g * (y * psi_increase(x2 + 1, x1 - 2 * x2, x1 - x2 + 1)),
+    lambda g, y, x1, x2: g * _slope_in_n(y, x1, x2),
+    lambda g, y, x1, x2: g * _slope_in_k(y, x1, x2),
     domain=POSITIVE, singular=True, cython="binom",
 )

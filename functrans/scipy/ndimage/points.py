@@ -21,7 +21,7 @@ from scipy import ndimage, special
 from functrans._core.bind import Tracer, bind
 from functrans._ops import filters as rows
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
-from functrans.numpy.structure import as_operand, one_axis
+from functrans.numpy.structure import as_operand, one_axis, take_axis
 from functrans.scipy.ndimage.common import PADDING, each, fitted, image, widened
 from functrans.scipy.public import counterpart
 
@@ -154,7 +154,7 @@ def _sampled(x: Any, coordinates: Sequence, order: int, mode: str, cval: Any, pr
             present = present & (taps >= 0) & (taps < n)
         index = index * n + _indices(taps, n, mode)
         weights.append(np.stack(w))
-    y = x.reshape((*x.shape[:lead], math.prod(dims)))[..., index]
+    y = take_axis(x.reshape((*x.shape[:lead], math.prod(dims))), index, lead)
     if mode == "grid-constant":
         y = np.where(present, y, cval)
     for w in weights:  # one axis of taps after another

@@ -17,6 +17,7 @@ from functrans._ops.special.elementary import log1p
 from functrans._ops.special.gamma import gammaln, psi
 from functrans._ops.special.logistic import xlogy
 from functrans._ops.special.standard import counts
+from functrans._ops.structure import diagonal
 from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
@@ -73,9 +74,13 @@ def _squared_lengths(gap: Any, factor: Any) -> Any:
     return squared if gap.ndim == 2 else squared.reshape(gap.shape[:-1])
 
 
+def _half_log_det(factor: Any) -> Any:
+    """log(det(L L^T)) / 2."""
+    return log(diagonal(factor, offset=0)).sum(-1)
+
+
 def _log_det(factor: Any) -> Any:
-    """log(det(L L^T))."""
-    return 2 * log(rows.diagonal_of(factor)).sum(-1)
+    return 2 * _half_log_det(factor)
 
 
 def _squeezed(y: Any) -> Any:
@@ -110,10 +115,11 @@ class MultivariateNormal(Named):
         gap, cov, dim = _placed(x, mean, cov)
         if allow_singular:
             squared, log_det, rank = _of_singular(gap, cov)
+            half = 0.5 * log_det
         else:
             factor = rows.cholesky(cov)
-            squared, log_det, rank = _squared_lengths(gap, factor), _log_det(factor), dim
-        return _squeezed(-0.5 * (squared + (log_det + rank * LOG_2PI)))
+            squared, half, rank = _squared_lengths(gap, factor), _half_log_det(factor), dim
+        return _squeezed(-0.5 * squared - (half + rank * (0.5 * LOG_2PI)))
 
     @method
     def pdf(self, x, mean=None, cov: Any = 1, allow_singular=False, seed=None):

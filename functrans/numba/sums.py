@@ -1,0 +1,204 @@
+"""Sums that loops add to, one node of the tape each.
+
+``s += f(x[i])`` would make a node of ``s`` each time. Where nothing else has the sum, its node is
+left open instead, and what is added are further entries of it. Which statements add so is read off
+the text: the sum comes round to itself through them, and no other name that may stand for it is
+read after them. Any other statement that reads such a name closes the node first.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from numba.core import ir, types
+from numba.core.analysis import compute_cfg_from_blocks
+from numba.extending import intrinsic
+
+from functrans.numba import tape
+from functrans.numba.emit import Emitter
+from functrans.numba.numbers import Joint, Taped, is_plain, taped
+from functrans.numba.rules import CONSTANT
+
+ADD = operator.add
+
+
+def _is_taped(kind: Any) -> bool:
+    return isinstance(kind, Taped | Joint)
+
+
+def adding(f: Any, sign: float) -> Any:
+    """What adds a taped number to a sum, and does of all others what ``f`` does."""
+
+    @intrinsic
+    def add(typingctx: Any, total: Any, x: Any) -> Any:
+        taped_sum = _is_taped(x) and (_is_taped(total) or is_plain(total))
+        function = typingctx.resolve_value_type(f)
+        own = function.get_call_type(typingctx, (total, x), {})
+        target: Any = taped(0, x.strong) if taped_sum else own.return_type
+
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            e = Emitter(context, builder)
+            xs = [e.of(k, v) for k, v in zip((total, x), args, strict=True)]
+            if not taped_sum:
+                known = [e.cast(v, k).value for v, k in zip(xs, own.args, strict=True)]
+                return context.get_function(function, own)(builder, known)
+            a, b = e.cast(xs[0], target), xs[1]
+            y = e.call(operator.add if sign > 0 else operator.sub, e.value(a), e.value(b))
+            so_far, = e.terms(a).values()
+            term = tape.added(builder, so_far, list(e.terms(b, sign).values()))
+            return e.moving(target, y, {0: term}).value
+
+        return target(total, x), build
+
+    return add
+
+
+@intrinsic
+def close(typingctx: Any, x: Any) -> Any:
+    """Leave the open node as it is, which may be that of ``x``."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if _is_taped(x):
+            tape.closed(builder)
+        return context.get_dummy_value()
+
+    return types.none(x), build
+
+
+class Sums:
+    """The sums in a text in which each name is assigned once.
+
+    ``functions``: what stands for addition and subtraction in it, by the operator.
+    """
+
+    def __init__(self, text: Any, functions: dict[Any, Any]):
+        self.functions = functions
+        self.assigned = [a for b in text.blocks.values() for a in b.find_insts(ir.Assign)]
+        self.adds = self._found()
+        classes = self._classes()
+        for after in _live(text):
+            for s, live in after:
+                name = self.added(s)
+                if name and any(classes.get(n) == classes[name] for n in live - {name}):
+                    del self.adds[name]
+        kept = {classes[n] for n in self.adds}
+        self.names = {n for n, c in classes.items() if c in kept}
+
+    def added(self, s: Any) -> str:
+        """The name of the sum that a statement adds to, as it is afterwards."""
+        return s.target.name if isinstance(s, ir.Assign) and s.target.name in self.adds else ""
+
+    def reads(self, s: Any) -> ir.Var | None:
+        """A name of a sum that a statement reads in any other way."""
+        own = {""}
+        if isinstance(s, ir.Assign):
+            e: Any = s.value
+            if _moves(e) is not None or (_is_binary(e) and e.fn in CONSTANT):
+                return None
+            own = {s.target.name, self.adds[s.target.name][0].name if self.added(s) else ""}
+        return next((v for v in s.list_vars() if v.name in self.names - own), None)
+
+    def _found(self) -> dict[str, tuple]:
+        """By their targets, the statements that add: the sum before, what is added, and how."""
+        onward = defaultdict(list)
+        for a in self.assigned:
+            for v in [*(_moves(a.value) or ()), *self._operands(a.value)]:
+                onward[v.name].append(a.target.name)
+        found = {}
+        for a in self.assigned:
+            if operands := self._operands(a.value):
+                reached = _reached(onward, a.target.name)
+                rounds = [v.name in reached for v in operands]
+                if rounds == [True, False] or (rounds == [False, True] and a.value.fn is ADD):
+                    total, x = operands if rounds[0] else operands[::-1]
+                    found[a.target.name] = total, x, self.functions[a.value.fn]
+        return found
+
+    def _operands(self, e: Any) -> list[ir.Var]:
+        return [e.lhs, e.rhs] if _is_binary(e) and e.fn in self.functions else []
+
+    def _classes(self) -> dict[str, str]:
+        """Names that may stand for one sum have one representative."""
+        parent: dict[str, str] = {}
+
+        def root(n: str) -> str:
+            while parent.setdefault(n, n) != n:
+                n = parent[n]
+            return n
+
+        for a in self.assigned:
+            sums = [self.adds[a.target.name][0]] if self.added(a) else _moves(a.value) or ()
+            for v in sums:
+                parent[root(v.name)] = root(a.target.name)
+        return {n: root(n) for n in parent}
+
+
+def _is_binary(e: Any) -> bool:
+    return isinstance(e, ir.Expr) and e.op in ("binop", "inplace_binop")
+
+
+def _moves(e: Any) -> list[ir.Var] | None:
+    """The names that an assignment gives another name to, None where it computes."""
+    if isinstance(e, ir.Var):
+        return [e]
+    if isinstance(e, ir.Expr) and e.op == "phi":
+        return [v for v in e.incoming_values if _is_variable(v)]
+    return None
+
+
+def _is_variable(v: Any) -> bool:
+    return isinstance(v, ir.Var)  # rather than what is undefined on one way
+
+
+def _reached(onward: dict[str, list], start: str) -> set[str]:
+    found, waiting = set(), [start]
+    while waiting:
+        for n in onward.get(waiting.pop(), ()):
+            if n not in found:
+                found.add(n)
+                waiting.append(n)
+    return found
+
+
+def _live(text: Any) -> Iterable[list[tuple[Any, set[str]]]]:
+    """For each block its statements, and the names that are read after each."""
+    graph = compute_cfg_from_blocks(text.blocks)
+    entry: dict[Any, set[str]] = {b: set() for b in text.blocks}
+    changed = True
+    while changed:
+        changed = False
+        for label in reversed(list(text.blocks)):
+            found = _backward(text, graph, entry, label)[0]
+            if found != entry[label]:
+                entry[label], changed = found, True
+    return [_backward(text, graph, entry, b)[1] for b in text.blocks]
+
+
+def _backward(text: Any, graph: Any, entry: dict, label: Any) -> tuple[set[str], list]:
+    """What is live before a block, and after each of its statements."""
+    live: set[str] = set()
+    for after, _ in graph.successors(label):
+        live |= entry[after]
+        for s in text.blocks[after].body:  # a phi reads where control comes from
+            e: Any = s.value if isinstance(s, ir.Assign) else None
+            if _is_phi(e):
+                live |= {v.name for v, b in zip(e.incoming_values, e.incoming_blocks, strict=True)
+                         if b == label and _is_variable(v)}
+    steps = []
+    for s in reversed(text.blocks[label].body):
+        steps.append((s, set(live)))
+        own = s.target.name if isinstance(s, ir.Assign) else ""
+        live.discard(own)
+        if not own or not _is_phi(s.value):
+            live |= {v.name for v in s.list_vars() if v.name != own}
+    return live, steps
+
+
+def _is_phi(e: Any) -> bool:
+    return isinstance(e, ir.Expr) and e.op == "phi"
+
+
+__all__ = ["Sums", "adding", "close"]
