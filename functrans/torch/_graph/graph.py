@@ -165,8 +165,11 @@ class ElementwiseNode(Node):
 
     def bare(self, ct: Any, create: bool) -> Sequence:
         parts = self.parts
-        if parts is None or self.marks or type(parts) is PackedTuple:
+        if parts is None or type(parts) is PackedTuple:
             parts = self.available()
+        for storage, version in self.marks:
+            if storage.version != version:
+                check(self)
         out: list[Any] = [None] * len(self.edges)
         for i, action, saved, unlike in parts:
             if create and saved:
