@@ -288,16 +288,22 @@ class Recorder(Trace):
         y = prim.impl(a, b)
         if y.base is not None or y.dtype.kind not in "fc":
             return self.elementwise(prim, (x1, x2), {})
-        own, p1, p2 = Storage(), None, None
+        own, parts = Storage(), []
         if e1 is not None:
-            p1 = 0, actions[0], actions[0].pick(y, a, b), unlike(a, y)
+            action = actions[0]
+            parts.append((0, action, action.pick(y, a, b) if action.needs else (), unlike(a, y)))
         if e2 is not None:
-            p2 = 1, actions[1], actions[1].pick(y, a, b), unlike(b, y)
-        parts = (p2,) if p1 is None else (p1,) if p2 is None else (p1, p2)
-        kept = reads[(p1 is not None) + 2 * (p2 is not None)]
+            action = actions[1]
+            parts.append((1, action, action.pick(y, a, b) if action.needs else (), unlike(b, y)))
+        kept = reads[(e1 is not None) + 2 * (e2 is not None)]
         if kept is None:
             return Value(y, kind((e1, e2), parts, (), None), 0, own, self)
-        marks = [(s, s.version) for s, k in zip((own, s1, s2), kept, strict=True) if k and s]
+        k0, k1, k2 = kept
+        marks = [(own, 0)] if k0 else []
+        if k1 and s1 is not None:
+            marks.append((s1, s1.version))
+        if k2 and s2 is not None:
+            marks.append((s2, s2.version))
         where = (state.where or caller()) if marks else None
         return Value(y, kind((e1, e2), parts, marks, where), 0, own, self)
 
