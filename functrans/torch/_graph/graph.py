@@ -13,6 +13,7 @@ from functrans.extend import (
     TABLE,
     Bilinear,
     Elementwise,
+    General,
     Linear,
     PrimalTracer,
     Primitive,
@@ -41,15 +42,16 @@ if TYPE_CHECKING:
 class RowNode(Node):
     """An op of the table with the operands and the output that its rule reads."""
 
-    __slots__ = ("marks", "outputs", "params", "prim", "where", "xs", "y")
+    __slots__ = ("marks", "outputs", "params", "prim", "wary", "where", "xs", "y")
 
-    repeats = wary = True
+    repeats = True
 
     def __init__(self, prim: Primitive, edges: Sequence, xs: Sequence, y: Any, params: dict,
                  storages: Sequence, own: Storage):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
+        self.wary = is_wary(prim)
         if type(prim) is Linear and (prim.operands is None or prim.operands == len(xs)):
             self.prim, self.params, self.outputs = prim, params, prim.outputs
             self.xs, self.y, self.marks, self.where = [aval_of(x) for x in xs], None, (), None
@@ -106,6 +108,13 @@ class RowNode(Node):
             if type(x) is np.ndarray or isinstance(x, (np.generic, Packed)):
                 self.xs = None
                 return
+
+
+@functools.cache
+def is_wary(prim: Primitive) -> bool:
+    """Whether a rule of its own may refuse a NaN, or the many zeros around what was read need not
+    be looked through: see ``walk``."""
+    return isinstance(prim, General) or prim.facts.indexing == "reads"
 
 
 class _Zero:
