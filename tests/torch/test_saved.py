@@ -157,6 +157,14 @@ def test_what_operators_inside_of_a_function_save_is_marked(f, changes):
         y.sum().backward()
 
 
+def test_an_index_that_was_saved_must_not_be_changed():
+    x, index = torch.ones(3, requires_grad=True), torch.tensor([0, 1, 1])
+    y = torch.zeros(2).scatter_add(0, index, x)
+    index.add_(0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
 @pytest.mark.parametrize("name", FREE)
 def test_what_is_not_saved_can_be_changed_although_torch_saves_it(name):
     f, free = FREE[name]
