@@ -185,11 +185,18 @@ ERRORS = (
         "tests/torch/test_saved.py::test_what_a_function_of_one_tensor_saves_must_not_be_changed",
     ),
     Planted(
-        "torch: an op of the recorder keeps its output without a mark",
+        "torch: an operator of the recorder keeps its output without a mark",
+        "functrans/torch/_graph/graph.py",
+        "marks = [(own, 0)] if k0 else []",
+        "marks = []",
+        "tests/torch/test_saved.py::test_what_operators_inside_of_a_function_save_is_marked",
+    ),
+    Planted(
+        "torch: a function of the recorder keeps its output without a mark",
         "functrans/torch/_graph/graph.py",
         "zip((own, x.storage), kept, strict=False)",
         "zip((None, x.storage), kept, strict=False)",
-        "tests/torch/test_saved.py::test_what_a_function_of_one_tensor_saves_must_not_be_changed",
+        "tests/torch/test_saved.py::test_what_operators_inside_of_a_function_save_is_marked",
     ),
     Planted(
         "torch: a negative dimension of gather",

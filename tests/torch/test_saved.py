@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import functrans.torch as torch
+from functrans.torch._tensors.tensor import from_value, lift
 from functrans.torch.autograd.graph import allow_mutation_on_saved_tensors, saved_tensors_hooks
 
 F = torch.nn.functional
@@ -141,6 +142,27 @@ def test_what_a_function_of_two_tensors_saves_must_not_be_changed(name, requires
     sa, sb = SHAPES.get(name, ((3, 3), (3, 3)))
     arrays = [A.reshape(-1)[: np.prod(sa)].reshape(sa), B.reshape(-1)[: np.prod(sb)].reshape(sb)]
     check(f, arrays, requires, saved[0 if all(requires) else 1 if requires[0] else 2])
+
+
+@pytest.mark.parametrize(("f", "changes"), [
+    (np.exp, "y"), (np.sin, "x"), (lambda x: 1.0 / x, "y"), (lambda x: x * x, "x"),
+], ids=["exp", "sin", "divide", "multiply"])
+def test_what_operators_inside_of_a_function_save_is_marked(f, changes):
+    leaf = torch.tensor([1.0, 2.0], requires_grad=True)
+    x = leaf * 1
+    value = f(lift(x))
+    y = from_value(value, value.storage)
+    (x if changes == "x" else y).mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_an_index_that_was_saved_must_not_be_changed():
+    x, index = torch.ones(3, requires_grad=True), torch.tensor([0, 1, 1])
+    y = torch.zeros(2).scatter_add(0, index, x)
+    index.add_(0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
 
 
 @pytest.mark.parametrize("name", FREE)

@@ -93,6 +93,8 @@ class VectorProductNode(RowNode):
 
     __slots__ = ()
 
+    wary = False
+
     def __init__(self, edges: tuple, a: np.ndarray, b: np.ndarray, marks: list, where: tuple):
         self.seq = next(sequence)
         self.edges = edges

@@ -50,10 +50,9 @@ def _sigmoid(x: Any) -> Any:
         return y
     # exp(-x) overflows where the result is less than the smallest normal number
     with quiet():
-        y = np.negative(x, out=np.empty_like(x))
-        np.exp(y, out=y)
-        np.add(y, 1, out=y)
-        return np.reciprocal(y, out=y)
+        y = np.exp(np.negative(x))
+        y += 1
+        return np.reciprocal(y)
 
 
 def _sigmoid_slope(g: Any, y: Any) -> Any:
@@ -62,9 +61,10 @@ def _sigmoid_slope(g: Any, y: Any) -> Any:
     moved = in_one_pass("sigmoid_slope", g, y)
     if moved is not None:
         return moved
-    slope = np.subtract(1, y, out=np.empty_like(y))
+    slope = 1 - y
     slope *= y
-    return slope * g
+    slope *= g
+    return slope
 
 
 def _relu(x: Any) -> Any:

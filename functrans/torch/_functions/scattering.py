@@ -119,8 +119,9 @@ def _scatter_add_row(x, dim, index, src):
     if where.view(np.uint64).max() >= shape[axis] or any(
             [n > m for i, (n, m) in enumerate(zip(where.shape, shape, strict=True)) if i != axis]):
         return None
-    places = _places(axis, where.copy(), len(shape))
-    indices = np.broadcast_arrays(*places) if len(shape) > 1 else places
+    if len(shape) == 1:  # whose version is noted
+        return RowCall(_scatter_add, (x, src, index), {"pattern": (ARRAY,)})
+    indices = np.broadcast_arrays(*_places(axis, where.copy(), len(shape)))
     return RowCall(_scatter_add, (x, src, *indices), {"pattern": (ARRAY,) * len(shape)})
 
 

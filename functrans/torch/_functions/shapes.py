@@ -279,8 +279,11 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 @method
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """The entries along ``dim``, each a view."""
-    return several("UnbindBackward0", input,
-                   [select(input, dim, i) for i in range(input._array.shape[dim])])
+    shape = input._array.shape
+    dim = _dim(dim, len(shape))
+    patterns = [(*[_WHOLE] * dim, i, Ellipsis) for i in range(shape[dim])]
+    return several("UnbindBackward0", getitem, (input,),
+                   {"patterns": patterns, "join": np.stack, "axis": dim})
 
 
 @method
@@ -300,9 +303,11 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
         raise RuntimeError(
             f"split: the lengths {list(lengths)} do not add up to {n}, the size of dimension {dim}"
         )
-    stops, dim = list(itertools.accumulate(lengths)), _dim(dim, input._array.ndim)
-    return several(title, input,
-                   [_part(input, dim, s - k, s) for s, k in zip(stops, lengths, strict=True)])
+    dim = _dim(dim, input._array.ndim)
+    before, stops = [_WHOLE] * dim, itertools.accumulate(lengths)
+    patterns = [(*before, (s - k, s, None), Ellipsis) for s, k in zip(stops, lengths, strict=True)]
+    return several(title, getitem, (input,),
+                   {"patterns": patterns, "join": np.concatenate, "axis": dim})
 
 
 @method

@@ -13,6 +13,7 @@ from functrans.extend import (
     TABLE,
     Bilinear,
     Elementwise,
+    General,
     Linear,
     PrimalTracer,
     Primitive,
@@ -41,15 +42,16 @@ if TYPE_CHECKING:
 class RowNode(Node):
     """An op of the table with the operands and the output that its rule reads."""
 
-    __slots__ = ("marks", "outputs", "params", "prim", "where", "xs", "y")
+    __slots__ = ("marks", "outputs", "params", "prim", "wary", "where", "xs", "y")
 
-    repeats = wary = True
+    repeats = True
 
     def __init__(self, prim: Primitive, edges: Sequence, xs: Sequence, y: Any, params: dict,
                  storages: Sequence, own: Storage):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
+        self.wary = is_wary(prim)
         if type(prim) is Linear and (prim.operands is None or prim.operands == len(xs)):
             self.prim, self.params, self.outputs = prim, params, prim.outputs
             self.xs, self.y, self.marks, self.where = [aval_of(x) for x in xs], None, (), None
@@ -106,6 +108,13 @@ class RowNode(Node):
             if type(x) is np.ndarray or isinstance(x, (np.generic, Packed)):
                 self.xs = None
                 return
+
+
+@functools.cache
+def is_wary(prim: Primitive) -> bool:
+    """Whether a rule of its own may refuse a NaN, or the many zeros around what was read need not
+    be looked through: see ``walk``."""
+    return isinstance(prim, General) or prim.facts.indexing == "reads"
 
 
 class _Zero:
@@ -165,8 +174,11 @@ class ElementwiseNode(Node):
 
     def bare(self, ct: Any, create: bool) -> Sequence:
         parts = self.parts
-        if parts is None or self.marks or type(parts) is PackedTuple:
+        if parts is None or type(parts) is PackedTuple:
             parts = self.available()
+        for storage, version in self.marks:
+            if storage.version != version:
+                check(self)
         out: list[Any] = [None] * len(self.edges)
         for i, action, saved, unlike in parts:
             if create and saved:
@@ -285,16 +297,22 @@ class Recorder(Trace):
         y = prim.impl(a, b)
         if y.base is not None or y.dtype.kind not in "fc":
             return self.elementwise(prim, (x1, x2), {})
-        own, p1, p2 = Storage(), None, None
+        own, parts = Storage(), []
         if e1 is not None:
-            p1 = 0, actions[0], actions[0].pick(y, a, b), unlike(a, y)
+            action = actions[0]
+            parts.append((0, action, action.pick(y, a, b) if action.needs else (), unlike(a, y)))
         if e2 is not None:
-            p2 = 1, actions[1], actions[1].pick(y, a, b), unlike(b, y)
-        parts = (p2,) if p1 is None else (p1,) if p2 is None else (p1, p2)
-        kept = reads[(p1 is not None) + 2 * (p2 is not None)]
+            action = actions[1]
+            parts.append((1, action, action.pick(y, a, b) if action.needs else (), unlike(b, y)))
+        kept = reads[(e1 is not None) + 2 * (e2 is not None)]
         if kept is None:
             return Value(y, kind((e1, e2), parts, (), None), 0, own, self)
-        marks = [(s, s.version) for s, k in zip((own, s1, s2), kept, strict=True) if k and s]
+        k0, k1, k2 = kept
+        marks = [(own, 0)] if k0 else []
+        if k1 and s1 is not None:
+            marks.append((s1, s1.version))
+        if k2 and s2 is not None:
+            marks.append((s2, s2.version))
         where = (state.where or caller()) if marks else None
         return Value(y, kind((e1, e2), parts, marks, where), 0, own, self)
 

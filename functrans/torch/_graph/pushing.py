@@ -16,7 +16,7 @@ from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, joint,
 from functrans.torch._graph.nodes import Edge, Node
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.routes import edge_key
-from functrans.torch._graph.views import CopySlices, SeveralViews
+from functrans.torch._graph.views import CopySlices, SeveralViews, getitem
 from functrans.torch._graph.views import imag as imag_row
 
 
@@ -157,8 +157,8 @@ def _push_row(node: RowNode, ts: Sequence, outs: Sequence, create: bool) -> Sequ
 
 
 def _push_several(node: SeveralViews, ts: Sequence, outs: Sequence, create: bool) -> list:
-    return [None if out is None else _push_row(part, ts, (out,), create)[0]
-            for part, out in zip(node.parts, outs, strict=True)]
+    return [None if out is None else push(getitem, ts, None, (node.aval,), {"pattern": pattern})
+            for pattern, out in zip(node.patterns, outs, strict=True)]
 
 
 def _copied_operands(node: CopySlices, outs: Sequence) -> tuple[Aval, Aval]:

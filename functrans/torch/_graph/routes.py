@@ -41,7 +41,7 @@ _INNER = _Inner()
 
 class Route(NamedTuple):
     """The nodes from which a wanted place is reached through an operand; with those places, None
-    for all nodes; and the ids of nodes with an output that is wanted."""
+    for all nodes; and the ids of nodes, not leaves, with an output that is wanted."""
 
     needed: Container[Node]
     passing: set[Node] | None
@@ -50,9 +50,10 @@ class Route(NamedTuple):
 
 def leading_to(found: Sequence[Node], sought: Collection[tuple]) -> Route:
     """The way to the places ``sought``, which are given by their keys."""
-    ends = [edge_key((node, 0)) for node in found if not any(node.edges)]
-    inner = {place for place, _ in set(sought).difference(ends)}
-    if all([key in sought for key in ends]):
+    ends = [node for node in found if not any(node.edges)]
+    leaves = [edge_key((node, 0)) for node in ends if type(node) is AccumulateGrad]
+    inner = {place for place, _ in set(sought).difference(leaves)}
+    if all([edge_key((node, 0)) in sought for node in ends]):
         return Route(_INNER, None, inner)  # all paths lead to one
     needed = set()
     for node in sorted(found, key=by_age, reverse=True):  # operands first

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from functrans.extend import TABLE, Primitive, aval_of, bind
+from functrans.extend import TABLE, Aval, Primitive, aval_of, bind, pull
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import state, unusual
@@ -71,41 +71,59 @@ def _of_batch(title: str, prim: Primitive, t: Tensor, params: dict[str, Any]) ->
 
 
 class SeveralViews(Node):
-    """Views that one function has returned, each an output with a node of its own in ``parts``."""
+    """Views that one function has returned: parts of one tensor, in order, which together are
+    all of it. ``join`` puts them together along ``axis``."""
 
-    __slots__ = ("aval", "outputs", "parts")
+    __slots__ = ("aval", "axis", "join", "outputs", "patterns")
 
     repeats = True
 
-    def __init__(self, edge: Edge, parts: Sequence[RowNode], aval: Any):
+    def __init__(self, edge: Edge, patterns: Sequence[tuple], aval: Aval, join: Callable,
+                 axis: int):
         super().__init__((edge,))
-        self.parts, self.outputs, self.aval = parts, len(parts), aval
+        self.patterns, self.outputs, self.aval = patterns, len(patterns), aval
+        self.join, self.axis = join, axis
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         cts = [ct] if self.outputs == 1 else ct
-        pairs = [(n, c) for n, c in zip(self.parts, cts, strict=True) if c is not None]
-        if any(type(c) is not np.ndarray for _, c in pairs):
-            terms = [n.pull(c, create)[0] for n, c in pairs]
+        if all([type(c) is np.ndarray for c in cts]):
+            return (self.join(cts, self.axis),)
+        pairs = [(p, c) for p, c in zip(self.patterns, cts, strict=True) if c is not None]
+        if any([type(c) is not np.ndarray for _, c in pairs]):
+            terms = [pull(getitem, c, None, (self.aval,), {"pattern": p}, (True,))[0]
+                     for p, c in pairs]
             return (functools.reduce(operator.add, terms),)
         whole = np.zeros(self.aval.shape, pairs[0][1].dtype)
-        for n, c in pairs:
-            part = n.prim.impl(whole, **n.params)  # a view
+        for p, c in pairs:
+            part = getitem.impl(whole, pattern=p)  # a view
             part += c
         return (whole,)
 
 
-def several(title: str, base: Tensor, views: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """``views`` of ``base``, made by one function: they cannot be written to while recording."""
-    nodes: list[Any] = [v._node for v in views]
-    for v in views:
-        if v._base is not None:
-            v._made = SEVERAL
-    if nodes and None not in nodes and all(type(n).__base__ is RowNode for n in nodes):
-        (edge,) = nodes[0].edges
-        joint = named(SeveralViews, title)(edge, nodes, aval_of(base._array))
-        for k, v in enumerate(views):
-            v._node, v._index = joint, k
-    return tuple(views)
+@observed_row
+def several(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any]) -> tuple:
+    """The parts of a tensor that ``params["patterns"]`` read, as views that cannot be written to
+    while recording. The other parameters are those of ``SeveralViews``."""
+    (t,) = args
+    array, patterns, storage = t._array, params["patterns"], t._storage
+    edge = recorded_edge(t) if state.grad else None
+    node = None
+    if edge is not None and patterns:
+        node = named(SeveralViews, title)(edge, aval=aval_of(array), **params)
+    if type(array) is not np.ndarray:  # what a batch traces, which is not written to
+        return tuple([from_array(bind(prim, array, pattern=p), None, node, k)
+                      for k, p in enumerate(patterns)])
+    base, steps = (t, ()) if t._base is None or t._requires else (t._base, t._steps)
+    out = []
+    for k, pattern in enumerate(patterns):
+        seen = from_array(prim.impl(array, pattern=pattern), storage, node, k)
+        seen._base, seen._seen, seen._made = base, storage.history, SEVERAL
+        known = steps is not None and state.grad
+        seen._steps = (*(steps or ()), (prim, {"pattern": pattern})) if known else None
+        if t._inference or (unusual and state.inference):
+            seen._inference = t._inference
+        out.append(seen)
+    return tuple(out)
 
 
 class CopySlices(Node):

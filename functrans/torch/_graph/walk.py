@@ -13,7 +13,6 @@ import itertools
 import threading
 from collections.abc import Callable, Collection, Container, Sequence
 from contextlib import nullcontext
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,7 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
             if state.watch is None:
                 cts, captured = _glance(cts, found, route, captured, retain, create)
             if cts:
-                _walk(cts, route, captured, retain, create)
+                _walk(sorted(found, key=by_age), cts, route, captured, retain, create)
         while walks.callbacks:
             walks.callbacks.pop(0)()
     finally:
@@ -301,30 +300,33 @@ def _all_finite(cts: Sequence, sound: Collection[int] = ()) -> bool:
     return all([c is None or id(c) in sound or is_finite(c) for c in flat])
 
 
-def _walk(cts: dict, route: Route | None, captured: dict, retain: bool, create: bool) -> None:
-    """Pass what ``cts`` leads to, with strong zero, hooks and observers."""
-    needed, passing = (None, None) if route is None else (route.needed, route.passing)
+def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, retain: bool,
+          create: bool) -> None:
+    """Pass those nodes of ``order`` to which ``cts`` leads, with strong zero, hooks and
+    observers."""
+    needed, passing, wanted = route or ((), None, ())
     watch = state.watch
-    places = {place for place, _ in captured}
-    heap = [(node.seq, node) for node in cts]
-    heapify(heap)
     sums: set[Node] = set()
-    while heap:
-        node: Any = heappop(heap)[1]
-        ct = cts.pop(node)
+    pop, get = cts.pop, cts.get
+    for node in order:
+        ct = pop(node, _ABSENT)
+        if ct is _ABSENT:
+            continue
         plain = node.extras is None
         if not plain or type(node) is AccumulateGrad:
-            if plain and needed is None and watch is None:
+            if route is None and plain and watch is None:
                 leaf = node.variable
                 leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
                 continue
             ct = _after_hooks(node, ct, create)
-        if needed is not None:
-            if id(node) in places or type(node) is AccumulateGrad:
+            if route is not None and type(node) is AccumulateGrad:
                 _capture(node, ct, captured)
+                continue
+        if wanted and id(node) in wanted:
+            _capture(node, ct, captured)
             if node not in needed:
                 continue
-        if not plain and node.extras is not None and node.extras.post_hooks:
+        if node.extras is not None and node.extras.post_hooks:
             parts = _between_hooks(node, ct, create)
         elif ct is None or type(ct) is list or watch is not None:
             parts = _pulled(node, ct, create)
@@ -336,12 +338,10 @@ def _walk(cts: dict, route: Route | None, captured: dict, retain: bool, create: 
             parent, k = edge
             if passing is not None and parent not in passing:
                 continue
-            if parent not in cts:
-                heappush(heap, (parent.seq, parent))
             if parent.outputs != 1 or c is None:
                 _add(cts, parent, k, c)
                 continue
-            old = cts.get(parent)
+            old = get(parent)
             if old is None:
                 cts[parent] = c
             else:
