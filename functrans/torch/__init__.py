@@ -21,6 +21,7 @@ from functrans.torch import (
     _C,
     _environment,
     _six,
+    amp,
     autograd,
     backends,
     cuda,
@@ -114,6 +115,7 @@ from functrans.torch._tensors.random import FUNCTIONS as _RANDOM
 from functrans.torch._tensors.random import Generator, default_generator
 from functrans.torch._tensors.sparse import sparse_coo_tensor
 from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.amp import autocast
 from functrans.torch.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from functrans.torch.install import install
 from functrans.torch.serialization import load, save
@@ -135,9 +137,10 @@ def result_type(*xs: object) -> dtype:
 
 
 __all__ = [
-    "Generator", "Size", "Tensor", "autograd", "backends", "bfloat16", "bool", "cdouble", "cfloat",
-    "channels_last", "channels_last_3d", "complex64", "complex128", "contiguous_format", "cuda",
-    "default_generator", "device", "distributions", "double", "dtype", "e", "enable_grad", "fft",
+    "Generator", "Size", "Tensor", "amp", "autocast", "autograd", "backends", "bfloat16", "bool",
+    "cdouble", "cfloat", "channels_last", "channels_last_3d", "complex64", "complex128",
+    "contiguous_format", "cuda", "default_generator", "device", "distributions", "double", "dtype",
+    "e", "enable_grad", "fft",
     "finfo", "float", "float16", "float32", "float64", "func", "get_default_dtype", "half", "iinfo",
     "inf", "inference_mode", "install", "int", "int8", "int16", "int32", "int64",
     "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled",

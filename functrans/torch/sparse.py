@@ -1,4 +1,4 @@
-"""``torch.sparse``: the older constructors of sparse tensors, and their sum."""
+"""``torch.sparse``: the older constructors of sparse tensors, their sums and products."""
 
 from __future__ import annotations
 
@@ -29,4 +29,15 @@ def sum(input: SparseTensor, dim: Any = None, dtype: Any = None) -> Tensor:
     return dense.sum(dtype=dtype) if dim is None else dense.sum(dim, dtype=dtype)
 
 
-__all__ = ["DoubleTensor", "FloatTensor", "sum"]
+def mm(mat1: SparseTensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix and a dense one, with gradients in both.
+
+    >>> from functrans import torch
+    >>> mm(torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3)), torch.ones(3, 1))
+    tensor([[3.],
+            [4.]])
+    """
+    return mat1.mm(mat2)
+
+
+__all__ = ["DoubleTensor", "FloatTensor", "mm", "sum"]

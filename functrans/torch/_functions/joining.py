@@ -273,11 +273,15 @@ def _strided(flat, where):
 
 def _memory(input: Tensor, size: Any, stride: Any, offset: int | None) -> tuple:
     """The tensor whose memory ``input`` is on, and the places of entries that lie so far apart."""
-    owner = input if input._base is None else input._base
+    owner, base, first = input, input._base, input.storage_offset()
+    # the base only where its gradients are those of the view
+    recorded = has_history(input)
+    if base is not None and has_history(base) == recorded and not (recorded and input.is_leaf):
+        owner, first = base, 0
     if not owner.is_contiguous():
         raise NotImplementedError("as_strided: only views of contiguous tensors are supported; "
                                   "call .contiguous() first")
-    where = np.asarray(input.storage_offset() if offset is None else offset)
+    where = np.asarray((input.storage_offset() if offset is None else offset) - first)
     for n, s in zip(size, stride, strict=True):
         where = where[..., None] + np.arange(n) * s
     if where.size and where.max() >= owner.numel():

@@ -84,9 +84,12 @@ def _polynomial(name: str, theirs: str) -> Callable:
     def body(x, n):
         x = floating(np.asarray(x) if type(x) in NUMBERS else x)
         n = n if type(n) in NUMBERS else plain(n)
-        return getattr(scipy(), theirs)(np.asarray(n, np.int64), x).astype(x.dtype)
+        n = np.asarray(n, np.int64)
+        y = getattr(scipy(), theirs)(np.maximum(n, 0), x).astype(x.dtype)
+        return np.where(n < 0, 0, y) if (n < 0).any() else y
 
-    body.__name__, body.__doc__ = name, f"SciPy's ``{theirs}`` of degree ``n``."
+    body.__name__ = name
+    body.__doc__ = f"SciPy's ``{theirs}`` of degree ``n``, and 0 where that is negative."
     return body
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from functrans.torch._functions.linalg import adjoint, finite, matrices, plain, square
 from functrans.torch._functions.lu import order_from
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, op, row
+from functrans.torch._graph.graph import Value
 
 _triangular = row("triangular_solve")
 
@@ -185,6 +186,36 @@ def tensorsolve(A, B, dims=None):
 def householder_product(A, tau):
     """The first columns of a product of Householder reflections, as ``geqrf`` leaves them."""
     return _reflected(A, tau)
+
+
+class Reflections(NamedTuple):
+    """What ``geqrf`` returns: R and below it the reflections, and their factors."""
+
+    a: Any
+    tau: Any
+
+
+@op
+def geqrf(input):
+    """LAPACK's form of ``qr``: R, below its diagonal Householder vectors, and their factors.
+
+    It has no derivative, as in torch: ``linalg.qr`` has.
+    """
+    if type(input) is Value:
+        raise NotImplementedError("geqrf has no derivative; use linalg.qr, or call it on a "
+                                  "detach()")
+    transposed, tau = np.linalg.qr(input, mode="raw")
+    return Reflections(transposed.swapaxes(-1, -2).copy(), tau)
+
+
+@op
+def ormqr(input, tau, other, left=True, transpose=False):
+    """``other`` multiplied by the Q that ``geqrf`` stands for, or by its adjoint."""
+    *lead, m, n = input.shape
+    wide = np.concatenate([input, np.zeros((*lead, m, max(m - n, 0)), input.dtype)], -1)
+    Q = _reflected(wide[..., :m], tau)
+    Q = adjoint(Q) if transpose else Q
+    return np.matmul(Q, other) if left else np.matmul(other, Q)
 
 
 def _reflected(A: Any, tau: Any) -> Any:

@@ -42,6 +42,15 @@ class device:
         object.__setattr__(self, "type", kind)
         object.__setattr__(self, "index", int(number) if number else index)
 
+    def __enter__(self) -> device:
+        if self.type != "cpu":
+            raise RuntimeError(f"device: there is no {self.type} here, so that tensors cannot be "
+                               "made there")
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        pass
+
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"device: {name} cannot be set; make another device")
 

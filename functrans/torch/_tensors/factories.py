@@ -187,17 +187,18 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None,
                                     value, d), None, requires_grad, device)
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None,
-              requires_grad: bool = False) -> Tensor:
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None,
+              requires_grad: bool = False, memory_format: Any = None) -> Tensor:
     """A tensor of the shape and type of ``input`` with one number everywhere."""
-    return full(input.shape, fill_value, dtype=dtype or input.dtype, requires_grad=requires_grad)
+    return full(input.shape, fill_value, dtype=dtype or input.dtype, device=device,
+                requires_grad=requires_grad)
 
 
-METHODS["new_full"] = lambda self, size, fill_value, dtype=None, requires_grad=False: full(
-    size, fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad
-)
-METHODS["new_tensor"] = lambda self, data, dtype=None, requires_grad=False: tensor(
-    data, dtype=dtype or self.dtype, requires_grad=requires_grad
+METHODS["new_full"] = (
+    lambda self, size, fill_value, dtype=None, device=None, requires_grad=False: full(
+        size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad))
+METHODS["new_tensor"] = lambda self, data, dtype=None, device=None, requires_grad=False: tensor(
+    data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad
 )
 
 
@@ -239,13 +240,13 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None,
-             requires_grad: bool = False) -> Tensor:
+             device: Any = None, requires_grad: bool = False) -> Tensor:
     """``steps`` powers of ``base`` with exponents at equal distances."""
     if steps < 0:
         raise RuntimeError(f"number of steps must be non-negative, but logspace got {steps}")
     d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
     array = np.logspace(start, end, steps, base=base).astype(d)
-    return finished("logspace", array, None, requires_grad)
+    return finished("logspace", array, None, requires_grad, device)
 
 
 def randint(low: int, high: Any = None, size: Any = None, *, dtype: Any = None,

@@ -55,11 +55,13 @@ def show_tensor(t: Tensor, *, tensor_contents: Any = None) -> str:
     elif edge is not None:
         suffix.append("requires_grad=True")
     body = _array(t._array, len("tensor("))
-    text = f"tensor({', '.join([body, *suffix])})"
-    last = len(text.rsplit("\n", 1)[-1])
-    if suffix and last > OPTIONS.linewidth:
-        text = f"tensor({body},\n       {', '.join(suffix)})"
-    return text
+    text = f"tensor({body}"
+    column = len(text.rsplit("\n", 1)[-1])
+    for part in suffix:
+        fits = column + len(part) + 4 <= OPTIONS.linewidth  # as torch counts
+        text += f", {part}" if fits else f",\n       {part}"
+        column = column + len(part) + 2 if fits else 5 + len(part)
+    return f"{text})"
 
 
 def _array(array: np.ndarray, indent: int) -> str:

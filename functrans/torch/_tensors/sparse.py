@@ -18,13 +18,20 @@ from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.factories import as_tensor, tensor
 from functrans.torch._tensors.layouts import sparse_coo
-from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 
 
 @op(title="ToDenseBackward0", method=False)
 def _spread(values, places, shape):
     """Zeros with ``values`` added at ``places``."""
     return ft.array(np.zeros(shape, values.dtype)).at[places].add(values)  # pyright: ignore  # published from a table
+
+
+@op(title="SparseMmBackward0", method=False)
+def _product(values, dense, rows, columns, n):
+    """The product of a matrix of ``n`` rows, with ``values`` at places, and a dense one."""
+    terms = values[:, None] * dense[columns]
+    return ft.array(np.zeros((n, dense.shape[1]), terms.dtype)).at[rows].add(terms)  # pyright: ignore  # published from a table
 
 
 class SparseTensor:
@@ -130,6 +137,24 @@ class SparseTensor:
         """The tensor with its zeros."""
         return _spread(self._leaf, tuple(self._places), tuple(self._size))
 
+    def t(self) -> SparseTensor:
+        """The transpose of a matrix."""
+        return SparseTensor(self._places[::-1].copy(), self._leaf, Size(self._size[::-1]), False)
+
+    def mm(self, mat2: Tensor) -> Tensor:
+        """The product of this matrix with a dense one."""
+        if self.sparse_dim() != 2 or self.dense_dim() or mat2.ndim != 2:
+            raise RuntimeError(f"mm: a sparse and a dense matrix are needed, but the shapes are "
+                               f"{tuple(self._size)} and {tuple(mat2.shape)}")
+        if self._size[1] != mat2.shape[0]:
+            raise RuntimeError("mat1 and mat2 shapes cannot be multiplied "
+                               f"({self._size[0]}x{self._size[1]} and "
+                               f"{mat2.shape[0]}x{mat2.shape[1]})")
+        return _product(self._leaf, mat2, *self._places, self._size[0])
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        return self.mm(other) if other.ndim == 2 else self.mm(other.unsqueeze(1)).squeeze(1)
+
     def detach(self) -> SparseTensor:
         """The same values without history."""
         return SparseTensor(self._places, self._leaf.detach(), self._size, self._coalesced)
@@ -177,8 +202,11 @@ def sparse_coo_tensor(indices: Any, values: Any, size: Any = None, *, dtype: Any
             [4., 0., 0.]])
     """
     places = np.array(as_tensor(indices)._array, dtype=np.int64, ndmin=2)
-    leaf = tensor(values._array if isinstance(values, Tensor) else values, dtype=dtype,
-                  device=device)
+    if isinstance(values, Tensor) and has_history(values):
+        leaf = values if dtype is None else values.to(dtype)
+    else:
+        leaf = tensor(values._array if isinstance(values, Tensor) else values, dtype=dtype,
+                      device=device)
     if places.shape[1] != (leaf.shape[0] if leaf.ndim else -1):
         raise RuntimeError(
             f"sparse_coo_tensor: there are {places.shape[1]} places, but values have the shape "

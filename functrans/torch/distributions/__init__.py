@@ -9,7 +9,8 @@ tensor(1.5000)
 
 from __future__ import annotations
 
-from functrans.torch.distributions import kl, transforms
+from functrans.torch.distributions import constraints, kl, transforms
+from functrans.torch.distributions.constraints import biject_to, transform_to
 from functrans.torch.distributions.continuous import (
     Beta,
     Cauchy,
@@ -36,24 +37,47 @@ from functrans.torch.distributions.discrete import (
 from functrans.torch.distributions.distribution import Distribution, Independent
 from functrans.torch.distributions.kl import kl_divergence, register_kl
 from functrans.torch.distributions.multivariate import Dirichlet, MultivariateNormal
+from functrans.torch.distributions.rarer import (
+    FisherSnedecor,
+    HalfCauchy,
+    InverseGamma,
+    Kumaraswamy,
+    LogisticNormal,
+    LogitRelaxedBernoulli,
+    Multinomial,
+    NegativeBinomial,
+    Pareto,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
+    VonMises,
+    Weibull,
+)
 from functrans.torch.distributions.transforms import (
+    AbsTransform,
     AffineTransform,
     ComposeTransform,
     ExpTransform,
+    LowerCholeskyTransform,
     PowerTransform,
     SigmoidTransform,
+    SoftmaxTransform,
     SoftplusTransform,
+    StickBreakingTransform,
     TanhTransform,
     Transform,
     identity_transform,
 )
 
 __all__ = [
-    "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2",
-    "ComposeTransform", "Dirichlet", "Distribution", "ExpTransform", "Exponential", "Gamma",
-    "Geometric", "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal",
-    "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson",
-    "PowerTransform", "SigmoidTransform", "SoftplusTransform", "StudentT", "TanhTransform",
-    "Transform", "TransformedDistribution", "Uniform", "identity_transform", "kl", "kl_divergence",
-    "register_kl", "transforms",
+    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy",
+    "Chi2", "ComposeTransform", "Dirichlet", "Distribution", "ExpTransform", "Exponential",
+    "FisherSnedecor", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
+    "InverseGamma", "Kumaraswamy", "Laplace", "LogNormal", "LogisticNormal",
+    "LogitRelaxedBernoulli", "LowerCholeskyTransform", "MixtureSameFamily", "Multinomial",
+    "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical", "Pareto", "Poisson",
+    "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "SigmoidTransform",
+    "SoftmaxTransform", "SoftplusTransform", "StickBreakingTransform", "StudentT", "TanhTransform",
+    "Transform", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "biject_to",
+    "constraints", "identity_transform", "kl", "kl_divergence", "register_kl", "transform_to",
+    "transforms",
 ]

@@ -258,6 +258,14 @@ class Laplace(_OfLocationAndScale):
 class Cauchy(_OfLocationAndScale):
     """1 / (pi scale (1 + ((x - loc) / scale)**2))."""
 
+    @property
+    def mean(self) -> Tensor:
+        return from_array(np.full_like(self.loc._array, math.nan))
+
+    @property
+    def variance(self) -> Tensor:
+        return from_array(np.full_like(self.loc._array, math.inf))
+
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(uniform(self._extended(sample_shape), self.loc))
 
@@ -332,6 +340,13 @@ class StudentT(Distribution):
         size = (self.scale.log() + 0.5 * self.df.log() + 0.5 * math.log(math.pi)
                 + lgamma(0.5 * self.df) - lgamma(0.5 * (self.df + 1)))
         return -0.5 * (self.df + 1) * (z**2 / self.df).log1p() - size
+
+    def entropy(self) -> Tensor:
+        lgamma, half = METHODS["lgamma"], 0.5 * (self.df + 1)
+        psi = METHODS["digamma"]
+        size = lgamma(0.5 * self.df) - lgamma(half) + 0.5 * math.log(math.pi)
+        return (self.scale.log() + half * (psi(half) - psi(0.5 * self.df)) + 0.5 * self.df.log()
+                + size)
 
 
 @op(method=False, title="StandardGammaBackward0")

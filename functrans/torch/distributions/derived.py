@@ -28,9 +28,18 @@ class TransformedDistribution(Distribution):
                                  f"{transforms}")
         base = base_distribution
         n = max([len(base.event_shape), *[t.event_dim for t in self.transforms]])
-        shape = (*base.batch_shape, *base.event_shape)
+        shape: tuple = (*base.batch_shape, *base.event_shape)
+        for t in self.transforms:
+            shape = t.forward_shape(shape)
         super().__init__(shape[: len(shape) - n], shape[len(shape) - n :], False)
         self.has_rsample = base.has_rsample
+
+    def expand(self, batch_shape: Any) -> TransformedDistribution:
+        """The distribution with parameters of the base repeated to ``batch_shape``."""
+        extra = len(self.base_dist.batch_shape) - len(self.batch_shape)
+        inner = self.base_dist.batch_shape[len(self.base_dist.batch_shape) - extra :]
+        return TransformedDistribution(
+            self.base_dist.expand((*batch_shape, *inner)), self.transforms)
 
     def _passed(self, x: Tensor) -> Tensor:
         for t in self.transforms:
@@ -96,6 +105,12 @@ class MixtureSameFamily(Distribution):
                              f"`component_distribution.batch_shape[-1]` "
                              f"({shape[-1] if shape else 'none'})")
         super().__init__(shape[:-1], component_distribution.event_shape, False)
+
+    def expand(self, batch_shape: Any) -> MixtureSameFamily:
+        """The mixture with its parts repeated to ``batch_shape``."""
+        count = self.component_distribution.batch_shape[-1]
+        return MixtureSameFamily(self.mixture_distribution.expand(batch_shape),  # type: ignore[arg-type]  # of its own type
+                                 self.component_distribution.expand((*batch_shape, count)))
 
     def _apart(self, x: Tensor) -> Tensor:
         """``x`` with a dimension of components."""

@@ -108,6 +108,8 @@ class Geometric(_ByProbability):
 class Binomial(_ByProbability):
     """How many of ``total_count`` are 1."""
 
+    arg_constraints: ClassVar = {"total_count": "natural", **_ByProbability.arg_constraints}
+
     support = "natural"
 
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None,

@@ -56,6 +56,11 @@ class Distribution:
                         f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
                         f"{constraint}, but found invalid values:\n{value}")
 
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether parameters and values are checked, where ``validate_args`` does not say."""
+        Distribution._validate = value
+
     @property
     def batch_shape(self) -> Size:
         return self._batch_shape
@@ -109,6 +114,9 @@ class Distribution:
     def expand(self, batch_shape: Any) -> Distribution:
         """The distribution with parameters repeated to ``batch_shape``."""
         lead = len(self._batch_shape)
+        if not self.arg_constraints:
+            raise NotImplementedError(f"{type(self).__name__} cannot be expanded here; expand its "
+                                      "parameters")
         parameters = {}
         for name in self.arg_constraints:
             value = self.__dict__.get(name)
@@ -195,6 +203,13 @@ class Independent(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.base_dist.rsample(sample_shape)
+
+    def expand(self, batch_shape: Any) -> Independent:
+        """The distribution with its base repeated to ``batch_shape``."""
+        at = len(self._batch_shape)
+        n = self.reinterpreted_batch_ndims
+        inner = self.base_dist.batch_shape[at : at + n]
+        return Independent(self.base_dist.expand((*batch_shape, *inner)), n)
 
     def total(self, x: Tensor) -> Tensor:
         """``x`` summed over the parts of an event."""

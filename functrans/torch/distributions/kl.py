@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from functrans.torch._functions.table import METHODS, NN
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.distributions.continuous import (
+    EULER,
     Beta,
+    Cauchy,
     Exponential,
     Gamma,
+    Gumbel,
+    HalfNormal,
     Laplace,
     LogNormal,
     Normal,
@@ -26,6 +31,7 @@ from functrans.torch.distributions.discrete import (
 )
 from functrans.torch.distributions.distribution import Distribution, Independent
 from functrans.torch.distributions.multivariate import Dirichlet, MultivariateNormal, whitened
+from functrans.torch.distributions.rarer import Pareto
 
 FORMULAS: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 
@@ -54,6 +60,36 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
         f"No KL(p || q) is implemented for p type {type(p).__name__} and q type "
         f"{type(q).__name__}; take the mean of p.log_prob(x) - q.log_prob(x) over samples x of p"
     )
+
+
+@register_kl(HalfNormal, HalfNormal)
+def _half_normal(p, q):
+    return _normal(p.base, q.base)
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchy(p, q):
+    size = (p.scale + q.scale).square() + (p.loc - q.loc).square()
+    return (size / (4 * p.scale * q.scale)).log()
+
+
+@register_kl(Gumbel, Gumbel)
+def _gumbel(p, q):
+    ratio, shift = p.scale / q.scale, (p.loc - q.loc) / q.scale
+    tail = (METHODS["lgamma"](1 + ratio) - shift).exp()
+    return shift - ratio.log() + EULER * (ratio - 1) + tail - 1
+
+
+@register_kl(Pareto, Pareto)
+def _pareto(p, q):
+    ratio = q.alpha / p.alpha
+    found = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return found.masked_fill(p.scale < q.scale, math.inf)
+
+
+@register_kl(Gamma, Exponential)
+def _gamma_exponential(p, q):
+    return q.rate * p.mean - p.entropy() - q.rate.log()
 
 
 @register_kl(Normal, Normal)

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans.torch._functions.elementwise import softplus
-from functrans.torch._tensors.factories import as_tensor
+from functrans.torch._functions.shapes import cat
+from functrans.torch._functions.table import METHODS
+from functrans.torch._tensors.factories import arange, as_tensor
+from functrans.torch._tensors.limits import finfo
 from functrans.torch._tensors.tensor import Tensor
 
 
@@ -56,6 +59,10 @@ class Transform:
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """log |det dy/dx|."""
         raise NotImplementedError(type(self).__name__)
+
+    def forward_shape(self, shape: tuple) -> tuple:
+        """The shape of values for x of ``shape``."""
+        return tuple(shape)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -219,8 +226,74 @@ class SoftplusTransform(Transform):
         return -softplus(-x)
 
 
+class AbsTransform(Transform):
+    """|x|, whose inverse is the positive one."""
+
+    bijective = False
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y
+
+
+class SoftmaxTransform(Transform):
+    """softmax(x) of vectors, which is not invertible: one inverse is log."""
+
+    bijective = False
+    event_dim = 1
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.softmax(-1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.log()
+
+
+class StickBreakingTransform(Transform):
+    """From n numbers to n + 1 parts of a stick: each breaks off a part of what is left."""
+
+    event_dim = 1
+
+    def _offset(self, n: int, like: Tensor) -> Tensor:
+        return arange(n, 0, -1, dtype=like.dtype).log()
+
+    def _call(self, x: Tensor) -> Tensor:
+        z = METHODS["sigmoid"](x - self._offset(x.shape[-1], x))
+        one = z.new_ones((*z.shape[:-1], 1))
+        return cat([z, one], -1) * cat([one, (1 - z).cumprod(-1)], -1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        parts = y[..., :-1]
+        left = 1 - parts.cumsum(-1)
+        left = left.clamp(min=float(finfo(y.dtype).tiny))
+        return parts.log() - left.log() + self._offset(parts.shape[-1], y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        x = x - self._offset(x.shape[-1], x)
+        return (-x - softplus(-x) + y[..., :-1].log()).sum(-1)
+
+    def forward_shape(self, shape: tuple) -> tuple:
+        return (*shape[:-1], shape[-1] + 1)
+
+
+class LowerCholeskyTransform(Transform):
+    """The lower triangle of a matrix, its diagonal exp of what is there."""
+
+    event_dim = 2
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.tril(-1) + METHODS["diag_embed"](x.diagonal(0, -2, -1).exp())
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.tril(-1) + METHODS["diag_embed"](y.diagonal(0, -2, -1).log())
+
+
 identity_transform = ComposeTransform([])
 __all__ = [
-    "AffineTransform", "ComposeTransform", "ExpTransform", "PowerTransform", "SigmoidTransform",
-    "SoftplusTransform", "TanhTransform", "Transform", "identity_transform",
+    "AbsTransform", "AffineTransform", "ComposeTransform", "ExpTransform",
+    "LowerCholeskyTransform", "PowerTransform", "SigmoidTransform", "SoftmaxTransform",
+    "SoftplusTransform", "StickBreakingTransform", "TanhTransform", "Transform",
+    "identity_transform",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._graph.views import changed
-from functrans.torch.optim.optimizer import Optimizer, evaluated
+from functrans.torch.optim.optimizer import Optimizer, as_real, evaluated
 
 # what a line search knows at a step: the step, the loss, the gradient, the slope
 Point = tuple[float, float, np.ndarray, float]
@@ -41,17 +41,17 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> np.ndarray:
         return np.concatenate([
-            np.zeros(p.numel(), p._array.dtype) if p.grad is None else p.grad._array.reshape(-1)
+            as_real(np.zeros_like(p._array) if p.grad is None else p.grad._array).reshape(-1)
             for p in self._params])
 
     def _position(self) -> list[np.ndarray]:
-        return [p._array.copy() for p in self._params]
+        return [as_real(p._array).copy() for p in self._params]
 
     def _put(self, start: list[np.ndarray], t: float, d: np.ndarray) -> None:
         """Move the parameters to ``start + t d``."""
         at = 0
         for p, x in zip(self._params, start, strict=True):
-            p._array[...] = x + (t * d[at : at + x.size]).reshape(x.shape)
+            as_real(p._array)[...] = x + (t * d[at : at + x.size]).reshape(x.shape)
             changed(p, "step")
             at += x.size
 

@@ -291,6 +291,8 @@ class ReduceLROnPlateau:
         """The learning rates that were set last."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
+    state_dict, load_state_dict = LRScheduler.state_dict, LRScheduler.load_state_dict
+
 
 _LRScheduler = LRScheduler
 __all__ = [

@@ -82,7 +82,7 @@ class Optimizer:
         g = p.grad._array  # type: ignore[union-attr]  # only such are stepped
         if group.get("maximize"):
             g = -g
-        self._update(p._array, g, self.state[p], group)
+        self._update(as_real(p._array), as_real(g), self.state[p], group)
         changed(p, "step")
 
     def _update(self, x: np.ndarray, g: np.ndarray, state: dict[str, Any],
@@ -125,6 +125,11 @@ class Optimizer:
             lines.append(f"Parameter Group {i}")
             lines += [f"    {k}: {group[k]}" for k in sorted(group) if k != "params"]
         return f"{type(self).__name__} (\n" + "\n".join(lines) + "\n)"
+
+
+def as_real(x: np.ndarray) -> np.ndarray:
+    """``x`` itself, or complex numbers as pairs: real and imaginary parts move each by itself."""
+    return x if x.dtype.kind != "c" else x[..., None].view(np.finfo(x.dtype).dtype)
 
 
 def evaluated(closure: Closure | None) -> Any:

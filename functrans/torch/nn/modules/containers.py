@@ -188,6 +188,12 @@ class ParameterDict(_Dict):
 
     _part = "_parameters"
 
+    def update(self, parts: Mapping[str, Any]) -> None:
+        """Enter parameters under their names, those of a plain dict in order of these."""
+        plain = type(parts) is dict
+        for name in sorted(parts) if plain else parts:
+            self[name] = parts[name]
+
     def __setitem__(self, key: str, part: Any) -> None:
         part = part if isinstance(part, Parameter) else Parameter(part)
         self._parameters[key] = part  # type: ignore[assignment]

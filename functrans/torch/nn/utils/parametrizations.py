@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from functrans.torch._functions.shapes import cat
+from functrans.torch._functions.table import LINALG, METHODS
+from functrans.torch._tensors.factories import eye, randn  # pyright: ignore  # made by a table
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn.modules.module import Module
 from functrans.torch.nn.utils.norms import (
@@ -54,6 +57,87 @@ class _SpectralNorm(Module):
         return value
 
 
+def _orthonormal(x: Tensor) -> Tensor:
+    """Orthonormal columns that span those of ``x``, each on the side of its own."""
+    q, r = LINALG["qr"](x)
+    return q * METHODS["sgn"](METHODS["diagonal"](r, 0, -2, -1)).unsqueeze(-2)
+
+
+class _Orthogonal(Module):
+    def __init__(self, weight: Tensor, kind: str, use_trivialization: bool):
+        super().__init__()
+        if weight.is_complex() and kind == "householder":
+            raise ValueError("The householder parametrization does not support complex tensors.")
+        self.shape, self.kind = weight.shape, kind
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, X: Tensor) -> Tensor:
+        n, k = X.shape[-2:]
+        flat = n < k
+        if flat:
+            X, (n, k) = X.mT, (k, n)
+        if self.kind == "householder":
+            A = METHODS["tril"](X, -1)
+            Q = LINALG["householder_product"](A, 2.0 / (1.0 + (A * A).sum(-2)))
+            Q = Q * METHODS["sgn"](METHODS["diagonal"](X, 0, -2, -1)).unsqueeze(-2)
+        else:
+            A = METHODS["tril"](X)
+            if n != k:
+                A = cat([A, A.new_zeros(*A.shape[:-1], n - k)], -1)
+            A = A - A.mH
+            one = eye(n, dtype=A.dtype)
+            Q = LINALG["matrix_exp"](A) if self.kind == "matrix_exp" else (
+                LINALG["solve"](one - A / 2, one + A / 2))
+            Q = Q[..., :k]
+        if "base" in self._buffers and self.base is not None:
+            Q = self.base @ Q
+        return Q.mT if flat else Q
+
+    def right_inverse(self, Q: Tensor) -> Tensor:
+        if Q.shape != self.shape:
+            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got "
+                             f"a tensor of shape {Q.shape}.")
+        flat = Q.shape[-2] < Q.shape[-1]
+        columns = Q.mT if flat else Q
+        if "base" not in self._buffers:
+            if self.kind != "householder":
+                raise NotImplementedError("It is not possible to assign to the matrix exponential "
+                                          "or the Cayley parametrizations when "
+                                          "use_trivialization=False.")
+            A, tau = METHODS["geqrf"](columns)
+            d = METHODS["sgn"](METHODS["diagonal"](A, 0, -2, -1))
+            A = METHODS["diagonal_scatter"](A, d * (1 - 2 * (tau == 0).to(d.dtype)), 0, -2, -1)
+            return A.mT if flat else A
+        n, k = columns.shape[-2:]
+        Q0 = _orthonormal(columns)
+        if n != k:
+            rest = randn(*columns.shape[:-1], n - k, dtype=columns.dtype)
+            Q0 = cat([Q0, _orthonormal(cat([Q0, rest], -1))[..., k:]], -1)
+        self.base = Q0
+        start = columns * 0 - eye(n, k, dtype=columns.dtype)
+        return start.mT if flat else start
+
+
+def orthogonal(module: _M, name: str = "weight", orthogonal_map: str | None = None, *,
+               use_trivialization: bool = True) -> _M:
+    """Let a weight have orthonormal columns, or rows where there are more columns.
+
+    ``orthogonal_map``: ``"matrix_exp"``, ``"cayley"`` or ``"householder"``.
+    """
+    weight = getattr(module, name)
+    if weight.dim() < 2:
+        raise ValueError("Expected a matrix or batch of matrices. Got a tensor of "
+                         f"{weight.dim()} dimensions.")
+    square = weight.shape[-2] == weight.shape[-1] or weight.is_complex()
+    kind = orthogonal_map or ("matrix_exp" if square else "householder")
+    if kind not in ("matrix_exp", "cayley", "householder"):
+        raise ValueError('orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
+                         f"Got: {kind}")
+    return register_parametrization(
+        module, name, _Orthogonal(weight, kind, use_trivialization), unsafe=True)
+
+
 def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:
     """Let a weight be g v / |v|; its ``original0`` is g, and ``original1`` is v."""
     return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
@@ -71,4 +155,4 @@ def spectral_norm(module: _M, name: str = "weight", n_power_iterations: int = 1,
         module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
 
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]

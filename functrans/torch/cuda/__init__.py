@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from functrans.torch.cuda import amp
+
 _NONE = "there is no CUDA device here; functrans.torch computes on the CPU only"
 
 
@@ -51,7 +53,7 @@ memory_allocated, Event = _refused("memory_allocated"), _refused("Event")
 Stream, current_stream = _refused("Stream"), _refused("current_stream")
 
 __all__ = [
-    "Event", "Stream", "current_device", "current_stream", "device_count", "empty_cache",
+    "Event", "Stream", "amp", "current_device", "current_stream", "device_count", "empty_cache",
     "get_device_name", "init", "is_available", "is_bf16_supported", "is_initialized",
     "manual_seed", "manual_seed_all", "memory_allocated", "set_device", "synchronize",
 ]

@@ -1,0 +1,478 @@
+"""Distributions that are met less often, most of them functions of others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from functrans.torch._functions.elementwise import softplus
+from functrans.torch._functions.special import scipy
+from functrans.torch._functions.table import METHODS, op
+from functrans.torch._tensors import random
+from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch.distributions.continuous import EULER, Cauchy, Gamma, Gumbel, Normal
+from functrans.torch.distributions.derived import TransformedDistribution
+from functrans.torch.distributions.discrete import Binomial, Categorical, Geometric
+from functrans.torch.distributions.distribution import (
+    CONSTRAINTS,
+    LOG_2PI,
+    Distribution,
+    broadcast,
+    uniform,
+)
+from functrans.torch.distributions.transforms import SigmoidTransform, StickBreakingTransform
+
+lgamma, digamma = METHODS["lgamma"], METHODS["digamma"]
+logsumexp, log_softmax = METHODS["logsumexp"], METHODS["log_softmax"]
+
+
+def _above(x: Tensor, known: Any, otherwise: float) -> Tensor:
+    """``x`` where ``known``, else a number."""
+    return x.masked_fill(~known, otherwise)
+
+
+class HalfCauchy(Distribution):
+    """The absolute value of what has a Cauchy distribution around 0."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"scale": "positive"}
+    support = "nonnegative"
+
+    def __init__(self, scale: Any, validate_args: bool | None = None):
+        (self.scale,) = broadcast(scale)
+        self.base = Cauchy(0.0, self.scale, validate_args)
+        super().__init__(self.scale.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return from_array(np.full_like(self.scale._array, math.inf))
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.base.rsample(sample_shape).abs()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self.base.log_prob(self.checked(value)) + math.log(2)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return 2 * self.base.cdf(self.checked(value)) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base.entropy() - math.log(2)
+
+
+class InverseGamma(Distribution):
+    """One divided by what has a gamma distribution."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"concentration": "positive", "rate": "positive"}
+    support = "positive"
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None):
+        self.concentration, self.rate = broadcast(concentration, rate)
+        self.base = Gamma(self.concentration, self.rate, validate_args)
+        super().__init__(self.rate.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        a = self.concentration
+        return _above(self.rate / (a - 1).masked_fill(a <= 1, 1), a > 1, math.inf)
+
+    @property
+    def variance(self) -> Tensor:
+        a = self.concentration.masked_fill(self.concentration <= 2, 3)
+        return _above(self.rate.square() / ((a - 1).square() * (a - 2)), self.concentration > 2,
+                      math.inf)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.base.rsample(sample_shape).reciprocal()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x = self.checked(value)
+        return self.base.log_prob(x.reciprocal()) - 2 * x.log()
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a + self.rate.log() + lgamma(a) - (1 + a) * digamma(a)
+
+
+class Weibull(Distribution):
+    """exp(-(x / scale)**concentration) is the probability of more than x."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"scale": "positive", "concentration": "positive"}
+    support = "positive"
+
+    def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None):
+        self.scale, self.concentration = broadcast(scale, concentration)
+        super().__init__(self.scale.shape, (), validate_args)
+
+    def _moment(self, n: int) -> Tensor:
+        return self.scale**n * lgamma(1 + n * self.concentration.reciprocal()).exp()
+
+    @property
+    def mean(self) -> Tensor:
+        return self._moment(1)
+
+    @property
+    def variance(self) -> Tensor:
+        return self._moment(2) - self._moment(1).square()
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        u = uniform(self._extended(sample_shape), self.scale)
+        return self.scale * (-u.log()) ** self.concentration.reciprocal()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        k, z = self.concentration, self.checked(value) / self.scale
+        return k.log() - self.scale.log() + (k - 1) * z.log() - z**k
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return -(-((self.checked(value) / self.scale) ** self.concentration)).expm1()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.scale * (-(-value).log1p()) ** self.concentration.reciprocal()
+
+    def entropy(self) -> Tensor:
+        k: Any = self.concentration
+        return EULER * (1 - 1 / k) + (self.scale / k).log() + 1
+
+
+class Kumaraswamy(Distribution):
+    """(1 - x**a)**b is the probability of more than x, a and b the concentrations."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"concentration1": "positive", "concentration0": "positive"}
+    support = "unit"
+
+    def __init__(self, concentration1: Any, concentration0: Any,
+                 validate_args: bool | None = None):
+        self.concentration1, self.concentration0 = broadcast(concentration1, concentration0)
+        super().__init__(self.concentration1.shape, (), validate_args)
+
+    def _moment(self, n: int) -> Tensor:
+        a, b = 1 + n * self.concentration1.reciprocal(), self.concentration0
+        return (b.log() + lgamma(a) + lgamma(b) - lgamma(a + b)).exp()
+
+    @property
+    def mean(self) -> Tensor:
+        return self._moment(1)
+
+    @property
+    def variance(self) -> Tensor:
+        return self._moment(2) - self._moment(1).square()
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        u = uniform(self._extended(sample_shape), self.concentration1)
+        return (-((u.log() / self.concentration0).expm1())) ** self.concentration1.reciprocal()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        a, b, x = self.concentration1, self.concentration0, self.checked(value)
+        return a.log() + b.log() + (a - 1) * x.log() + (b - 1) * (-(x**a)).log1p()
+
+    def entropy(self) -> Tensor:
+        a: Any = self.concentration1
+        b: Any = self.concentration0
+        harmonic = digamma(b + 1) + EULER
+        return (1 - 1 / b) + (1 - 1 / a) * harmonic - a.log() - b.log()
+
+
+class Pareto(Distribution):
+    """(scale / x)**alpha is the probability of more than x, which is at least ``scale``."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"scale": "positive", "alpha": "positive"}
+
+    def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None):
+        self.scale, self.alpha = broadcast(scale, alpha)
+        super().__init__(self.scale.shape, (), validate_args)
+
+    def _inside(self, x: np.ndarray) -> Any:
+        return x >= self.scale._array
+
+    @property
+    def mean(self) -> Tensor:
+        a = self.alpha.clamp(min=1)
+        return a * self.scale / (a - 1)
+
+    @property
+    def variance(self) -> Tensor:
+        a = self.alpha.clamp(min=2)
+        return self.scale.square() * a / ((a - 1).square() * (a - 2))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.icdf(uniform(self._extended(sample_shape), self.scale))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x = self.checked(value)
+        return self.alpha.log() + self.alpha * self.scale.log() - (self.alpha + 1) * x.log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return 1 - (self.scale / self.checked(value)) ** self.alpha
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.scale * (1 - value) ** -self.alpha.reciprocal()
+
+    def entropy(self) -> Tensor:
+        return (self.scale / self.alpha).log() + 1 + self.alpha.reciprocal()
+
+
+class FisherSnedecor(Distribution):
+    """The ratio of two means of squares, of ``df1`` and ``df2`` normal numbers."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"df1": "positive", "df2": "positive"}
+    support = "positive"
+
+    def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None):
+        self.df1, self.df2 = broadcast(df1, df2)
+        super().__init__(self.df1.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        d = self.df2.masked_fill(self.df2 <= 2, math.nan)
+        return d / (d - 2)
+
+    @property
+    def variance(self) -> Tensor:
+        d = self.df2.masked_fill(self.df2 <= 4, math.nan)
+        return 2 * d.square() * (self.df1 + d - 2) / (
+            self.df1 * (d - 2).square() * (d - 4))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended(sample_shape)
+        one, two = [Gamma((df / 2).expand(shape), df / 2, False).rsample()
+                    for df in (self.df1, self.df2)]
+        return one / two
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x, a, b = self.checked(value), self.df1 / 2, self.df2 / 2
+        ratio = self.df1 / self.df2
+        return (lgamma(a + b) - lgamma(a) - lgamma(b) + a * ratio.log() + (a - 1) * x.log()
+                - (a + b) * (ratio * x).log1p())
+
+
+@op(method=False)
+def _log_bessel(kappa):
+    """log I0(kappa)."""
+    return np.log(scipy().i0e(kappa)) + kappa
+
+
+@op(method=False)
+def _circular_spread(kappa):
+    """1 - I1(kappa) / I0(kappa)."""
+    sp = scipy()
+    return 1 - sp.i1e(kappa) / sp.i0e(kappa)
+
+
+class VonMises(Distribution):
+    """exp(concentration cos(x - loc)), normalised, of angles."""
+
+    arg_constraints: ClassVar = {"loc": "real", "concentration": "positive"}
+
+    def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None):
+        self.loc, self.concentration = broadcast(loc, concentration)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return _circular_spread(self.concentration)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        loc, kappa = self.loc._array, self.concentration._array
+        drawn = random.source().vonmises(0.0, kappa, self._extended(sample_shape)) + loc
+        return from_array(((drawn + np.pi) % (2 * np.pi) - np.pi).astype(loc.dtype))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        angle = (self.checked(value) - self.loc).cos()
+        return self.concentration * angle - LOG_2PI - _log_bessel(self.concentration)
+
+
+class NegativeBinomial(Binomial):
+    """How many are 1 before ``total_count`` are 0."""
+
+    arg_constraints: ClassVar = {**Binomial.arg_constraints, "total_count": "nonnegative"}
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.logits.exp()
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean / METHODS["sigmoid"](-self.logits)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        r, p = self.total_count._array, self.probs._array
+        drawn = random.source().negative_binomial(r, 1 - p, self._extended(sample_shape))
+        return from_array(drawn.astype(p.dtype))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        k, r = self.checked(value), self.total_count
+        weighed = -r * softplus(self.logits) - k * softplus(-self.logits)
+        ways = lgamma(r + k) - lgamma(1 + k) - lgamma(r)
+        return weighed + _above(ways, r + k != 0, 0.0)
+
+    def _inside(self, x: np.ndarray) -> Any:
+        return CONSTRAINTS["natural"](x)
+
+    def entropy(self) -> Tensor:
+        raise NotImplementedError("NegativeBinomial has no entropy here")
+
+
+class Multinomial(Distribution):
+    """How often each class is drawn, in ``total_count`` draws."""
+
+    support = "natural"
+
+    def __init__(self, total_count: int = 1, probs: Tensor | None = None,
+                 logits: Tensor | None = None, validate_args: bool | None = None):
+        if not isinstance(total_count, int):
+            raise NotImplementedError("inhomogeneous total_count is not supported")
+        self.total_count = total_count
+        self.classes = Categorical(probs, logits, validate_args)
+        super().__init__(self.classes.batch_shape, self.classes.logits.shape[-1:], validate_args)
+
+    def expand(self, batch_shape: Any) -> Multinomial:
+        """The distribution with its classes repeated to ``batch_shape``."""
+        logits = self.logits.expand(*batch_shape, *self.event_shape)
+        return Multinomial(self.total_count, logits=logits, validate_args=False)
+
+    @property
+    def probs(self) -> Tensor:
+        return self.classes.probs
+
+    @property
+    def logits(self) -> Tensor:
+        return self.classes.logits
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs * self.total_count
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        p = self.probs._array.astype(np.float64)
+        shape = self._extended(sample_shape)[:-1]
+        drawn = random.source().multinomial(self.total_count, p / p.sum(-1, keepdims=True), shape)
+        return from_array(drawn.astype(self.probs._array.dtype))
+
+    def _inside(self, x: np.ndarray) -> Any:
+        return (x >= 0).all(-1) & (x == np.floor(x)).all(-1) & (x.sum(-1) == self.total_count)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x = self.checked(value)
+        logs = log_softmax(self.logits, -1).masked_fill(
+            (x == 0) & (self.logits == -math.inf), 0)
+        return lgamma(x.sum(-1) + 1) - lgamma(x + 1).sum(-1) + (x * logs).sum(-1)
+
+
+class LogitRelaxedBernoulli(Distribution):
+    """The logit of a relaxed 0 or 1."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"probs": "unit", "logits": "real"}
+
+    def __init__(self, temperature: Tensor, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None):
+        self.temperature, self.base = temperature, Geometric(probs, logits, validate_args)
+        super().__init__(self.base.batch_shape, (), False)
+
+    def expand(self, batch_shape: Any) -> LogitRelaxedBernoulli:
+        """The distribution with its logits repeated to ``batch_shape``."""
+        return LogitRelaxedBernoulli(self.temperature, logits=self.logits.expand(*batch_shape))
+
+    @property
+    def logits(self) -> Tensor:
+        return self.base.logits
+
+    @property
+    def probs(self) -> Tensor:
+        return self.base.probs
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        u = uniform(self._extended(sample_shape), self.logits)
+        return (u.log() - (-u).log1p() + self.logits) / self.temperature
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        d = self.logits - value * self.temperature
+        return self.temperature.log() + d - 2 * softplus(d)
+
+
+class RelaxedBernoulli(TransformedDistribution):
+    """Numbers between 0 and 1 that come near them as ``temperature`` falls."""
+
+    def __init__(self, temperature: Tensor, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None):
+        self.temperature = temperature
+        base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
+        super().__init__(base, SigmoidTransform())
+        self.probs, self.logits = base.probs, base.logits
+
+
+class RelaxedOneHotCategorical(Distribution):
+    """Points of a simplex that come near its corners as ``temperature`` falls."""
+
+    has_rsample = True
+    support = "simplex"
+
+    def __init__(self, temperature: Tensor, probs: Tensor | None = None,
+                 logits: Tensor | None = None, validate_args: bool | None = None):
+        self.temperature, self.classes = temperature, Categorical(probs, logits, validate_args)
+        super().__init__(self.classes.batch_shape, self.classes.logits.shape[-1:], validate_args)
+
+    @property
+    def probs(self) -> Tensor:
+        return self.classes.probs
+
+    @property
+    def logits(self) -> Tensor:
+        return self.classes.logits
+
+    def expand(self, batch_shape: Any) -> RelaxedOneHotCategorical:
+        """The distribution with its classes repeated to ``batch_shape``."""
+        logits = self.logits.expand(*batch_shape, *self.event_shape)
+        return RelaxedOneHotCategorical(self.temperature, logits=logits, validate_args=False)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        noise = Gumbel(0.0, 1.0, False).rsample(self._extended(sample_shape)).to(self.logits.dtype)
+        return METHODS["softmax"]((self.logits + noise) / self.temperature, -1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        n, logs = self.event_shape[0], self.checked(value).log()
+        scores = self.logits - logs * self.temperature
+        scale = math.lgamma(n) + (n - 1) * self.temperature.log()
+        return (scores - logsumexp(scores, -1, True)).sum(-1) + scale - logs.sum(-1)
+
+
+class LogisticNormal(TransformedDistribution):
+    """Points of a simplex that break a stick at normally distributed numbers."""
+
+    support = "simplex"
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
+        base = Normal(loc, scale, validate_args)
+        if not base.batch_shape:
+            raise ValueError("LogisticNormal needs parameters of at least one dimension")
+        self.loc, self.scale = base.loc, base.scale
+        super().__init__(base, StickBreakingTransform())
+
+
+__all__ = [
+    "FisherSnedecor", "HalfCauchy", "InverseGamma", "Kumaraswamy", "LogisticNormal",
+    "LogitRelaxedBernoulli", "Multinomial", "NegativeBinomial", "Pareto", "RelaxedBernoulli",
+    "RelaxedOneHotCategorical", "VonMises", "Weibull",
+]

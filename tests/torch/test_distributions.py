@@ -1,0 +1,234 @@
+"""Distributions that are met less often, against SciPy's; sets and transforms onto them."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import functrans.torch as torch
+from functrans.torch import distributions as D
+from functrans.torch.distributions import constraints as C
+
+A = torch.tensor([0.7, 2.5], dtype=torch.float64)
+B = torch.tensor([1.5, 3.0], dtype=torch.float64)
+X = torch.tensor([0.3, 0.6], dtype=torch.float64)
+K = torch.tensor([1.0, 3.0], dtype=torch.float64)
+
+# ours, SciPy's, where the density is asked for
+LIKE_SCIPY = {
+    "half cauchy": (D.HalfCauchy(A), stats.halfcauchy(scale=A), X),
+    "inverse gamma": (D.InverseGamma(A + 2, B), stats.invgamma(A + 2, scale=B), X),
+    "weibull": (D.Weibull(A, B), stats.weibull_min(B, scale=A), X),
+    "pareto": (D.Pareto(A, B + 2), stats.pareto(B + 2, scale=A), X + 2.5),
+    "ratio of squares": (D.FisherSnedecor(A, B + 4), stats.f(A, B + 4), X),
+    "von mises": (D.VonMises(A, B), stats.vonmises(B, loc=A), X),
+    "negative binomial": (D.NegativeBinomial(B, X), stats.nbinom(B, 1 - X), K),
+    "student": (D.StudentT(B + 2, A, B), stats.t(B + 2, loc=A, scale=B), X),
+    "cauchy": (D.Cauchy(A, B), stats.cauchy(loc=A, scale=B), X),
+}
+
+
+def numbers(x):
+    return x.detach().numpy()
+
+
+@pytest.mark.parametrize("name", LIKE_SCIPY)
+def test_a_density_is_that_of_scipy(name):
+    ours, theirs, x = LIKE_SCIPY[name]
+    density = theirs.logpmf if name == "negative binomial" else theirs.logpdf
+    np.testing.assert_allclose(numbers(ours.log_prob(x)), density(numbers(x)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n in LIKE_SCIPY if n not in (
+    "half cauchy", "cauchy", "von mises")])
+def test_moments_are_those_of_scipy(name):
+    ours, theirs, _ = LIKE_SCIPY[name]
+    np.testing.assert_allclose(numbers(ours.mean), theirs.mean(), rtol=1e-12)
+    np.testing.assert_allclose(numbers(ours.variance), theirs.var(), rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["half cauchy", "inverse gamma", "weibull", "pareto", "student",
+                                  "cauchy"])
+def test_an_entropy_is_that_of_scipy(name):
+    ours, theirs, _ = LIKE_SCIPY[name]
+    # SciPy integrates the entropies of some numerically
+    np.testing.assert_allclose(numbers(ours.entropy()), theirs.entropy(), rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["half cauchy", "weibull", "pareto"])
+def test_quantiles_are_the_inverse_of_probabilities(name):
+    ours, theirs, x = LIKE_SCIPY[name]
+    np.testing.assert_allclose(numbers(ours.cdf(x)), theirs.cdf(numbers(x)), rtol=1e-12)
+    np.testing.assert_allclose(numbers(ours.icdf(ours.cdf(x))), numbers(x), rtol=1e-12)
+
+
+def test_kumaraswamy_has_total_one_and_its_moments():
+    d = D.Kumaraswamy(A + 1, B)
+    for i in range(2):
+        one = D.Kumaraswamy(A[i] + 1, B[i])
+
+        def density(x, one=one):
+            return math.exp(one.log_prob(torch.tensor(x, dtype=torch.float64)).item())
+
+        moments = [integrate.quad(lambda x, n=n, f=density: x**n * f(x), 0, 1)[0]
+                   for n in range(3)]
+        assert moments[0] == pytest.approx(1, rel=1e-9)  # of quad
+        assert d.mean[i].item() == pytest.approx(moments[1], rel=1e-9)  # of quad
+        assert d.variance[i].item() == pytest.approx(moments[2] - moments[1] ** 2, rel=1e-8)  # quad
+        entropy = -integrate.quad(lambda x, f=density: f(x) * math.log(f(x)), 1e-12, 1 - 1e-12)[0]
+        assert d.entropy()[i].item() == pytest.approx(entropy, rel=1e-7)  # of quad
+
+
+SAMPLED = {
+    "half cauchy": D.HalfCauchy(A), "inverse gamma": D.InverseGamma(A + 4, B),
+    "weibull": D.Weibull(A, B), "pareto": D.Pareto(A, B + 4),
+    "kumaraswamy": D.Kumaraswamy(A, B), "ratio of squares": D.FisherSnedecor(A, B + 9),
+    "negative binomial": D.NegativeBinomial(B, X), "multinomial": D.Multinomial(4, X / 0.9),
+    "relaxed": D.RelaxedBernoulli(torch.tensor(0.5), X),
+    "relaxed classes": D.RelaxedOneHotCategorical(torch.tensor(0.5), logits=A),
+    "logistic normal": D.LogisticNormal(A, B), "von mises": D.VonMises(A, B),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_samples_are_of_the_distribution(name):
+    torch.manual_seed(0)
+    d = SAMPLED[name]
+    x = d.sample((4000,))
+    assert x.shape == (4000, *d.batch_shape, *d.event_shape)
+    assert torch.isfinite(d.log_prob(x)).all()
+    if name in ("half cauchy", "relaxed", "relaxed classes", "logistic normal"):
+        return
+    if name == "von mises":
+        ours = (x - d.loc).cos().mean(0)
+        expected, spread = 1 - d.variance, 0.6
+    else:
+        ours, expected, spread = x.mean(0), d.mean, d.stddev
+    assert ((ours - expected).abs() < 5 * spread / 4000**0.5).all()  # five standard errors
+
+
+@pytest.mark.parametrize("make", [
+    D.Weibull, D.Kumaraswamy, D.Pareto, D.InverseGamma, D.FisherSnedecor, D.LogisticNormal,
+    lambda a, b: D.RelaxedOneHotCategorical(torch.tensor(0.5), logits=a * b),
+    lambda a, b: D.RelaxedBernoulli(torch.tensor(0.5), logits=a * b),
+])
+def test_samples_move_with_the_parameters(make):
+    a, b = A.clone().requires_grad_(), B.clone().requires_grad_()
+
+    def drawn(a, b):
+        torch.manual_seed(1)
+        return make(a, b).rsample((2,))
+
+    if make in (D.InverseGamma, D.FisherSnedecor):  # whose draws are at other numbers for others
+        grads = torch.autograd.grad(drawn(a, b).sum(), (a, b))
+        assert all((g != 0).all() for g in grads)
+    else:
+        assert torch.autograd.gradcheck(drawn, (a, b))
+
+
+def test_a_multinomial_counts_ways():
+    d = D.Multinomial(3, torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64))
+    x = torch.tensor([1.0, 0.0, 2.0], dtype=torch.float64)
+    assert d.log_prob(x).exp().item() == pytest.approx(3 * 0.2 * 0.25)
+    assert d.expand((2,)).log_prob(x).shape == (2,)
+    with pytest.raises(ValueError, match="within the support"):
+        d.log_prob(x + 1)
+    with pytest.raises(NotImplementedError, match="inhomogeneous total_count"):
+        D.Multinomial(A)
+
+
+@pytest.mark.parametrize(("p", "q"), [
+    (D.HalfNormal(A), D.HalfNormal(B)), (D.Cauchy(A, B), D.Cauchy(B, A)),
+    (D.Gumbel(A, B), D.Gumbel(B, A)), (D.Pareto(B, B), D.Pareto(A / 5, A)),
+    (D.Gamma(A, B), D.Exponential(B)),
+])
+def test_a_divergence_is_the_mean_of_differences(p, q):
+    low = p.scale[0].item() if isinstance(p, D.Pareto) else (
+        -np.inf if isinstance(p, D.Cauchy) else -12 if isinstance(p, D.Gumbel) else 0)
+    high = np.inf if isinstance(p, D.Cauchy | D.Pareto) else 60
+
+    def term(x):
+        at = x + B - B[0]  # the second entry is within its support too
+        log, other = p.log_prob(at)[0].item(), q.log_prob(at)[0].item()
+        return math.exp(log) * (log - other)
+
+    found = D.kl_divergence(p, q)[0].item()
+    assert found == pytest.approx(integrate.quad(term, low, high, limit=400)[0], rel=1e-6)  # quad
+
+
+TRANSFORMS = [D.AbsTransform(), D.SoftmaxTransform(), D.StickBreakingTransform(),
+              D.LowerCholeskyTransform()]
+
+
+@pytest.mark.parametrize("t", TRANSFORMS, ids=str)
+def test_a_transform_has_an_inverse(t):
+    x = torch.tensor([[0.3, -0.2], [0.5, 1.0]], dtype=torch.float64, requires_grad=True)
+    y = t(x)
+    again = t(t.inv(y))
+    np.testing.assert_allclose(numbers(again), numbers(y), rtol=1e-12)
+    assert torch.autograd.gradcheck(t, (x,))
+
+
+def test_a_broken_stick_has_the_volume_of_its_jacobian():
+    t = D.StickBreakingTransform()
+    x = torch.tensor([0.3, -0.2, 0.7], dtype=torch.float64)
+    J = torch.autograd.functional.jacobian(lambda x: t(x)[:-1], x)
+    np.testing.assert_allclose(t.log_abs_det_jacobian(x, t(x)), torch.slogdet(J)[1], rtol=1e-12)
+    assert t(x).sum().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("set_of_values", [
+    C.real, C.positive, C.nonnegative, C.unit_interval, C.simplex, C.lower_cholesky,
+    C.greater_than(1.0), C.less_than(-1.0), C.interval(-1.0, 3.0), C.greater_than_eq(2.0),
+], ids=repr)
+def test_all_numbers_are_taken_into_a_set(set_of_values):
+    x = torch.tensor([[0.3, -2.0], [0.5, 1.0]], dtype=torch.float64)
+    for t in (D.biject_to(set_of_values), D.transform_to(set_of_values)):
+        assert set_of_values.check(t(x)).all()
+    t = D.biject_to(set_of_values)
+    np.testing.assert_allclose(t(t.inv(t(x))), t(x), rtol=1e-12)
+
+
+def test_a_set_refuses_what_is_outside():
+    assert not C.interval(0.0, 1.0).check(torch.tensor(2.0))
+    assert not C.positive.check(torch.tensor(0.0))
+    assert C.nonnegative.check(torch.tensor(0.0))
+    assert not C.less_than(0.0).check(torch.tensor(0.0))
+    assert repr(C.interval(0.0, 1.0)) == "interval(lower_bound=0.0, upper_bound=1.0)"
+    assert D.biject_to(D.Gamma(1.0, 1.0).support)(torch.tensor(0.0)) == 1
+    with pytest.raises(NotImplementedError, match="Cannot transform"):
+        D.biject_to(C.boolean)
+
+
+def test_checks_are_on_unless_told():
+    D.Distribution.set_default_validate_args(False)
+    try:
+        D.Normal(torch.tensor(0.0), torch.tensor(-1.0))
+    finally:
+        D.Distribution.set_default_validate_args(True)
+    with pytest.raises(ValueError, match="to satisfy the constraint"):
+        D.Normal(torch.tensor(0.0), torch.tensor(-1.0))
+
+
+class Unnamed(D.Distribution):
+    """One whose parameters have no names."""
+
+
+@pytest.mark.parametrize("d", [
+    D.Binomial(4, X), D.NegativeBinomial(3, X), D.LogisticNormal(A, B), D.Multinomial(4, X / 0.9),
+    D.RelaxedBernoulli(torch.tensor(0.5), X), D.Independent(D.Normal(A, B), 1),
+    D.RelaxedOneHotCategorical(torch.tensor(0.5), logits=A), D.Weibull(A, B),
+    D.MixtureSameFamily(D.Categorical(A), D.Independent(D.Normal(A[:, None] + B, 1.0), 1)),
+], ids=repr)
+def test_an_expanded_distribution_has_the_same_densities(d):
+    torch.manual_seed(0)
+    x = d.sample()
+    wide = d.expand((3, *d.batch_shape))
+    assert wide.sample().shape == (3, *x.shape)
+    np.testing.assert_allclose(wide.log_prob(x)[1], d.log_prob(x), rtol=1e-12)
+
+
+def test_what_cannot_be_expanded_says_so():
+    with pytest.raises(NotImplementedError, match="cannot be expanded here"):
+        Unnamed().expand((2,))
