@@ -1136,3 +1136,15 @@ def test_a_single_boolean_is_an_index_as_in_numpy():
             assert grad(lambda x: f(np, x))(x) == pytest.approx(slope, rel=1e-8)  # of differences
     value, pull = ft.vjp(lambda v: v.at[True].set(2 * v).at[False].add(9.0)[True], plain_np.ones(2))
     assert value.tolist() == [[2.0, 2.0]] and pull(plain_np.ones((1, 2)))[0].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x.at[0].set(1.0), lambda x: np.sin(x).at[0].set(1.0), lambda x: x.sum().at[()].set(1),
+], ids=["alone", "behind a function", "behind a method"])
+def test_setting_by_at_is_no_write(f):
+    """It makes a new array: names for arrays would double the time of a gradient."""
+    assert not may_write(f)
+
+
+def test_a_ufunc_at_is_a_write():
+    assert may_write(lambda x, i: np.add.at(x, i, 1.0))

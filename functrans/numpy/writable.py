@@ -30,7 +30,7 @@ from functrans.numpy.memory import (
     of_value_like,
     place_of,
 )
-from functrans.numpy.structure import as_operand, is_traced
+from functrans.numpy.structure import as_operand, is_traced, is_traced_slice
 from functrans.numpy.updates import At
 
 
@@ -369,13 +369,13 @@ def _opened_key(key: Any) -> tuple[Any, bool]:
     entries = [_opened_entry(e) for e in _as_tuple(key)]
     basic = all([
         e is None or e is Ellipsis or isinstance(e, np.integer) or type(e) is int
-        or (type(e) is slice and not is_traced([e.start, e.stop, e.step])) for e in entries
+        or (type(e) is slice and not is_traced_slice(e)) for e in entries
     ])
     return (tuple(entries) if type(key) is tuple else entries[0]), basic
 
 
 def _opened_entry(e: Any) -> Any:
-    if type(e) is slice and is_traced([e.start, e.stop, e.step]):
+    if is_traced_slice(e):
         return slice(*map(_opened_entry, (e.start, e.stop, e.step)))
     if type(e) is slice or type(e) is int:
         return e
