@@ -150,7 +150,7 @@ def split_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple, tuple]:
             indices.append(e)
             continue
         entry = _entry(e)
-        if is_traced_slice(e):
+        if entry is _entry and is_traced_slice(e):
             places = _window(e, shape[_position(pattern, key, shape)]) if _alone(key) else None
             if places is not None:
                 pattern.append(ARRAY)
