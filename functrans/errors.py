@@ -24,6 +24,7 @@ compute its program.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import warnings
@@ -208,5 +209,8 @@ def warn(text: str) -> None:
 
 
 def name_of(f: object) -> str:
-    """The name of ``f`` in messages: its own, or that of its type."""
-    return getattr(f, "__name__", None) or type(f).__name__
+    """The name of ``f`` in messages: its own, that of what it calls, or that of its type."""
+    name = getattr(f, "__name__", None)
+    if name is None and isinstance(f, functools.partial):
+        return name_of(getattr(f, "__wrapped__", f.func))
+    return name or type(f).__name__

@@ -90,21 +90,20 @@ def patch(*modules: ModuleType) -> Block:
     >>> ft.grad(f)(0.0)
     Array(1.)
     """
-    for module in modules:
-        if not isinstance(module, ModuleType):
-            raise ArgumentError(
-                f"patch takes modules whose names are to be replaced, but got {module!r}. A "
-                "function is decorated by @patch(), or called in a block, `with patch():`."
-            )
     return Block(tuple([m for module in modules for m in _parts(module)]))
 
 
-def _parts(module: ModuleType) -> list[ModuleType]:
+def _parts(module: Any) -> list[ModuleType]:
     """A module, and those inside of it that are loaded."""
-    start = f"{module.__name__}."
-    inside = [m for name, m in sorted(sys.modules.items())
-              if name.startswith(start) and isinstance(m, ModuleType)]
-    return [module, *inside]
+    name = getattr(module, "__name__", None)
+    # some packages put an object in the place of their module
+    if not isinstance(module, ModuleType) and sys.modules.get(f"{name}") is not module:
+        raise ArgumentError(
+            f"patch takes modules whose names are to be replaced, but got {module!r}. A "
+            "function is decorated by @patch(), or called in a block, `with patch():`."
+        )
+    inside = [m for n, m in sorted(sys.modules.items()) if n.startswith(f"{name}.")]
+    return [m for m in (module, *inside) if isinstance(m, ModuleType)]
 
 
 __all__ = ["Block", "patch"]

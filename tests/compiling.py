@@ -1,9 +1,11 @@
 """Compiling without optimising, for tests that are not about compiled code."""
 
 import functools
+from contextlib import nullcontext
 
 from functrans._compile.run import machine
 from functrans._compile.run.machine import _host
+from tests.covering import THOROUGH
 
 
 class Unoptimised(machine.Machine):
@@ -18,4 +20,5 @@ _unoptimised = functools.cache(Unoptimised)
 
 
 def without_optimising():
-    return machine.choose(_unoptimised())
+    """A block in which nothing is optimised, unless in a thorough run."""
+    return nullcontext() if THOROUGH else machine.choose(_unoptimised())

@@ -4,17 +4,17 @@ Compiled code is kept in a directory of the test run, never in the user's cache.
 """
 
 import atexit
+import gc
 import os
 import shutil
 import sys
 import tempfile
-from contextlib import nullcontext
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import drawing
-from tests.covering import THOROUGH
 
 settings.register_profile(
     "quick",
@@ -39,6 +39,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the directory of who
 if settings.get_current_profile_name() == "quick":
     # numba's kernels are small here, and take four times as long to optimise as to write
     os.environ.setdefault("NUMBA_OPT", "0")
+gc.disable()  # while tests are collected, which makes a million objects and no garbage
 BYTECODE = os.path.join(os.environ["FUNCTRANS_CACHE_DIR"], "bytecode")
 
 
@@ -58,8 +59,18 @@ def unoptimised():
     """
     from tests import compiling  # lazy: functrans reads the environment that is set above
 
-    with compiling.without_optimising() if not THOROUGH else nullcontext():
+    with compiling.without_optimising():
         yield
+
+
+@pytest.fixture
+def seldom_optimised(request):
+    """A quarter of the cases of a test, told by their names, are optimised; the others are not.
+
+    For tests of many cases that also see whether LLVM's passes keep their results.
+    """
+    if zlib.crc32(request.node.nodeid.encode()) % 4:
+        request.getfixturevalue("unoptimised")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -68,6 +79,20 @@ def whole_tracebacks():
     from functrans import config  # after the directory of compiled code is set
 
     config.set(tracebacks="full")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """Collections of garbage need not go through the 30,000 tests that there are, each time."""
+    gc.enable()
+    gc.freeze()
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Nor through what earlier modules have left in caches."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_runtest_setup():

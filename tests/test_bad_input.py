@@ -1,5 +1,6 @@
 """Every error: its type, and that its text names the function, what was found and what to do."""
 
+import functools
 import math
 import operator
 import re
@@ -34,6 +35,23 @@ def test_grad_of_a_vector_output():
         errors.NotDifferentiable, "grad needs a scalar output", "`square`", "float64[3]", "jacobian"
     ):
         ft.grad(square)(X)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, ft.vmap, ft.value_and_grad])
+def test_a_partial_has_the_name_of_its_function(transform):
+    with raises(errors.FunctransError, "of `square`"):
+        ft.jit(transform(functools.partial(square)))(object())
+
+
+@pytest.mark.parametrize("who, call", [
+    ("hvp", lambda: ft.hvp(square, X, X)),
+    ("vhp", lambda: ft.vhp(square, X, X)),
+    ("ggnvp", lambda: ft.ggnvp(square, square, X, X)),
+    ("certify", lambda: ft.certify(square)(np.ones(3))),
+])
+def test_errors_name_the_function_that_was_called(who, call):
+    with raises(errors.NotDifferentiable, f"{who} needs a scalar output, but `square` returned"):
+        call()
 
 
 def test_grad_of_an_integer_output():

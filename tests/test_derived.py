@@ -36,7 +36,7 @@ def written(w):
     (ft.jacfwd(ft.jacrev(np.sin)), "<jacfwd of jacrev of sin>"),
     (ft.elementwise_grad(ft.derivative(np.sin)), "<elementwise_grad of derivative of sin>"),
     (ft.grad(written), "<grad of written>"),
-    (ft.grad(functools.partial(loss, x=2.0)), "<grad of partial>"),
+    (ft.grad(functools.partial(loss, x=2.0)), "<grad of loss>"),
     (ft.grad(ft.jit(loss)), "<grad of jit of loss>"),
 ], ids=str)
 def test_a_derivative_says_what_it_is_of(made, text):

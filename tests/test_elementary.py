@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -141,10 +142,18 @@ EMATH = {  # with the derivative, at x + 0j
     "logn": (lambda x: np.emath.logn(3.0, x), lambda z: 1 / (z * np.log(3))),
     "power": (lambda x: np.emath.power(x, 1.5), lambda z: 1.5 * np.sqrt(z)),
     "power of an int": (lambda x: np.emath.power(x, -2), lambda z: -2 / z**3),
-    "arccos": (np.emath.arccos, lambda z: -1 / (np.sqrt(1 - z) * np.sqrt(1 + z))),
-    "arcsin": (np.emath.arcsin, lambda z: 1 / (np.sqrt(1 - z) * np.sqrt(1 + z))),
+    "arccos": (np.emath.arccos, lambda z: -1 / (np.sqrt(-(z - 1)) * np.sqrt(z - (-1)))),
+    "arcsin": (np.emath.arcsin, lambda z: 1 / (np.sqrt(-(z - 1)) * np.sqrt(z - (-1)))),
     "arctanh": (np.emath.arctanh, lambda z: 1 / (1 - z * z)),
 }
+
+
+@pytest.mark.parametrize(("f", "slope"), EMATH.values(), ids=EMATH)
+@pytest.mark.parametrize("x", [0.25, -0.25, 3.0, -3.0, np.array([0.5, -2.0])], ids=str)
+def test_emath_has_the_slope_of_numpys_values(f, slope, x):
+    h = 1e-6
+    dy = ft.jvp(f, (x,), (np.ones_like(x),))[1]
+    np.testing.assert_allclose(dy, (f(x + h) - f(x - h)) / (2 * h), rtol=1e-8)  # a difference
 
 
 @pytest.mark.parametrize(("f", "slope"), EMATH.values(), ids=EMATH)
@@ -259,3 +268,47 @@ def test_a_ufunc_has_the_row_of_its_name_in_whatever_order_rows_are_declared():
         assert rows_of_ufuncs(order) == {np.sqrt: TABLE["sqrt"]}
     with np.errstate(divide="ignore"):
         assert ft.grad(np.sqrt)(0.0) == np.inf
+
+
+# ---- where functions of complex numbers jump, and large numbers
+
+CUTS = {
+    np.arcsin: lambda z: 1 / mpmath.sqrt(1 - z * z),
+    np.arccos: lambda z: -1 / mpmath.sqrt(1 - z * z),
+    np.arccosh: lambda z: 1 / (mpmath.sqrt(z - 1) * mpmath.sqrt(z + 1)),
+    np.arcsinh: lambda z: 1 / mpmath.sqrt(1 + z * z), np.arctan: lambda z: 1 / (1 + z * z),
+    np.arctanh: lambda z: 1 / (1 - z * z), np.log: lambda z: 1 / z,
+    np.sqrt: lambda z: 1 / (2 * mpmath.sqrt(z)),
+}
+SIDES = [complex(x, y) for x in (2.0, -2.0, 0.5, -0.5) for y in (0.0, -0.0)]
+POINTS = np.array([*SIDES, *[complex(z.imag, z.real) for z in SIDES], 1.5 - 3j, -1.5 + 3j])
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("f", CUTS, ids=lambda f: f.__name__)
+def test_slopes_on_a_branch_cut_are_those_of_the_side_that_the_sign_of_a_zero_tells(f, dtype):
+    def beside(x):
+        return mpmath.mpf(x) if x else mpmath.mpf(10) ** -40 * (-1 if np.signbit(x) else 1)
+
+    def slopes(order):
+        with mpmath.workdps(100):
+            there = [mpmath.mpc(beside(z.real), beside(z.imag)) for z in POINTS]
+            return [complex(mpmath.diff(CUTS[f], z, order - 1, h=mpmath.mpf(10) ** -50))
+                    for z in there]
+
+    first = ft.vmap(ft.grad(f, holomorphic=True))
+    second = ft.vmap(ft.grad(ft.grad(f, holomorphic=True), holomorphic=True))
+    z, rtol = POINTS.astype(dtype), 1e-12 if dtype == np.complex128 else 1e-5
+    for run in (lambda g: g, ft.jit):
+        np.testing.assert_allclose(run(first)(z), slopes(1), rtol)
+        np.testing.assert_allclose(run(second)(z), slopes(2), rtol)
+    np.testing.assert_allclose(ft.jvp(f, (z,), (np.ones_like(z),))[1], slopes(1), rtol)
+
+
+@pytest.mark.parametrize("dtype, x", [(np.float64, 1e200), (np.float32, 1e30)])
+def test_the_slope_of_arcsinh_does_not_vanish_before_its_time(dtype, x):
+    x = dtype(x) * np.array([1, -1], dtype)
+    slope = ft.elementwise_grad(np.arcsinh)
+    rtol = 4 * np.finfo(dtype).eps
+    for run in (slope, ft.jit(slope)):
+        np.testing.assert_allclose(run(x), 1 / np.abs(x), rtol=rtol)

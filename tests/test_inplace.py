@@ -6,6 +6,8 @@ import pytest
 import functrans as ft
 from functrans._compile.schedule.gather import Scatter
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 X = np.linspace(-1.0, 1.0, 200)
 
 

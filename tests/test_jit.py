@@ -53,6 +53,7 @@ def without_jit(make, f, x):
         return make(f)(x)
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_every_composition_agrees_with_eager(composition, name):

@@ -248,6 +248,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("shape", [(7, 6), (2, 5), (40, 3), (1, 6), (6, 1)], ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_smallest_tiles_and_chunks_change_no_value(small_tiles, name, shape):
@@ -406,6 +407,7 @@ INDICES = {
 }
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32])
 @pytest.mark.parametrize("name", INDICES)
 def test_constant_indices_read_and_add_without_numpy(name, dtype):

@@ -17,6 +17,8 @@ from functrans._ops.reductions import cumsum
 from functrans._transforms.staging import jit
 from functrans.profile import profile
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 SHAPE = 1 << 11, 1 << 9
 RTOL = {"f": 2e-5, "d": 1e-12, "F": 2e-5, "D": 1e-12}  # sums in another order; native exp
 

@@ -81,6 +81,7 @@ def check(f, *args, scaled=True):
 # ---- rows
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("case", ROWS, ids=case_id)
 def test_a_row_computes_what_its_numpy_function_does(case, dtype):
@@ -101,6 +102,7 @@ def test_zeros_infinities_and_nan_come_out_as_from_numpy(name):
     check(TABLE[name], *[g.ravel() for g in grid], scaled=False)
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("name", [
     "add", "subtract", "multiply", "negative", "square", "absolute", "sign", "maximum", "minimum",
     "clip", "floor_divide", "remainder", "equal", "less", "bitwise_and", "bitwise_xor", "invert",
@@ -152,6 +154,7 @@ TRANSFORMS = {
 }
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize(("name", "transform", "dtype"),
                          covering(FUNCTIONS, TRANSFORMS, [np.float64, np.float32]))
 def test_a_transformed_function_computes_what_its_program_does(name, transform, dtype):

@@ -18,6 +18,8 @@ from functrans._ops.indexing import ARRAY, getitem, scatter_add
 from functrans._ops.reductions import count_nonzero
 from functrans._transforms.staging.staging import make_program
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 PARTS = [0.0, -0.0, 1.0, -2.5, 0.3, np.inf, -np.inf, np.nan]
 LARGE = [1e-310, 1e160, -1e300, 1e-160]
 FAR = [30.0, -750.0, 709.7, 710.0, 2000.0]

@@ -1,6 +1,7 @@
 """Plain NumPy, math and SciPy under ``ft.patch()``."""
 
 import asyncio
+import cmath
 import math
 import os
 import pickle
@@ -18,6 +19,7 @@ import scipy.interpolate
 import scipy.optimize
 import scipy.signal
 import scipy.sparse.linalg
+import scipy.spatial.distance
 import scipy.stats
 from scipy.integrate import RK45, fixed_quad, solve_ivp
 from scipy.optimize import newton
@@ -187,6 +189,56 @@ def test_functions_of_math_with_several_arguments_or_integer_results(f, expected
     assert both_modes(f, 2.0) == pytest.approx(expected, rel=1e-14)
 
 
+NUMBERS = [0.0, 0.5, 1.5, 2.5, 1e-300, 1e17, 1e308]
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_remainders_and_sums_are_those_of_python(jit):
+    """Exact where the quotient has no room for its digits, and where terms cancel."""
+    compiled = ft.jit if jit else lambda f: f
+    with ft.patch():
+        remainder = compiled(lambda x: ft.value_and_grad(lambda v: math.remainder(v, 3.0))(x))
+        halves = compiled(lambda x: ft.value_and_grad(lambda v: math.remainder(v, -1.0))(x))
+        total = compiled(lambda x: ft.value_and_grad(
+            lambda v: math.fsum([v, 1.0, -1e16, v, 1.5]))(x))
+        infinite = compiled(lambda x: ft.value_and_grad(lambda v: math.fsum([v, 1e308, v]))(x))
+        for x in [*NUMBERS, *[-x for x in NUMBERS]]:
+            assert remainder(x) == (math.remainder(x, 3.0), 1.0)
+            assert halves(x) == (math.remainder(x, -1.0), 1.0)
+        assert total(1e16) == (1e16 + 2.0, 2.0)
+        with np.errstate(over="ignore"):
+            assert infinite(1e308) == (math.inf, 2.0)
+    assert both_modes(lambda y: math.remainder(1e17, y), 3.0) == -round(1e17 / 3.0)
+
+
+@pytest.mark.parametrize("name", [
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "log", "log10",
+    "phase", "sin", "sinh", "sqrt", "tan", "tanh",
+])
+@pytest.mark.parametrize("z", [0.3, -0.4, 2.5, 0.3 - 0.4j, complex(-2.0, -0.0)])
+def test_cmath_has_its_values_and_their_slopes(name, z):
+    f = getattr(cmath, name)
+    h = 1e-6 if isinstance(z, float) else complex(1e-6, 0.0)
+    on = z + 1e-6 if isinstance(z, float) else complex(z.real + 1e-6, z.imag)
+    slope = (f(on) - f(z - h)) / 2e-6  # both on the side of z
+    with ft.patch():
+        y, t = ft.jvp(lambda v: getattr(cmath, name)(v), (z,), (type(z)(1.0),))
+        compiled = ft.jit(lambda v: getattr(cmath, name)(v))(z)
+    assert y == pytest.approx(f(z), rel=1e-14)
+    assert compiled == pytest.approx(f(z), rel=1e-14)
+    assert t == pytest.approx(slope, rel=1e-8)  # of the differences
+
+
+def test_polar_coordinates_of_cmath():
+    with ft.patch():
+        x, y = ft.jvp(lambda v: cmath.rect(*cmath.polar(v)), (0.3 + 0.4j,), (1.0 - 2.0j,))
+        assert (x, y) == (pytest.approx(0.3 + 0.4j), pytest.approx(1.0 - 2.0j))
+        near = lambda v: v if cmath.isclose(v, 2.0) and cmath.isfinite(v) else 3 * v  # noqa: E731
+        assert ft.grad(near)(2.0) == 1
+        with pytest.raises(ValueError, match="math domain error"):
+            ft.grad(lambda v: cmath.log(v).real)(0.0)
+
+
 def test_math_raises_what_it_raises_for_numbers():
     with ft.patch():
         with pytest.raises(ValueError, match=r"math domain error|nonnegative|positive"):
@@ -270,6 +322,21 @@ def test_scipys_own_fixed_quad_is_differentiated():
 )
 def test_scipys_functions_become_ours(f, expected):
     assert both_modes(f, 2.0) == pytest.approx(expected, rel=1e-10)
+
+
+def test_results_of_scipys_functions_are_written_into():
+    def f(x):  # as kernels of Gaussian processes are computed
+        k = scipy.spatial.distance.squareform(np.exp(-scipy.spatial.distance.pdist(x[:, None])))
+        np.fill_diagonal(k, 1.0)
+        k[0, 1] *= x[2]
+        return k.sum()
+
+    x = np.array([0.1, 0.4, 1.1])
+    a, b, c = np.exp(x[0] - x[1]), np.exp(x[0] - x[2]), np.exp(x[1] - x[2])
+    slopes = [a * (1 + x[2]) + 2 * b, 2 * c - a * (1 + x[2]), a - 2 * b - 2 * c]
+    with ft.patch():
+        np.testing.assert_allclose(ft.grad(f)(x), slopes)
+        np.testing.assert_allclose(ft.jit(ft.grad(f))(x), slopes)
 
 
 GRID = np.linspace(0.0, 1.0, 6)
@@ -374,6 +441,13 @@ def _line(shape, x, amplitude, center, sigma):
     if shape is third_party.lorentzian:
         return lorentz
     return (gauss(sigma / mpmath.sqrt(2 * mpmath.log(2))) + lorentz) / 2
+
+
+def test_a_module_that_has_imported_a_name_is_to_be_given():
+    with ft.patch(), pytest.raises(ConcretizationError, match=r"with ft\.patch\(tests\)"):
+        ft.grad(third_party.normal_cdf)(0.5)
+    with ft.patch(third_party):
+        assert ft.grad(third_party.normal_cdf)(0.0) == pytest.approx((2 * math.pi) ** -0.5)
 
 
 def test_float_is_still_a_type_in_a_module_that_is_given():
@@ -595,9 +669,22 @@ def test_a_block_is_left_where_it_was_entered():
         ft.patch().stop()
 
 
-def test_only_modules_and_ordinary_functions_are_patched():
+def test_only_modules_and_ordinary_functions_are_patched(monkeypatch):
     with pytest.raises(ArgumentError, match="patch takes modules"):
         ft.patch(len)  # type: ignore[arg-type]
+
+    class Package:  # as some put in the place of their module
+        __name__ = "a_package_of_an_object"
+
+    with pytest.raises(ArgumentError, match="patch takes modules"):
+        ft.patch(Package())
+    package = Package()
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    inside = types.ModuleType(f"{package.__name__}.inside")
+    inside.exp = math.exp
+    monkeypatch.setitem(sys.modules, inside.__name__, inside)
+    with ft.patch(package):
+        assert ft.grad(lambda x: inside.exp(x))(0.0) == 1.0
 
     async def later():
         pass

@@ -135,6 +135,7 @@ def eager(f, *args):
         return f(*args)
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("f", PROGRAMS.values(), ids=PROGRAMS)
 def test_values_are_those_of_eager_code_to_the_last_bit(f):
     compiled = ft.jit(f)
@@ -143,6 +144,7 @@ def test_values_are_those_of_eager_code_to_the_last_bit(f):
         assert_array_equal(y, expected)
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("f", PROGRAMS.values(), ids=PROGRAMS)
 @pytest.mark.parametrize("make", [
     lambda f: ft.grad(ft.jit(f)), lambda f: ft.jit(ft.grad(f)),
@@ -643,6 +645,7 @@ def again(compiled, *args, calls=3):
     return y
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("f", PROGRAMS.values(), ids=PROGRAMS)
 def test_paths_that_are_taken_again_give_the_same(f):
     compiled = ft.jit(f)

@@ -216,6 +216,20 @@ def test_forward_mode_and_the_shim_use_it_too(demanded):
     assert Context().run(forward) == Context().run(backward) == "functrans"
 
 
+@pytest.mark.parametrize("run", [
+    lambda: ft.jacfwd(lambda x: x * x, chunk_size=64)(np.linspace(0, 1, 128)),
+    lambda: ft.vmap(np.sin)(np.ones((64, 128))),
+])
+def test_batches_of_forward_mode_and_of_vmap_use_it_too(demanded, run):
+    large.demand.nbytes = sizes.KEPT_FROM
+
+    def name():
+        run()
+        return handler_name()
+
+    assert Context().run(name) == "functrans"
+
+
 @pytest.mark.parametrize(("n", "name"), [(100, "default_allocator"), (8192, "functrans")])
 def test_compiled_programs_with_large_arrays_use_it_from_their_second_call_on(n, name):
     slope = ft.jit(ft.grad(lambda x: np.sum(np.cumsum(x) ** 2)))

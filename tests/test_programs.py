@@ -14,6 +14,8 @@ import pytest
 import functrans as ft
 import functrans.numpy as fnp
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 rng = numpy.random.default_rng(7)
 
 

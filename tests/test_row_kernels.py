@@ -130,6 +130,20 @@ def test_activations(kernel, size, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_the_slope_of_logaddexp_keeps_its_digits(kernel, dtype):
+    end = -np.log(float(np.finfo(dtype).tiny))
+    x = np.concatenate([np.linspace(-end, end, 3000), SPECIAL]).astype(dtype)
+    with np.errstate(all="ignore"):
+        e = np.exp(-np.abs(x.astype(WIDE)))
+        exact = np.where(x > 0, 1, e) / (1 + e)
+    y = kernel("logistic", x)
+    assert_allclose(y.astype(WIDE), exact, rtol=4 * np.finfo(dtype).eps,
+                    atol=2 * float(np.finfo(dtype).smallest_subnormal))
+    found = ft.grad(lambda x: np.logaddexp(0.0, x).sum())(x[:3000])
+    assert_allclose(found, exact[:3000].astype(float), rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_special_entries_of_activations(kernel, dtype):
     x = np.resize(np.array(SPECIAL, dtype), 40)
     with np.errstate(all="ignore"):

@@ -8,8 +8,9 @@ import pytest
 from scipy import sparse
 
 from functrans._transforms.sparse import coloring, kernels
-from functrans._transforms.sparse.coloring import ORDERS, plan
+from functrans._transforms.sparse.coloring import plan
 from functrans._transforms.sparse.compressed import star_sources, substitution
+from functrans._transforms.sparse.options import ORDERS
 
 
 def drawn(seed, m, n, share, rows=0, columns=0):
@@ -114,7 +115,7 @@ def arrow(n):
     (cross(12, 2), "column", 5, 5), (box(12, 2), "column", 9, 9), (cross(7, 3), "column", 7, 10),
     (box(7, 3), "column", 27, 27), (sorted_rows(line(40, 4)), "column", 9, 9),
     (arrow(40), "auto", 3, 3),
-    (cross(12, 2), "star", 5, 5), (cross(12, 2), "acyclic", 3, 4),
+    (cross(12, 2), "star", 5, 5), (box(12, 2), "star", 9, 9), (cross(12, 2), "acyclic", 3, 4),
     (sorted_rows(line(40)), "star", 3, 3), (sorted_rows(line(40)), "acyclic", 2, 2),
     (arrow(40), "star", 2, 2), (arrow(40), "acyclic", 2, 2),
 ], ids=lambda p: "" if isinstance(p, sparse.sparray) else None)
@@ -127,6 +128,29 @@ def test_grids_and_bands_take_as_few_colors_as_are_known(P, kind, fewest, ours):
         assert recovered(P, made)
         count = made.total
     assert fewest <= count == ours
+
+
+def scattered(n, share):
+    k = int(n * n * share)
+    rows, columns = np.random.default_rng(0).integers(0, n, (2, k))
+    P = sparse.csr_array((np.ones(k), (rows, columns)), shape=(n, n))
+    return sorted_rows(P + P.T + sparse.eye_array(n))
+
+
+# What ColPack 1.0.10 finds, the least of its orders (natural, largest first, smallest last,
+# incidence degree), in columns, and in star and acyclic colours.
+@pytest.mark.parametrize("P, colpack", [
+    (sorted_rows(line(500, 4)), (9, 9, 5)), (cross(30, 2), (5, 5, 4)), (box(30, 2), (9, 11, 6)),
+    (cross(8, 3), (10, 10, 6)), (arrow(200), (200, 4, 2)),
+    (scattered(1000, 0.002), (15, 10, 5)), (scattered(500, 0.01), (31, 20, 9)),
+], ids=["band", "5 points", "9 points", "7 points", "arrow", "scattered", "denser"])
+def test_no_more_colors_than_colpack_finds(P, colpack):
+    ours = [
+        min(plan(P, "column", o).total for o in ORDERS),
+        *[min(int(c(P, o).max()) + 1 for o in ORDERS)
+          for c in (coloring.star_colors, coloring.acyclic_colors)],
+    ]
+    assert all(a <= b for a, b in zip(ours, colpack, strict=True)), ours
 
 
 def test_saturation_never_takes_more_than_the_largest_first():

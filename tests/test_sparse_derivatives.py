@@ -8,10 +8,12 @@ from scipy import sparse
 
 import functrans as ft
 from functrans._transforms.sparse import compressed, tables
+from functrans._transforms.sparse.options import FORMATS, ORDERS
 from functrans.errors import (
     ArgumentError,
     CaptureError,
     CheckError,
+    ConcretizationError,
     NotDifferentiable,
     ShapeError,
     UnsupportedError,
@@ -19,8 +21,8 @@ from functrans.errors import (
 from tests.covering import covering
 from tests.sparse_programs import PROGRAMS
 
-ORDERS = ["largest_first", "natural", "incidence_degree", "saturation"]
-FORMATS = ["csr", "csc", "coo"]
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 OPTIONS = covering(FORMATS, ["auto", "column", "row", "bidirectional"], ORDERS)
 SCALAR_OPTIONS = covering(FORMATS, ["auto", "star", "acyclic", "column"], ORDERS)
 PAIRS = [(p, OPTIONS[k % len(OPTIONS)]) for k, p in enumerate(PROGRAMS[1::3])]
@@ -247,6 +249,45 @@ def test_a_closure_that_changes_is_noticed():
     assert derivative(np.ones(3)).toarray()[1, 1] == 5.0
     with pytest.raises(CaptureError, match="which `<lambda>` reads, has changed since"):
         prepared(np.ones(3))
+
+
+def by_value(x):
+    """Another pattern on each path, one of which raises in what the other decides by."""
+    if x[0] > 0:
+        return np.sum(x[1:] * x[:-1] ** 2)
+    low = np.linalg.inv(np.diag(1 - x))[0, 0]
+    return np.sum(x**3) if low > 0.25 else np.sum(x) ** 2
+
+
+PATHS = [np.array(x) for x in ([1.0, 2, 3], [-1.0, 2, 3], [-4.0, 2, 3], [2.0, 1, 1])]
+
+
+def test_each_path_is_prepared_when_it_is_met():
+    H = ft.sparse_hessian(by_value)
+    for x in PATHS * 2:
+        agree(H(x), ft.hessian(by_value)(x))
+    assert len(H._kept) == 3
+    J = ft.sparse_jacobian(lambda x: x[x > 0] ** 2)
+    for x in PATHS:
+        agree(J(x), ft.jacobian(lambda x: x[x > 0] ** 2)(x))
+
+
+@pytest.mark.parametrize("call", ["__call__", "check"])
+def test_what_is_prepared_serves_its_path(call):
+    H = pickle.loads(pickle.dumps(ft.sparse_hessian(by_value).prepare(PATHS[0])))
+    agree(H(PATHS[3]), ft.hessian(by_value)(PATHS[3]))
+    for x in PATHS[1:3]:
+        with pytest.raises(ArgumentError, match=r"`by_value` was prepared on the path for bool\(\) "
+                           r"is True at .*py:\d+, and takes another one here"):
+            getattr(H, call)(x)
+
+
+def test_a_number_that_is_taken_out_has_no_derivative():
+    with pytest.raises(ConcretizationError, match=r"float\(\) of a value that sparse_jacobian"):
+        ft.sparse_jacobian(lambda x: x * float(x[0]))(ONES)
+    J = ft.sparse_jacobian(lambda x: x * int(x[0]) * float(ft.stop_gradient(x[1])))
+    agree(J(3 * ONES), 9 * np.eye(4))
+    agree(J(2 * ONES), 4 * np.eye(4))
 
 
 def test_prepared_derivatives_pickle_without_their_function():

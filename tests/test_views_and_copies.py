@@ -10,6 +10,8 @@ import pytest
 import functrans as ft
 import functrans.numpy as fnp
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 X = numpy.array([0.3, -1.2, 0.7, 2.0, -0.4, 1.1])
 W = numpy.arange(1.0, 7.0)
 MASK = numpy.array([1, 0, 1, 1, 0, 1], bool)

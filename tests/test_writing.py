@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import functrans as ft
 import functrans.numpy as np
-from functrans._transforms import writing as writes
+from functrans._transforms.callees import Callees
 from functrans._transforms.writing import may_write
 from functrans.errors import ConcretizationError, UnsupportedError
 from functrans.numpy.layouts import is_ordered
@@ -1017,7 +1017,7 @@ class Models:
         self.models, self.by_name = [Model()], {"helper": helper}
 
     def first(self, x):
-        return self.models[0](x)
+        return self.models[0].step(x)
 
 
 def by_default(x, f=helper, *, g=len):
@@ -1050,6 +1050,76 @@ def test_writing_is_seen(f):
 ])
 def test_functions_that_do_not_write_are_seen_to(f):
     assert not may_write(f)
+
+
+class Fitted:
+    """A model of which some methods write."""
+
+    def __init__(self):
+        self.seen = {}
+        self.seen["fit"] = False
+
+    def fit(self, x):
+        self.seen["fit"] = True
+        return self.loss(x)
+
+    def loss(self, x):
+        return np.sum(x * self.by)
+
+    @property
+    def by(self):
+        return 2.0
+
+    @property
+    def changed(self):
+        return helper(np.ones(2))
+
+    @functools.cached_property
+    def first(self):
+        return helper(np.ones(2))
+
+    @staticmethod
+    def change(x):
+        return helper(x)
+
+
+FITTED = Fitted()
+
+
+@pytest.mark.parametrize("f", [
+    FITTED.fit, lambda x: FITTED.fit(x), lambda x: FITTED.change(x), lambda x: x * FITTED.changed,
+    lambda x: x * FITTED.first,
+    lambda x: Fitted.change(x), lambda x: x * Fitted().by, lambda x: getattr(FITTED, "change")(x),  # noqa: B009
+])
+def test_methods_that_write_are_seen_where_they_are_named(f):
+    assert may_write(f)
+
+
+@pytest.mark.parametrize("f", [FITTED.loss, lambda x: FITTED.loss(x), lambda x: FITTED.by * x])
+def test_methods_that_nobody_names_are_not_looked_at(f):
+    assert not may_write(f)
+
+
+def imported(text, monkeypatch, name):
+    """A module of an installed package."""
+    module = types.ModuleType(name)
+    module.__file__ = f"/python/site-packages/{name}.py"
+    monkeypatch.setitem(sys.modules, name, module)
+    exec(text, vars(module))
+    return module
+
+
+def test_other_peoples_libraries_are_looked_into_where_they_import_functrans(monkeypatch):
+    start = "def start(x):\n    x[0] = 1.0\n    return x.sum()\n"
+    other = imported(f"import numpy as np\n{start}", monkeypatch, "functrans_test_other")
+    text = f"import functrans.numpy as np\n{start}"
+    friend = imported(text, monkeypatch, "functrans_test_friend")
+    assert not may_write(lambda x: other.start(x))
+    assert may_write(lambda x: friend.start(x))
+    assert may_write(other.start)  # its author's own
+    assert ft.grad(lambda x: friend.start(x * x))(X)[1] == 2 * X[1]
+    with ft.patch():
+        assert ft.grad(lambda x: other.start(x * x))(X)[1] == 2 * X[1]
 
 
 def test_a_table_that_holds_itself_is_looked_through_once():
@@ -1100,8 +1170,8 @@ def test_a_function_that_is_defined_later_is_followed():
 
 def test_tables_of_others_functions_and_what_was_seen_are_not_looked_into(monkeypatch):
     looked = []
-    parts = writes._parts
-    monkeypatch.setattr(writes, "_parts", lambda v: looked.append(v) or parts(v))
+    parts = Callees._parts
+    monkeypatch.setattr(Callees, "_parts", lambda self, v: looked.append(v) or parts(self, v))
     rows = {i: plain_np.sin for i in range(300)}
     mine = [lambda x: 2 * x] * 300
     assert not may_write(lambda x: rows[3](x) + mine[2](x))

@@ -223,9 +223,7 @@ class Tracer:
         raise ConcretizationError(
             scipy_names.advice(self)
             or f"{user_line()}: float() or a function of the math module got {self!r}; the result "
-            "would have no derivative. Use NumPy's function (np.sin for math.sin), or "
-            "float(ft.stop_gradient(x)) for a constant. To assign it into an array of numpy's own "
-            "(y[0] = x[0]), make that one after import functrans.numpy as np."
+            f"would have no derivative. {remedies.for_number()}"
         )
 
     def __complex__(self) -> complex:

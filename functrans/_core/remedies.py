@@ -52,6 +52,24 @@ def remedy() -> str:
     return _for_call(node, text, frame)
 
 
+def for_number() -> str:
+    """What to write instead where a traced number is to become one of Python's."""
+    from functrans._core.writing import patched  # lazy: it is built on this module
+
+    frame = user_frame()
+    package = frame.f_globals.get("__name__", "").partition(".")[0] if frame else ""
+    if patched.get() and package not in ("", "__main__"):
+        return (
+            "Names that a module has imported are not seen in a block of ft.patch(), unless it is "
+            f"given the module: import {package}; with ft.patch({package})."
+        )
+    return (
+        "Use NumPy's function (np.sin for math.sin), or float(ft.stop_gradient(x)) for a constant. "
+        "To assign it into an array of numpy's own (y[0] = x[0]), make that one after import "
+        "functrans.numpy as np."
+    )
+
+
 def _for_call(node: ast.Call, text: str, frame: FrameType) -> str:
     function = ast.unparse(node.func)
     short = function.rpartition(".")[2]

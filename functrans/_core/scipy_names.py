@@ -72,7 +72,8 @@ NAMES: dict[str, Names] = {
     "optimize": Names(
         ours="""
             bisect brenth brentq curve_fit fixed_point fsolve least_squares leastsq linprog minimize
-            minimize_scalar newton ridder root root_scalar toms748
+            minimize_scalar newton ridder root root_scalar rosen rosen_der rosen_hess
+            rosen_hess_prod toms748
         """,
     ),
     "linalg": Names(
@@ -98,8 +99,8 @@ NAMES: dict[str, Names] = {
     "signal": Names(
         ours="""
             coherence convolve convolve2d correlate correlate2d csd detrend fftconvolve filtfilt
-            freqz freqz_sos hilbert lfilter lfilter_zi medfilt oaconvolve periodogram resample
-            resample_poly savgol_filter sosfilt sosfilt_zi sosfiltfilt stft upfirdn welch
+            freqz freqz_sos hilbert lfilter lfilter_zi lfiltic medfilt oaconvolve periodogram
+            resample resample_poly savgol_filter sosfilt sosfilt_zi sosfiltfilt stft upfirdn welch
         """,
     ),
     "sparse": Names(

@@ -64,9 +64,12 @@ def handed_to(frame: FrameType | None, y: Any, fixed: bool = True) -> Any:
     """What a transform returns to a function with names: results that stay as they are, or, unless
     ``fixed``, arrays that may be written to. Our own code gets the values.
     """
-    if writing.get() is None or frame is None or frame.f_code.co_filename.startswith(PACKAGE):
-        return y
-    return _result(y, fixed)
+    return y if frame is None or frame.f_code.co_filename.startswith(PACKAGE) else handed(y, fixed)
+
+
+def handed(y: Any, fixed: bool = False) -> Any:
+    """``y`` as a function with names gets it, if one runs."""
+    return y if writing.get() is None else _result(y, fixed)
 
 
 def _named(x: Any) -> Any:

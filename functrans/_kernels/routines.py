@@ -19,6 +19,10 @@ NAMES = (
 )
 # How a NumPy with integers of so many bits may name a routine that it is linked to.
 PATTERNS = {64: ("scipy_{}_64_", "{}_64_"), 32: ("scipy_{}_", "{}_")}
+# OpenBLAS's names for the function that tells its code, and code for vectors of 256 bits.
+CORES = ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename",
+         "openblas_get_corename64_", "openblas_get_corename")
+NARROW = frozenset({"Haswell", "Zen", "Excavator", "Sandybridge"})
 # Prefix of the names that native code uses, so that object code on disk holds no addresses.
 PREFIX = "functrans_"
 
@@ -26,12 +30,15 @@ PREFIX = "functrans_"
 class Routines(NamedTuple):
     """``addresses`` by the names that native code uses; ``bits`` of the integers they write.
 
+    ``core``: which processor's products they are, where OpenBLAS tells.
+
     Integers are passed to them as 64 bits, whose lower half has the same value.
     """
 
     addresses: dict[str, int]
     bits: int
     source: str
+    core: str = ""
 
 
 @functools.cache
@@ -53,8 +60,17 @@ def of_numpy() -> Routines | None:
         names = {f"{PREFIX}{n}": getattr(library, pattern.format(n), None) for n in NAMES}
         if None not in names.values():
             addresses = {n: address_of(f) for n, f in names.items()}
-            return Routines(addresses, bits, f"NumPy, {pattern.format('dgemm')}")
+            return Routines(addresses, bits, f"NumPy, {pattern.format('dgemm')}", _core(library))
     return None
+
+
+def _core(library: Any) -> str:
+    for name in CORES:
+        function = getattr(library, name, None)
+        if function is not None:
+            function.restype = ctypes.c_char_p
+            return (function() or b"").decode()
+    return ""
 
 
 def address_of(function: Any) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, floating_of
-from functrans._core.bind import STRONG
+from functrans._core.aval import PYTHON_SCALARS, dtype_of, floating_of
+from functrans._core.bind import STRONG, is_finite
 from functrans._kernels import large, sizes
 from functrans._ops.declare import (
     ABOVE_ONE,
@@ -86,6 +86,9 @@ positive = elementwise("positive", np.positive, lambda g: g, domain=ANY, cost=1,
 
 
 def _first(x1, x2):
+    if type(x1) is type(x2) and type(x1) in STRONG and x1.shape == x2.shape and (
+            x1.dtype is x2.dtype):
+        return x1.copy()
     shape = np.broadcast_shapes(np.shape(x1), np.shape(x2))
     return np.broadcast_to(x1, shape).astype(np.result_type(x1, x2))[()]
 
@@ -182,8 +185,15 @@ log1p = elementwise(
 
 
 def _logistic(x):
+    y = large.in_one_pass("logistic", x)
+    if y is not None:
+        return y
     small = np.exp(-np.absolute(x))
     return np.where(x >= 0, 1.0, small) / (1 + small)
+
+
+# Values that ``_gap`` may look into; Python's complex numbers have no order.
+_NUMBERS = STRONG | {int, float}
 
 
 def logistic_formula(x):
@@ -193,7 +203,10 @@ def logistic_formula(x):
 
 
 def _gap(x, y):
-    return where((x == y) & isinf(x), 0, x - y)  # -inf minus -inf is no gap
+    # -inf minus -inf is no gap; where one of them is finite, the difference says all
+    if any([type(v) in _NUMBERS and is_finite(v) for v in (x, y)]):
+        return x - y
+    return where((x == y) & isinf(x), 0, x - y)
 
 
 # row: 1 / (1 + exp(-x)), the slope of logaddexp; its own has no cancellation and nests nothing
@@ -222,7 +235,7 @@ def _times(kernel, function, g, x):
     """``g * function(x)``, of large arrays of float64 by a kernel in a third of NumPy's time."""
     if type(x) is np.ndarray and x.size >= sizes.PASSES and x.dtype.char == "d" and (
             type(g) in STRONG and g.dtype is x.dtype and (not g.ndim or g.shape == x.shape)):
-        every = np.ascontiguousarray(np.broadcast_to(g, x.shape))
+        every = g if g.ndim else np.full(x.shape, g)
         moved = large.in_one_pass(kernel, every, x)
         if moved is not None:
             return moved
@@ -230,21 +243,40 @@ def _times(kernel, function, g, x):
 
 
 tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y), propagates=True, libm="tan")
+
+
+# On a branch cut the sign of a zero tells the side. x - 1 and x - (-1) keep it in complex numbers,
+# 1 - x and x + 1 do not.
+
+
+def _leg(x):
+    """``sqrt(1 - x*x)``."""
+    if dtype_of(x).kind != "c":
+        return sqrt((1 - x) * (1 + x))
+    return sqrt(-(x - 1)) * sqrt(x - (-1))
+
+
+def _hypotenuse(x):
+    """``sqrt(1 + x*x)``."""
+    if dtype_of(x).kind != "c":
+        return hypot(x, 1.0)  # x*x may overflow
+    root = sqrt(x - 1j) * sqrt(x - complex(0, -1))
+    return where((abs(x.imag) > 1) & signbit(x.real), -root, root)
+
+
 arcsin = elementwise(
-    "arcsin", np.arcsin, lambda g, x: g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True,
-    libm="asin",
+    "arcsin", np.arcsin, lambda g, x: g / _leg(x), domain=UNIT, singular=True, libm="asin",
 )
 arccos = elementwise(
-    "arccos", np.arccos, lambda g, x: -g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True,
-    libm="acos",
+    "arccos", np.arccos, lambda g, x: -g / _leg(x), domain=UNIT, singular=True, libm="acos",
 )
 arctan = elementwise("arctan", np.arctan, lambda g, x: g / (1 + x * x), libm="atan")
 sinh = elementwise("sinh", np.sinh, lambda g, x: g * cosh(x), singular=True, libm="sinh")
 cosh = elementwise("cosh", np.cosh, lambda g, x: g * sinh(x), singular=True, libm="cosh")
 tanh = elementwise("tanh", np.tanh, lambda g, y: g * (1 - y * y), libm="tanh")
-arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / sqrt(1 + x * x), libm="asinh")
+arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / _hypotenuse(x), libm="asinh")
 arccosh = elementwise(
-    "arccosh", np.arccosh, lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)),
+    "arccosh", np.arccosh, lambda g, x: g / (sqrt(x - 1) * sqrt(x - (-1))),
     domain=ABOVE_ONE, singular=True, libm="acosh",
 )
 arctanh = elementwise(

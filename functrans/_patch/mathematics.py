@@ -1,17 +1,21 @@
-"""Python's ``math`` on traced numbers: NumPy's functions, and Python's exceptions."""
+"""Python's ``math`` and ``cmath`` on traced numbers: NumPy's functions, Python's exceptions."""
 
 from __future__ import annotations
 
+import cmath
 import functools
 import importlib
 import math
 import operator
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from functrans._core.aval import dtype_of
 from functrans._core.bind import Tracer, known
+from functrans._ops.calls import stop
 from functrans.errors import ArgumentError, user_line
 
 
@@ -28,7 +32,14 @@ def _dist(p: Iterable, q: Iterable) -> Any:
 
 
 def _sum(xs: Iterable) -> Any:
-    return functools.reduce(operator.add, xs, 0.0)
+    """With what each addition loses added up beside it (Neumaier, ZAMM 54, 1974)."""
+    total = lost = 0.0
+    for x in xs:
+        a, b = stop(total), stop(x)
+        t = a + b
+        lost = lost + np.where(np.abs(a) >= np.abs(b), (a - t) + b, (b - t) + a)
+        total = total + x
+    return total + np.where(np.isfinite(stop(total)), lost, 0.0)
 
 
 def _prod(xs: Iterable, *, start: Any = 1) -> Any:
@@ -40,7 +51,11 @@ def _sumprod(p: Iterable, q: Iterable) -> Any:
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    return x - y * np.rint(x / y)
+    """By ``fmod``, which is exact, for two steps; halves of a step go to the even one."""
+    r = np.fmod(x, 2 * y)
+    size, step = np.abs(stop(r)), np.abs(stop(y))
+    steps = np.where(size >= 1.5 * step, 2, np.where(size > 0.5 * step, 1, 0))
+    return r - np.copysign(1.0, stop(r)) * steps * np.abs(y)
 
 
 def _isclose(a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
@@ -86,15 +101,29 @@ _OF_NUMBERS: dict[str, Callable] = {
 }
 
 
-def _as_python(name: str, ours: Callable) -> Callable:
+def _of_complex(f: Callable) -> Callable:
+    return lambda x, *rest: f(x if dtype_of(x).kind == "c" else x + 0j, *rest)
+
+
+_OF_COMPLEX: dict[str, Callable] = {
+    **{name: _of_complex(_OF_NUMBERS[name]) for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "log", "log10",
+        "sin", "sinh", "sqrt", "tan", "tanh", "isnan", "isinf", "isfinite")},
+    "phase": _of_complex(np.angle),
+    "polar": lambda z: (np.abs(z), np.angle(z)),
+    "rect": lambda r, phi: r * (np.cos(phi) + 1j * np.sin(phi)),
+}
+
+
+def _as_python(module: ModuleType, name: str, ours: Callable) -> Callable:
     """A function of numbers that raises where Python's does, as far as the numbers are known."""
-    original = getattr(math, name, None)
+    original = getattr(module, name, None)
 
     def call(*xs: Any) -> Any:
         if any([isinstance(x, Tracer) and x.shape for x in xs]):
             raise ArgumentError(
-                f"{user_line()}: math.{name} takes numbers, but got {', '.join(map(repr, xs))}; "
-                "NumPy's functions take arrays."
+                f"{user_line()}: {module.__name__}.{name} takes numbers, but got "
+                f"{', '.join(map(repr, xs))}; NumPy's functions take arrays."
             )
         numbers = list(map(known, xs))
         if original is not None and not any([x is None for x in numbers]):
@@ -104,9 +133,15 @@ def _as_python(name: str, ours: Callable) -> Callable:
     return call
 
 
-FUNCTIONS: dict[str, Callable] = {
-    **{name: _as_python(name, ours) for name, ours in _OF_NUMBERS.items()},
-    "dist": _dist, "fsum": _sum, "prod": _prod, "sumprod": _sumprod, "isclose": _isclose,
+FUNCTIONS: dict[ModuleType, dict[str, Callable]] = {
+    math: {
+        **{name: _as_python(math, name, ours) for name, ours in _OF_NUMBERS.items()},
+        "dist": _dist, "fsum": _sum, "prod": _prod, "sumprod": _sumprod, "isclose": _isclose,
+    },
+    cmath: {
+        **{name: _as_python(cmath, name, ours) for name, ours in _OF_COMPLEX.items()},
+        "isclose": _isclose,
+    },
 }
 
 __all__ = ["FUNCTIONS"]

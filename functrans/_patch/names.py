@@ -1,10 +1,9 @@
-"""What ``patch`` puts in the places of NumPy's functions, of ``math``'s and of SciPy's."""
+"""What ``patch`` puts in the places of functions of NumPy, ``math``, ``cmath`` and SciPy."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-import math
 import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import ExtensionFileLoader
@@ -20,7 +19,7 @@ from functrans import tree
 from functrans._compile.run.gate import gate
 from functrans._core.bind import Tracer
 from functrans._core.scipy_names import NAMES
-from functrans._core.writing import patched, writing
+from functrans._core.writing import handed, patched, writing
 from functrans._patch import mathematics
 from functrans._patch.swaps import Group, Swap, added
 from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
@@ -137,15 +136,17 @@ def _concatenator() -> Swap:
     return Swap(kind, "__getitem__", original, getitem)
 
 
-# ---- Python's math
+# ---- Python's math and cmath
 
 
 def _of_math() -> Iterator[Swap]:
-    for name, ours in mathematics.FUNCTIONS.items():
-        original = getattr(math, name, None)
-        if original is not None:
-            other = _of_traced(original, ours)
-            yield Swap(math, name, original, gate(writing, original, other, "math"))
+    for module, functions in mathematics.FUNCTIONS.items():
+        for name, ours in functions.items():
+            original = getattr(module, name, None)
+            if original is not None:
+                other = _of_traced(original, ours)
+                there = gate(writing, original, other, module.__name__)
+                yield Swap(module, name, original, there)
 
 
 def _of_traced(original: Callable, ours: Callable) -> Callable:
@@ -180,7 +181,7 @@ def _counterpart(namespace: str, name: str) -> Callable:
     def ours(*args: Any, **kwargs: Any) -> Any:
         module = importlib.import_module(f"functrans.scipy.{namespace}")
         args, kwargs = tree.map(lambda x: x, (args, kwargs))  # values, not names for arrays
-        return getattr(module, name)(*args, **kwargs)
+        return handed(getattr(module, name)(*args, **kwargs))
 
     return ours
 

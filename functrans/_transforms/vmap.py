@@ -14,6 +14,7 @@ from functrans._core.array import plain
 from functrans._core.aval import integer, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
+from functrans._kernels.large import keep_memory
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
 from functrans._transforms.derived import deriving
 from functrans._transforms.sharding.executors import (
@@ -124,11 +125,15 @@ class BatchTrace(Trace):
         return BatchTracer(self, v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v))
 
     def input(self, value: Any) -> BatchTracer:
+        if type(value) is np.ndarray:
+            keep_memory(value)
         return BatchTracer(self, value)
 
     def batched(self, x: Any) -> np.ndarray | Tracer:
         """The value of ``x`` with axis 0 the batch, repeated where it does not vary."""
         if type(x) is BatchTracer and x.owner is self:
+            if type(x.value) is np.ndarray:
+                keep_memory(x.value)
             return x.value
         x = np.asarray(x) if not isinstance(x, Tracer) else x
         return np.broadcast_to(x, (self.batch_size, *x.shape))

@@ -6,24 +6,20 @@ it names, may write: into items or attributes, by ``+=``, by a method or a funct
 
 from __future__ import annotations
 
-import builtins
 import dis
 import functools
 import itertools
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
-from weakref import ProxyTypes as PROXIES
 from weakref import WeakKeyDictionary, WeakValueDictionary
-
-import numpy as np
 
 from functrans import tree
 from functrans._core.bind import UNSEEN, Tracer
 from functrans._core.writing import patched, with_names
-from functrans._transforms.staging.libraries import is_library
-from functrans._transforms.staging.names import ANNOTATE, codes_inside
+from functrans._transforms.callees import GIVEN, Callees, function_of
+from functrans._transforms.staging.names import codes_inside
 from functrans.errors import ConcretizationError, ImmutableError, name_of, user_line
 
 # NumPy's methods and functions that write into an array.
@@ -34,17 +30,9 @@ WRITERS = frozenset({
 })
 # SciPy's functions that make another error of one of the function that they are given.
 SOLVERS = frozenset({"minimize"})
-LIBRARIES = frozenset({"builtins", "functools", "functrans", "numpy", "scipy", "types"})
-_BUILTINS = frozenset(vars(builtins))
-_PLAIN = frozenset({int, float, complex, str, bytes, bool, type(None), np.ndarray})
-# How many values near a function are looked at for functions that write.
-_MOST = 500
-_LEADING = (dict, list, tuple, set, frozenset, type, functools.partial, types.FunctionType,
-            types.MethodType)
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
 # Code that ``require_rebinding`` has let pass, by id: code objects are slow to hash.
 _sums: WeakValueDictionary[int, types.CodeType] = WeakValueDictionary()
-_reads: WeakKeyDictionary[types.CodeType, frozenset[str]] = WeakKeyDictionary()
 
 
 def follow(f: Callable) -> Callable:
@@ -53,14 +41,15 @@ def follow(f: Callable) -> Callable:
     In a block of ``functrans.patch`` any function may. Where it names what is not defined yet, it
     is looked at when it is called first.
     """
-    unknown: list[str] = []
-    codes = list(_codes(f, unknown))
-    if any(map(_code_writes, codes)):
-        return _followed(f)
-    if _function_of(f) is None:
+    callees, codes = Callees(f), []
+    for g in callees:
+        if _code_writes(g.__code__):
+            return _followed(f)
+        codes.append(g.__code__)
+    if function_of(f) is None:
         return f
     told = _told(f) if any(map(_calls_solver, codes)) else f
-    return _followed_where_patched(told, bool(unknown))
+    return _followed_where_patched(told, bool(callees.unknown))
 
 
 def _followed(f: Callable) -> Callable:
@@ -114,12 +103,9 @@ def _like(f: Callable, followed: Callable) -> Callable:
 _with_names = _told(with_names)
 
 
-def may_write(f: Any, unknown: list[str] | None = None) -> bool:
-    """Whether it can be seen that a function may write into arrays.
-
-    What it names that is not defined yet comes to ``unknown``.
-    """
-    return any(map(_code_writes, _codes(f, [] if unknown is None else unknown)))
+def may_write(f: Any) -> bool:
+    """Whether it can be seen that a function may write into arrays."""
+    return any(_code_writes(g.__code__) for g in Callees(f))
 
 
 def require_rebinding(frame: types.FrameType) -> None:
@@ -143,146 +129,13 @@ def require_rebinding(frame: types.FrameType) -> None:
 def follow_always(f: Any) -> None:
     """Have ``f`` followed, and what names it, though its code shows no writes."""
     _writes[f.__code__] = True
-
-
-def _function_of(f: Any) -> types.FunctionType | None:
-    """The Python function behind a partial, a method or an object that is called."""
-    for _ in range(64):
-        if isinstance(f, types.FunctionType):
-            if _writes.get(f.__code__):
-                return f
-            if f.__globals__.get("__name__", "").split(".")[0] in LIBRARIES:
-                return None  # transforms follow what they call themselves
-            wrapped = vars(f).get("__wrapped__")
-            if wrapped is None:
-                return f
-            f = wrapped
-        elif isinstance(f, functools.partial):
-            f = f.func
-        elif isinstance(f, types.MethodType):
-            f = f.__func__
-        elif isinstance(f, type) or not callable(f):
-            return None
-        else:
-            f = type(f).__call__
-    return None
-
-
-def _cells(function: types.FunctionType, unknown: list[str]) -> Iterator[Any]:
-    cells = function.__closure__ or ()
-    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            unknown.append(name)
-
-
-def _codes(function: Any, unknown: list[str]) -> Iterator[types.CodeType]:
-    """The code of a function and of those that it names, as far as they can be seen."""
-    seen: set[int] = set()
-    rest: list[Any] = [function]
-    while rest:
-        f = _function_of(named := rest.pop())
-        if f is None or id(f.__code__) in seen:
-            continue
-        seen.add(id(f.__code__))
-        yield f.__code__
-        values = [*_cells(f, unknown), *_globals(f, unknown), *_bound(named), *_bound(f)]
-        values.append(getattr(named, "__self__", named))
-        for v in _within(values, seen):
-            if callable(v) and not isinstance(v, type):
-                rest.append(v)
-            kind = v if isinstance(v, type) else type(v)
-            if id(kind) not in seen or kind is v:
-                seen.add(id(kind))
-                rest += _methods(kind)
-
-
-def _bound(f: Any) -> list[Any]:
-    """What a partial holds for its function, and the defaults of a function."""
-    if isinstance(f, functools.partial):
-        return [*f.args, *f.keywords.values()]
-    if isinstance(f, types.FunctionType):
-        return [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
-    return []
-
-
-def _within(values: list[Any], seen: set[int]) -> Iterator[Any]:
-    """Values, and what is in containers and attributes of the user's objects, up to a number.
-
-    What was ``seen`` is left out.
-    """
-    rest = list(values)
-    for _ in range(_MOST):
-        while rest and id(rest[-1]) in seen:
-            rest.pop()
-        if not rest:
-            return
-        v = rest.pop()
-        seen.add(id(v))
-        yield v
-        rest += [x for x in _parts(v) if not _is_closed(type(x))]
-
-
-@functools.lru_cache(4096)
-def _is_closed(kind: type) -> bool:
-    """Whether values of a type lead to no function of the user's: numbers, rows, ufuncs."""
-    if kind in _PLAIN or kind in PROXIES:
-        return True
-    return not issubclass(kind, _LEADING) and all(
-        [k.__module__.split(".")[0] in LIBRARIES for k in kind.__mro__]
-    )
-
-
-def _parts(v: Any) -> Iterable[Any]:
-    if isinstance(v, dict):
-        return v.values()
-    if isinstance(v, list | tuple | set | frozenset):
-        return v
-    package = type(v).__module__.split(".")[0]
-    if package in LIBRARIES or isinstance(v, type) or is_library(package, frozenset()):
-        return ()
-    attributes = getattr(v, "__dict__", None)
-    return attributes.values() if isinstance(attributes, dict) else ()
-
-
-def _globals(f: types.FunctionType, unknown: list[str]) -> Iterator[Any]:
-    """What a function names, also in modules of the user's."""
-    names = {n for c in _nested(f.__code__) for n in c.co_names}
-    for n in names:
-        if n not in f.__globals__:
-            if n not in _BUILTINS and n in _names_read(f.__code__):
-                unknown.append(n)
-            continue
-        v = f.__globals__[n]
-        if isinstance(v, types.ModuleType) and v.__name__.split(".")[0] not in LIBRARIES:
-            yield from [vars(v)[n] for n in names if n in vars(v)]
-        else:
-            yield v
-
-
-def _methods(kind: type) -> list[types.FunctionType]:
-    """The methods of a class of the user's."""
-    own = [k for k in kind.__mro__ if k.__module__.split(".")[0] not in LIBRARIES]
-    return [m for k in own for m in vars(k).values()
-            if isinstance(m, types.FunctionType) and m.__name__ != ANNOTATE]
+    GIVEN.add(f.__code__)
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
     for c in codes_inside(code):
         yield from _nested(c)
-
-
-def _names_read(code: types.CodeType) -> frozenset[str]:
-    """The global names that a function reads; its other names are those of attributes."""
-    known = _reads.get(code)
-    if known is None:
-        steps = [i for c in _nested(code) for i in dis.get_instructions(c)]
-        known = _reads[code] = frozenset(
-            [i.argval for i in steps if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
-        )
-    return known
 
 
 def _code_writes(code: types.CodeType) -> bool:

@@ -14,7 +14,6 @@ from functrans.numpy.joining import stack
 from functrans.numpy.structure import (
     as_operand,
     broadcast_to,
-    expand_dims,
     moveaxis,
     normalize_axes,
     numpy_like,
@@ -111,12 +110,12 @@ def repeat(a, repeats, axis=None):
     """``a`` with each entry along ``axis`` repeated."""
     a, axis = on_axis(a, axis)
     n = a.shape[axis]
-    if np.size(repeats) != 1:
+    if type(repeats) is not int and np.size(repeats) != 1:
         return take_axis(a, np.repeat(np.arange(n), repeats), axis)
-    times = int(np.asarray(repeats).reshape(()))
-    shape = (*a.shape[: axis + 1], times, *a.shape[axis + 1 :])
-    y = broadcast_to(expand_dims(a, axis + 1), shape)
-    return reshape(y, (*a.shape[:axis], n * times, *a.shape[axis + 1 :]))
+    times = repeats if type(repeats) is int else int(np.asarray(repeats).reshape(()))
+    before, after = a.shape[: axis + 1], a.shape[axis + 1 :]
+    y = broadcast_to(a.reshape((*before, 1, *after)), (*before, times, *after))
+    return y.reshape((*before[:-1], n * times, *after))
 
 
 @numpy_like(np.resize)

@@ -47,6 +47,10 @@ def _entry(e: Any) -> Any:
     return _entry
 
 
+def _is_index_array(e: Any) -> bool:
+    return type(e) is np.ndarray and e.dtype.kind in "iu"
+
+
 def _slice_of_indices(*parts):
     return tuple([None if p is None else operator.index(p) for p in parts])
 
@@ -60,6 +64,8 @@ def getitem(x: Any, key: Any) -> Any:
     elif kind is np.ndarray and key.dtype.kind in "iu":
         return bind(rows.getitem, x, key, pattern=_GATHER)
     elif kind is tuple:
+        if key and all(map(_is_index_array, key)):
+            return bind(rows.getitem, x, *key, pattern=_GATHER * len(key))
         entries = tuple([_entry(e) for e in key])
         pattern = None if _entry in entries else entries
     elif (entry := _entry(key)) is not _entry:

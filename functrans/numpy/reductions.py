@@ -137,6 +137,9 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     >>> ft.grad(np.mean)(np.array([1.0, 2.0]))
     Array([0.5, 0.5])
     """
+    if out is dtype is None and keepdims is where is NoValue and a.dtype.char in "fd" and a.size:
+        axis = axes_of(axis, a.ndim)
+        return _total(a, axis) / _weight(a, axis, where)
     if out is not None:
         raise no_out("mean")
     a, narrow = _floating(a, dtype)
@@ -400,7 +403,8 @@ def _added_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
-    array = array.astype(_added_dtype(array.dtype))
+    dtype = _added_dtype(array.dtype)
+    array = array if array.dtype is dtype else array.astype(dtype)
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
     axis = axes_of(axis, a.ndim)
     y = keep(exponentials.logsumexp(a, axis=axis), a, axis, keepdims)

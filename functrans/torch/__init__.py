@@ -63,7 +63,6 @@ from functrans.torch._functions import (
 )
 from functrans.torch._graph import seen
 from functrans.torch._graph.engine import tensor_backward
-from functrans.torch._graph.graph import Node
 from functrans.torch._graph.modes import (
     enable_grad,
     inference_mode,
@@ -72,6 +71,7 @@ from functrans.torch._graph.modes import (
     no_grad,
     set_grad_enabled,
 )
+from functrans.torch._graph.nodes import Node
 from functrans.torch._tensors import dtypes, factories, kinds, memory
 from functrans.torch._tensors import sparse as _sparse
 from functrans.torch._tensors.devices import (

@@ -8,6 +8,20 @@ DERIVATIVES = "tests/test_sparse_derivatives.py"
 
 ERRORS = (
     Planted(
+        "sparse: colours of columns are never those of a star",
+        "functrans/_transforms/sparse/coloring.py",
+        "if columns.max() + 1 < count:",
+        "if columns.max() + 1 < 0:",
+        f"{COLORINGS}::test_grids_and_bands_take_as_few_colors_as_are_known",
+    ),
+    Planted(
+        "sparse: the path of a prepared derivative is that of all values",
+        "functrans/_transforms/sparse/ways.py",
+        "_guard(way) if way.decisions else None",
+        "None",
+        f"{DERIVATIVES}::test_each_path_is_prepared_when_it_is_met",
+    ),
+    Planted(
         "sparse: two inputs of one entry become one",
         "functrans/_transforms/sparse/sets.py",
         "fits = ((a.places == b.places) | (a.places == 0) | (b.places == 0)).all()",

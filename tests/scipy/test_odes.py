@@ -11,6 +11,8 @@ import functrans as ft
 from functrans.errors import SolverError, UnsupportedError
 from functrans.scipy import integrate
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 METHODS = ["RK23", "RK45", "DOP853", "Radau"]
 TIGHT = {"rtol": 1e-10, "atol": 1e-12}
 T = np.linspace(0.0, 2.0, 7)

@@ -8,6 +8,7 @@ from pytest import approx
 import functrans as ft
 from functrans.errors import SolverError, UnsupportedError
 from functrans.scipy import implicit, optimize
+from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
 # x = a**(1/3) at a = 8: value and three derivatives
 CUBE_ROOT = [2.0, 1 / 12, -1 / 144, 5 / 3456]
@@ -96,6 +97,32 @@ def test_newton_on_an_array_has_a_root_for_each_entry():
 
 
 # ---- what has no derivative
+
+
+@pytest.mark.parametrize("args", [[2.0, 3.0], (2.0, 3.0), np.array([2.0, 3.0])])
+def test_newton_takes_any_sequence_of_arguments(args):
+    def root(by):
+        more = [by * v for v in args] if isinstance(args, list) else by * np.asarray(args)
+        return optimize.newton(lambda x, a, b: a * x - b * b, 1.0, args=more)
+
+    assert ft.value_and_grad(root)(2.0) == pytest.approx((9.0, 4.5))  # 2 by ** 2 * 9 / (2 * 2 by)
+
+
+@pytest.mark.parametrize("x", [np.array([0.3, -1.2, 2.0, 0.5]), np.ones(2)])
+@pytest.mark.parametrize("name", ["rosen", "rosen_der", "rosen_hess"])
+def test_rosenbrock_s_function_and_its_derivatives(name, x):
+    assert_derivatives(getattr(optimize, name), x)
+    assert_transforms(getattr(optimize, name), x)
+
+
+def test_rosenbrock_s_derivatives_are_those_of_the_function():
+    x, p = np.array([0.3, -1.2, 2.0, 0.5]), np.array([1.0, 2.0, -1.0, 0.5])
+    assert_derivatives(optimize.rosen_hess_prod, x, p)
+    close(ft.grad(optimize.rosen)(x), optimize.rosen_der(x))
+    close(ft.hessian(optimize.rosen)(x), optimize.rosen_hess(x))
+    table = np.stack([x, 2 * x], 1)
+    close(ft.vjp(optimize.rosen, table)[0], optimize.rosen(table))
+    close(ft.vjp(optimize.rosen_der, table)[0], optimize.rosen_der(table))
 
 
 def test_a_double_root_has_no_derivative():

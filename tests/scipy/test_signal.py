@@ -72,6 +72,9 @@ NONLINEAR = {
     "lfilter complex": (of("lfilter"), B + 0.1j, A, X + 1j),
     "lfilter_zi": (of("lfilter_zi"), 2 * B, 3 * A),
     "lfilter_zi, fewer taps": (of("lfilter_zi"), B[:2], A),
+    "lfiltic": (of("lfiltic"), B, 3 * A, V[:1], V[2:9]),
+    "lfiltic, no inputs": (of("lfiltic"), B, A, V),
+    "lfiltic, more taps": (of("lfiltic"), V[:6], A, V[:2], V[3:6]),
     "filtfilt": (of("filtfilt", padlen=2), B, A, V),
     "sosfilt_zi": (of("sosfilt_zi"), SOS),
     "welch": (of("welch", nperseg=6), X),
@@ -261,6 +264,8 @@ def test_medians_of_more_than_there_is_are_warned_of():
         ft.vjp(lambda x: signal.medfilt(x), X)
     with pytest.raises(ValueError, match="at least one nonzero `a`"):
         ft.vjp(lambda b: signal.lfilter_zi(b, np.zeros(3)), B)
+    with pytest.raises(ValueError, match="at least one nonzero `a`"):
+        ft.vjp(lambda b: signal.lfiltic(b, np.zeros(3), V), B)
 
 
 def test_transforms_of_segments_of_real_signals_are_one_sided():

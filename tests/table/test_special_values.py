@@ -11,6 +11,8 @@ from functrans.tree import leaves
 from tests.covering import THOROUGH
 from tests.table.samples import samples
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e300, -1e300, 5e-324]
 FEW = [np.nan, np.inf, -np.inf, 0.0, 1.0, -1.0]
 # Which of two zeros is the larger is not said by IEEE 754, nor by NumPy.

@@ -8,8 +8,8 @@ import pytest
 
 import functrans.torch as torch
 from functrans.torch import autograd
-from functrans.torch._graph.graph import Node
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.nodes import Node
 from functrans.torch._tensors.tensor import edge_of, from_array
 
 

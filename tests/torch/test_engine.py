@@ -9,7 +9,7 @@ import pytest
 
 import functrans as ft
 import functrans.torch as torch
-from functrans.torch._graph.graph import Node
+from functrans.torch._graph.nodes import Node
 
 
 def leaf(*values, dtype=torch.float64):

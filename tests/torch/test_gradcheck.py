@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import functrans.torch as torch
-from functrans.torch._graph.graph import Node
+from functrans.torch._graph.nodes import Node
 from functrans.torch._tensors.tensor import edge_of, from_array
 from functrans.torch.autograd import GradcheckError, gradcheck, gradgradcheck
 from functrans.torch.autograd.gradcheck import get_analytical_jacobian, get_numerical_jacobian

@@ -8,7 +8,7 @@ import pytest
 
 import functrans.torch as torch
 from functrans.torch._graph.modes import state
-from functrans.torch._graph.observed import _watched_threads
+from functrans.torch._graph.observed import watched_threads
 from functrans.torch.autograd import profiler
 from tests.test_profile import valid_trace
 
@@ -212,7 +212,7 @@ def test_a_thread_that_ends_its_profile_leaves_the_others_watched():
     with ThreadPoolExecutor(1) as pool, profiler.profile() as prof:
         assert pool.submit(elsewhere).result() == ["exp"]
         point(2).sin()
-    assert names(prof) == ["sin"] and not _watched_threads
+    assert names(prof) == ["sin"] and not watched_threads
 
 
 def test_an_operation_keeps_its_name_and_its_parameters():

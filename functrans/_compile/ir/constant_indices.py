@@ -1,7 +1,7 @@
-"""Indexing by constant arrays: NumPy works out once, before compiling, where the entries lie.
+"""Indexing by constant arrays: where the entries lie is worked out once, before compiling.
 
-Negative indices, masks and the order of the axes are therefore NumPy's own, loops check nothing,
-and an index out of bounds is left to NumPy, which raises when the program runs.
+Loops check nothing, therefore, and an index out of bounds is left to NumPy, which raises when the
+program runs. Only the index arrays are listed: other axes have strides.
 """
 
 from __future__ import annotations
@@ -12,56 +12,66 @@ import numpy as np
 
 from functrans._compile.ir.program import Const, Eqn
 from functrans._compile.schedule import views
+from functrans._compile.schedule.gather import axes_of
 from functrans._compile.schedule.views import Shape, View
-from functrans._ops.indexing import index_of
+from functrans._ops.indexing import ARRAY, WHOLE
 
-# Entries of the largest array whose places are worked out.
+# The most places that are worked out.
 LISTED = 1 << 22
 
 
 def gathered(v: View, eqn: Eqn) -> View | None:
     """The view that indexing ``v`` by constant arrays makes, without axes of length 1."""
-    places = _places(v.shape, v.strides, v.offset, eqn)
-    if places is None or not v.whole or places.shape != eqn.outputs[0].aval.shape:
+    shape = eqn.outputs[0].aval.shape
+    places = _places(v, eqn) if v.whole and 0 not in shape else None
+    if places is None:
         return None
-    index, strides = _split(places)
-    shape = tuple([n for n in places.shape if n != 1])
+    index, strides = _split(*places, shape)
+    shape = tuple([n for n in shape if n != 1])
     return View(v.root, shape, 0, strides, views.full(shape), index)
 
 
 def scattered(shape: Shape, eqn: Eqn) -> tuple[View, Shape] | None:
     """Where in the output entries of this shape are added: an index and strides."""
-    out = eqn.outputs[0].aval.shape
-    places = _places(out, views.c_strides(out), 0, eqn)
-    return None if places is None or places.shape != shape else _split(places)
+    out = eqn.outputs[0]
+    places = None if 0 in shape else _places(views.identity(out, out.aval.shape), eqn)
+    return None if places is None else _split(*places, shape)
 
 
-def _places(shape: Shape, strides: Shape, offset: int, eqn: Eqn) -> np.ndarray | None:
-    """Places of the entries that constant index arrays select, None where they are not known."""
-    size, indices = math.prod(shape), eqn.inputs[1:]
-    if not 1 < size <= LISTED or not all(isinstance(a, Const) for a in indices):
+def _places(v: View, eqn: Eqn) -> tuple[np.ndarray, Shape] | None:
+    """The places that constant index arrays select, and strides along the axes that they leave.
+
+    The places have length 1 along these axes. None where they are not known.
+    """
+    pattern, indices = eqn.params["pattern"], eqn.inputs[1:]
+    arrays = [a.value for a in indices if isinstance(a, Const) and a.value.dtype.kind == "i"]
+    if len(arrays) < len(indices) or math.prod(v.shape) < 2:
         return None
-    places = np.full(shape, offset, np.int64)
-    for axis, (n, s) in enumerate(zip(shape, strides, strict=True)):
-        places += (s * np.arange(n)).reshape([n if i == axis else 1 for i in range(len(shape))])
-    values = tuple([a.value for a in indices if isinstance(a, Const)])
-    try:
-        taken = places[index_of(eqn.params["pattern"], values)]
-    except IndexError:
+    part = views.indexed(v, tuple([WHOLE if e is ARRAY else e for e in pattern]))
+    axes = axes_of(pattern, len(v.shape), arrays)
+    places = np.array(part.offset, np.int64)
+    for i, axis in zip(arrays, axes.indexed, strict=True):
+        n = part.shape[axis]
+        if i.size and not -n <= i.min() <= i.max() < n:
+            return None
+        places = places + part.strides[axis] * np.where(i < 0, i + n, i)
+    if places.size > LISTED:
         return None
-    return taken if 0 < taken.size <= LISTED else None
+    left = [s for axis, s in enumerate(part.strides) if axis not in axes.indexed]
+    before, behind = left[: axes.start], left[axes.start :]
+    shape = (1,) * len(before) + places.shape + (1,) * len(behind)
+    return places.reshape(shape), (*before, *(0,) * places.ndim, *behind)
 
 
-def _split(places: np.ndarray) -> tuple[View, Shape]:
-    """Places as a table, and strides along axes where they follow each other evenly."""
-    shape = places.shape
-    strides = []
-    for axis, n in enumerate(shape):
-        steps = np.diff(places, axis=axis)
-        even = n > 1 and bool((steps == steps.flat[0]).all())
-        strides.append(int(steps.flat[0]) if even else 0)
-        if even:
-            places = places.take([0], axis)
+def _split(places: np.ndarray, strides: Shape, shape: Shape) -> tuple[View, Shape]:
+    """Places as a table, and strides also along axes where they follow each other evenly."""
+    steps = list(strides)
+    for axis, n in enumerate(places.shape):
+        if n > 1:
+            apart = np.diff(places, axis=axis)
+            if (apart == apart.flat[0]).all():
+                steps[axis] = int(apart.flat[0])
+                places = places.take([0], axis)
     table = Const(np.ascontiguousarray(places))
     index = views.broadcast(views.identity(table, places.shape), shape)
-    return views.squeezed(index), tuple([s for s, n in zip(strides, shape, strict=True) if n != 1])
+    return views.squeezed(index), tuple([s for s, n in zip(steps, shape, strict=True) if n != 1])

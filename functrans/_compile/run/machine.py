@@ -17,7 +17,7 @@ import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
 from functrans._compile.lowering import special_functions
-from functrans._compile.run import sources, store
+from functrans._compile.run import gemm, sources, store
 from functrans._compile.run.general import Families, Found, Wanted
 from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
@@ -122,8 +122,9 @@ class Machine:
     def routines(self) -> routines.Routines | None:
         """BLAS and LAPACK, whose addresses LLVM knows from then on."""
         blas = routines.available()
-        for name, address in blas.addresses.items() if blas else ():
-            self.llvm.add_symbol(name, address)
+        if blas is not None:
+            for name, address in (blas.addresses | gemm.stand_in(self, blas)).items():
+                self.llvm.add_symbol(name, address)
         return blas
 
     @lazy

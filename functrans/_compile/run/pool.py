@@ -24,7 +24,7 @@ from functrans._kernels.routines import address_of, pointer_of
 from functrans.config import config
 
 # Bytes of blocks that are kept, and of all blocks that wait.
-SMALLEST, LARGEST, LIMIT = 1 << 14, 1 << 26, 1 << 28
+SMALLEST, LARGEST, LIMIT = 1 << 14, 1 << 27, 1 << 28
 CLASSES = 8 * (LARGEST.bit_length() - SMALLEST.bit_length() + 2)
 
 # Places in NumPy's table of C functions.

@@ -164,6 +164,18 @@ def _positive(w: _Writer, of: str, x: str) -> str:
     return w.code.select(w.t, w.code.compare("le", w.t, of, zero), zero, x)
 
 
+@_kernel(1)
+def _logistic(w: _Writer) -> None:
+    one = w.number(1)
+
+    def value(x: str) -> str:
+        small = _exp(w, w.code.op(f"fneg {w.t} {w.code.call('fabs', w.t, x)}"))
+        left = w.code.compare("le", w.t, x, w.number(0))
+        return w.op("div", w.code.select(w.t, left, small, one), w.op("add", one, small))
+
+    w.flat(value, "%x0", "%y")
+
+
 @_kernel(2)
 def _times_cos(w: _Writer) -> None:
     w.flat(lambda g, x: w.op("mul", g, w.code.libm("cos", w.t, x)), "%x0", "%x1", "%y")
@@ -299,9 +311,9 @@ def _outer(pointers: list[str], t: str) -> str:
 
 
 # What kernels call for each entry, which NumPy has for vectors where the C library may not.
-_CALLED = {"sigmoid": ("exp",), "softmax": ("exp",), "softmax_and_log": ("exp",),
-           "log_softmax": ("exp",), "log_softmax_slope": ("exp",), "softplus": ("exp", "log1p"),
-           "times_cos": ("cos",), "times_sin": ("sin",)}
+_CALLED = {"sigmoid": ("exp",), "logistic": ("exp",), "softmax": ("exp",),
+           "softmax_and_log": ("exp",), "log_softmax": ("exp",), "log_softmax_slope": ("exp",),
+           "softplus": ("exp", "log1p"), "times_cos": ("cos",), "times_sin": ("sin",)}
 
 
 @functools.cache

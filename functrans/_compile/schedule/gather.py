@@ -142,7 +142,7 @@ def enter(build: Builder, eqn: Eqn, operands: Sequence[Var | Const]) -> bool:
         return False
     full = tuple([WHOLE if e is ARRAY else e for e in pattern])
     part = views.indexed(array, full)
-    axes = _axes(pattern, len(shape), index_arrays)
+    axes = axes_of(pattern, len(shape), [a.aval for a in index_arrays])
     if 0 in part.shape:
         return False
     indices = [_index(build, a, index_arrays) for a in index_arrays]
@@ -158,10 +158,11 @@ def enter(build: Builder, eqn: Eqn, operands: Sequence[Var | Const]) -> bool:
     return True
 
 
-def _axes(pattern: tuple, ndim: int, arrays: Sequence[Any]) -> Axes:
+def axes_of(pattern: tuple, ndim: int, arrays: Sequence[Any]) -> Axes:
+    """Where an index by these arrays (all that is read is their shape) reads from ``ndim`` axes."""
     if not arrays:
         return Axes(0, 0, ())
-    count = max(len(a.aval.shape) for a in arrays)
+    count = max(len(a.shape) for a in arrays)
     consumed = sum(e is not None and e is not Ellipsis for e in pattern)
     indexed, at = [], 0
     for e in pattern:

@@ -11,11 +11,10 @@ from functrans import tree
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import Tracer, cast
 from functrans._transforms.arguments import describe, hand_out_all, open_argument, require_callable
-from functrans._transforms.forward.api import as_arguments
+from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.matrices.directions import Batches, Rows
-from functrans._transforms.matrices.products import hvp
 from functrans._transforms.reverse.api import Recording, active_tangents, record
-from functrans._transforms.reverse.grad import grad
+from functrans._transforms.reverse.grad import grad, run_value_and_grad
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 if TYPE_CHECKING:
@@ -233,7 +232,7 @@ def ggnvp(loss: Callable, f: Callable, x: Any, v: Any) -> tuple:
     run = record("ggnvp", f, args, False)
     ts = run.push(active_tangents("ggnvp", f, run.opened, args, vs))
     y, t = [tree.unflatten(run.structure, leaves) for leaves in (run.values, ts)]
-    value, (ct,) = hvp(loss, (y,), (t,))
+    (value, _), (_, (ct,)) = jvp(run_value_and_grad("ggnvp", loss, (0,)), (y,), (t,))
     cts = run.pull([np.conjugate(c) for c in tree.leaves(ct)])
     leaves = iter(hand_out_all([_conjugate(c) for c in cts]))
     product = [a.only([next(leaves) for _ in a.active]) if a else None for a in run.opened]

@@ -10,7 +10,7 @@ from functrans import tree
 from functrans._transforms.arguments import check_like, plain_argnums, require_callable
 from functrans._transforms.derived import deriving, surfacing
 from functrans._transforms.forward.api import as_arguments, jvp
-from functrans._transforms.reverse.grad import grad, value_and_grad
+from functrans._transforms.reverse.grad import grad, run_value_and_grad
 from functrans.errors import ArgumentError
 
 P = ParamSpec("P")
@@ -32,7 +32,7 @@ def hvp(f: Callable, primals: Any, tangents: Any) -> tuple:
     args, ts = as_arguments("hvp", f, primals, tangents)
     for i, (t, x) in enumerate(zip(ts, args, strict=True)):
         check_like("hvp", f, f"tangent {i}", t, x)
-    both = value_and_grad(f, tuple(range(len(args))))
+    both = run_value_and_grad("hvp", f, tuple(range(len(args))))
     (value, _), (_, product) = jvp(both, args, ts)
     return value, product if isinstance(primals, tuple | list) else product[0]
 
@@ -54,7 +54,7 @@ def vhp(f: Callable, primals: Any, cotangents: Any) -> tuple:
         check_like("vhp", f, f"cotangent {i}", v, x)
 
     def along(*xs: Any) -> tuple:
-        value, gs = value_and_grad(f, tuple(range(len(xs))))(*xs)
+        value, gs = run_value_and_grad("vhp", f, tuple(range(len(xs))))(*xs)
         pairs = zip(tree.leaves(gs), tree.leaves(vs), strict=True)
         return sum((g * v).sum() for g, v in pairs), value
 

@@ -114,7 +114,14 @@ def value_and_grad(
     (Array(5.), Array([2., 4.]))
     """
     function = require_callable("value_and_grad", f)
-    run = _Run("value_and_grad", function, argnums, has_aux, holomorphic)
+    return run_value_and_grad("value_and_grad", function, argnums, has_aux, holomorphic)
+
+
+def run_value_and_grad(
+    who: str, f: Callable, argnums: Argnums, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., tuple[Any, Any]]:
+    """``value_and_grad`` as a part of ``who``, which its errors name."""
+    run = _Run(who, f, argnums, has_aux, holomorphic)
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         value, aux, g = run(args, kwargs)

@@ -14,7 +14,7 @@ from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer
 from functrans._transforms.arguments import Argnums, hand_out_tree, is_number, require_callable
 from functrans._transforms.derived import deriving
-from functrans._transforms.reverse.grad import value_and_grad
+from functrans._transforms.reverse.grad import run_value_and_grad
 from functrans._transforms.rounding.trace import ErrorTrace, ErrorTracer
 from functrans.config import config
 from functrans.errors import UnsupportedError, name_of
@@ -61,7 +61,7 @@ def certify(f: Callable, argnums: Argnums = 0) -> Callable[..., Certificate]:
         trace = ErrorTrace(name)
         try:
             with config(jit=False):
-                run = value_and_grad(_seeded(f, trace.input(1.0)), argnums)
+                run = run_value_and_grad("certify", _seeded(f, trace.input(1.0)), argnums)
                 value, gradient = run(*inputs(trace, args), **inputs(trace, kwargs))
         finally:
             trace.closed = True

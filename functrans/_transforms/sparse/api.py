@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from functrans._transforms.arguments import Argnums, plain_argnums, require_callable
 from functrans._transforms.derived import global_name
+from functrans._transforms.sparse.options import Options
 from functrans.errors import ArgumentError, name_of
 
 if TYPE_CHECKING:
@@ -16,14 +16,8 @@ if TYPE_CHECKING:
 
     from functrans._transforms.sparse.prepared import Prepared
 
-# Kinds of arguments that one derivative is kept prepared for.
+# Kinds of arguments, and paths, that one derivative is kept prepared for.
 KEPT = 8
-FORMATS = ("csr", "csc", "coo")
-ORDERS = ("largest_first", "natural", "incidence_degree", "saturation")
-COLORINGS = {
-    "sparse_jacobian": ("auto", "column", "row", "bidirectional"),
-    "sparse_hessian": ("auto", "star", "acyclic", "column"),
-}
 
 
 def sparsity(
@@ -72,9 +66,9 @@ class SparseDerivative:
     ``prepare(*args)`` is the same for many calls with arguments of one kind.
     """
 
-    def __init__(self, who: str, f: Callable, options: dict[str, Any]):
+    def __init__(self, who: str, f: Callable, options: Options):
         self.who, self.f, self.options = who, f, options
-        self._kept: OrderedDict[Any, Prepared] = OrderedDict()
+        self._kept: list[tuple[Any, Prepared]] = []
         functools.update_wrapper(self, f, updated=())
 
     def prepare(self, *args: Any) -> Prepared:
@@ -88,21 +82,22 @@ class SparseDerivative:
             "sparse_jacobian": prepared.prepare_jacobian,
             "sparse_hessian": prepared.prepare_hessian,
         }[self.who]
-        o = self.options
-        return make(self.who, self.f, o["argnums"], args, o["sparsity"], o["format"],
-                    o["coloring"], o["order"])
+        return make(self.who, self.f, self.options, args)
 
     def __call__(self, *args: Any) -> Any:
         """The matrix at these arguments."""
         from functrans._transforms.sparse.staged import kinds_of  # lazy: SciPy is slow to import
 
         kind = kinds_of(args)
-        known = self._kept.get(kind)
-        if known is None or not known.is_current():
-            known = self._kept[kind] = self.prepare(*args)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return known(*args)
+        for known_kind, known in self._kept:
+            if known_kind == kind and known.is_current():
+                values = known.values(args)
+                if known.leaves(values) is None:
+                    return known.evaluated(values)
+        made = self.prepare(*args)
+        current = [entry for entry in self._kept if entry[1].is_current()]
+        self._kept = [*current, (kind, made)][-KEPT:]  # anew: other threads may read it
+        return made(*args)
 
     def __repr__(self) -> str:
         return f"<{self.who} of {name_of(self.f)}>"
@@ -111,7 +106,7 @@ class SparseDerivative:
         return global_name(self) or (_remade, (self.who, self.f, self.options))
 
 
-def _remade(who: str, f: Callable, options: dict[str, Any]) -> SparseDerivative:
+def _remade(who: str, f: Callable, options: Options) -> SparseDerivative:
     return SparseDerivative(who, f, options)
 
 
@@ -134,9 +129,10 @@ def sparse_jacobian(
 
     ``format`` is "csr", "csc" or "coo". ``coloring`` is "column", "row", "bidirectional" (columns,
     and dense rows apart, or the other way round) or "auto", the one of the fewest colors; ``order``
-    that in which they are colored, "largest_first", "natural", "incidence_degree" or "saturation".
-    The last takes longer, and fewer colors on grids: where the largest first take more than any
-    coloring must, it colors columns or rows again, by how many colors are taken (Brelaz 1979).
+    that in which they are colored, "largest_first", "natural", "incidence_degree", "smallest_last",
+    which takes fewer colors for many Hessians, or "saturation". The last takes longer, and fewer
+    colors on grids: where the largest first take more than any coloring must, it colors columns or
+    rows again, by how many colors are taken (Brelaz 1979).
 
     ``sparse_jacobian(f).prepare(*args)`` does all but the products once: it has the pattern
     ``.sparsity`` and the number of products ``.colors``, is called at many points, writes into an
@@ -147,8 +143,11 @@ def sparse_jacobian(
     it names, and the value of ``f``, may be containers, whose entries are the columns and rows of
     one matrix in the order of ``tree.ravel``; other arguments are constants. Numbers are real, or
     all of them complex: the matrix is then that of a holomorphic function, and NotDifferentiable
-    is raised where it is not, for which one more product is compared at each call. ``f`` is
-    staged, so that `if` on values needs np.where or ``cond``.
+    is raised where it is not, for which one more product is compared at each call.
+
+    Where Python decides by values (`if`), pattern and products are those of the path that is taken,
+    and each call asks whether it still is: other paths are prepared when they are met, but one
+    that ``prepare`` has returned serves its own path and raises ArgumentError elsewhere.
 
     >>> import functrans as ft, numpy as np
     >>> J = ft.sparse_jacobian(lambda x: x[1:] * x[:-1]).prepare(np.ones(6))
@@ -162,7 +161,8 @@ def sparse_jacobian(
     >>> J(np.arange(6.0)).toarray()[0]
     array([1., 0., 0., 0., 0., 0.])
     """
-    return _derivative("sparse_jacobian", f, argnums, sparsity, format, coloring, order)
+    options = Options(argnums, sparsity, format, coloring, order)
+    return _derivative("sparse_jacobian", f, options)
 
 
 def sparse_hessian(
@@ -192,19 +192,12 @@ def sparse_hessian(
            [-400., 1002., -400.],
            [   0., -400.,  200.]])
     """
-    return _derivative("sparse_hessian", f, argnums, sparsity, format, coloring, order)
+    options = Options(argnums, sparsity, format, coloring, order)
+    return _derivative("sparse_hessian", f, options)
 
 
-def _derivative(who: str, f: Callable | None, argnums: Any, sparsity: Any, format: str,
-                coloring: str, order: str) -> Any:
-    options = {"argnums": plain_argnums(who, argnums), "sparsity": sparsity, "format": format,
-               "coloring": coloring, "order": order}
-    for name, choice, choices in (("format", format, FORMATS), ("order", order, ORDERS),
-                                  ("coloring", coloring, COLORINGS[who])):
-        if choice not in choices:
-            raise ArgumentError(
-                f"{who}: {name} must be one of {', '.join(choices)}, but is {choice!r}"
-            )
+def _derivative(who: str, f: Callable | None, given: Options) -> Any:
+    options = given.checked(who)
     if f is None:
         return functools.partial(SparseDerivative, who, options=options)
     require_callable(who, f)

@@ -18,7 +18,6 @@ from functrans._transforms.matrices.memory import require_room
 from functrans._transforms.sparse import kernels
 from functrans._transforms.sparse.sets import INSTEAD, Csr, sparse
 
-ORDERS = ("largest_first", "natural", "incidence_degree", "saturation")
 # Entries of the table of colours by vertex, up to which an order by saturation is tried.
 TABLE = 1 << 26
 
@@ -176,6 +175,9 @@ def ordered(graph: Csr, order: str) -> np.ndarray:
         return np.arange(len(degree))
     if order in ("largest_first", "saturation"):
         return np.argsort(-degree, kind="stable")
+    if order == "smallest_last":
+        lists = [a.astype(np.int64) for a in (graph.indptr, graph.indices, degree)]
+        return np.asarray(kernels.run(kernels.smallest_last, 16 * graph.nnz, *lists), np.intp)
     rising = np.argsort(degree, kind="stable")
     places = kernels.run(kernels.incidence_order, graph.nnz, graph.indptr, graph.indices, rising)
     return np.asarray(places, np.intp)
@@ -198,6 +200,10 @@ def star_colors(pattern: Csr, order: str) -> np.ndarray:
     )
     if 2 * span + 1 <= count:  # by these each entry is read off at its row
         return np.arange(n, dtype=np.int32) % (2 * span + 1)
+    if np.diff(pattern.indptr).max() < count:  # colours of columns may be fewer, as on grids
+        columns = column_colors(pattern, order)
+        if columns.max() + 1 < count:
+            return columns
     return np.asarray(found, np.int32)
 
 
@@ -236,4 +242,4 @@ def _uncolored(order: np.ndarray, colors: np.ndarray) -> np.ndarray:
     return order[colors[order] < 0]
 
 
-__all__ = ["ORDERS", "Plan", "acyclic_colors", "column_colors", "narrowed", "plan", "star_colors"]
+__all__ = ["Plan", "acyclic_colors", "column_colors", "narrowed", "plan", "star_colors"]

@@ -137,6 +137,29 @@ def incidence_order(start, near, rising):
     return order
 
 
+def smallest_last(start, near, degree):
+    """An order in which each vertex has the fewest neighbours among those before it and itself
+    (Matula and Beck, J. ACM 30, 1983)."""
+    left = [d for d in degree]
+    waiting = [(d, v) for v, d in enumerate(left)]
+    heapq.heapify(waiting)
+    placed = [False for _ in left]
+    order = []
+    while len(waiting):
+        d, v = heapq.heappop(waiting)
+        if placed[v] or d > left[v]:
+            continue
+        placed[v] = True
+        order.append(v)
+        for k in range(start[v], start[v + 1]):
+            w = near[k]
+            if not placed[w]:
+                left[w] -= 1
+                heapq.heappush(waiting, (left[w], w))
+    order.reverse()
+    return order
+
+
 def star(order, start, near, colors, first):
     """Colours from ``first`` on in which each path of four vertices has three; how many there are.
 
@@ -237,4 +260,5 @@ def root(parent, k):
     return k
 
 
-__all__ = ["acyclic", "greedy", "incidence_order", "root", "run", "saturation", "star"]
+__all__ = ["acyclic", "greedy", "incidence_order", "root", "run", "saturation", "smallest_last",
+           "star"]

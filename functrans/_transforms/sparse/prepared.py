@@ -11,9 +11,10 @@ import numpy as np
 from functrans import tree
 from functrans._compile.ir.program import Program
 from functrans._core.locks import lazy
-from functrans._transforms.arguments import Argnums, describe
+from functrans._transforms.arguments import describe
 from functrans._transforms.sparse import coloring, compressed, picture, probing
 from functrans._transforms.sparse.compressed import Substitution, Sweep
+from functrans._transforms.sparse.options import FORMATS, Options
 from functrans._transforms.sparse.sets import Csr, sparse
 from functrans._transforms.sparse.staged import (
     Staged,
@@ -25,10 +26,11 @@ from functrans._transforms.sparse.staged import (
     staged,
 )
 from functrans._transforms.sparse.tables import Table
+from functrans._transforms.staging.recording import Decision
 from functrans._transforms.staging.staging import stage
 from functrans.errors import ArgumentError, CaptureError, NotDifferentiable, ShapeError, name_of
 
-FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
+ARRAYS = {format: getattr(sparse, f"{format}_array") for format in FORMATS}
 
 
 class Prepared:
@@ -38,14 +40,17 @@ class Prepared:
     entries into ``J``, a matrix that it has returned before. Matrices share their index arrays,
     which are read-only. It pickles with its pattern and programs, without the function.
 
+    Where Python decides by values in it (`if`), it serves those that take the path of the arguments
+    it was prepared with, which is asked at each call.
+
     ``sparsity`` is the pattern, a boolean ``csr_array``, and ``colors`` the number of products that
     give all entries; ``sparsity_is_given`` says whether the pattern is the user's.
     """
 
-    def __init__(self, who: str, f: Callable, s: Staged, pattern: Csr, given: bool,
-                 format: str):
+    def __init__(self, who: str, f: Callable, s: Staged, pattern: Csr, options: Options):
         self.who, self.name = who, name_of(f)
-        self.sparsity, self.sparsity_is_given, self.format = pattern, given, format
+        self.sparsity, self.format = pattern, options.format
+        self.sparsity_is_given = options.sparsity is not None
         self.colors = 0
         self.coloring = ""
         self.dtype = s.dtype
@@ -58,7 +63,7 @@ class Prepared:
         self._sweeps: list[Sweep | Table] = []
         self._substitution: Substitution | None = None
         self._along: Program | None = None  # of what must be holomorphic
-        self._arrays, self._order = _structure(pattern, format)
+        self._arrays, self._order = _structure(pattern, self.format)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -67,7 +72,15 @@ class Prepared:
 
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """The matrix at these arguments."""
-        values = self._values(args)
+        return self.evaluated(self._values_here(args), out)
+
+    def leaves(self, values: Sequence) -> Decision | None:
+        """Where the function takes another path for these numbers, None if it does not."""
+        guard = self._staged.guard
+        return None if guard is None else guard.left(values)
+
+    def evaluated(self, values: list, out: Any = None) -> Any:
+        """The matrix for the numbers among the arguments, which are on the path."""
         if out is None:
             out = self._fresh(values)
         else:
@@ -84,7 +97,7 @@ class Prepared:
     def check(self, *args: Any) -> None:
         """Raise where the matrix at these arguments is not the derivative: the pattern misses an
         entry, which is named. The product with one random vector is compared."""
-        values = self._values(args)
+        values = self._values_here(args)
         data = np.empty(self.sparsity.nnz, self.dtype)
         self._write(values, data, ordered=False)
         matrix = sparse.csr_array(
@@ -109,7 +122,7 @@ class Prepared:
 
     # ---- evaluation
 
-    def _values(self, args: tuple) -> list:
+    def values(self, args: tuple) -> list:
         """The numbers among the arguments, if these are of the kind that was prepared."""
         plain = self._plain_kinds is not None and self._plain_kinds == [
             (x.shape, x.dtype) if type(x) is np.ndarray else None for x in args
@@ -126,6 +139,17 @@ class Prepared:
                 "since it was prepared; call prepare again, or pass it as an argument"
             )
         return list(args) if plain else numbers_in(self.who, tree.leaves(args))
+
+    def _values_here(self, args: tuple) -> list:
+        """The numbers among the arguments, if they are on the path that was prepared."""
+        values = self.values(args)
+        if (decision := self.leaves(values)) is not None:
+            raise ArgumentError(
+                f"{self.who}: `{self.name}` was prepared on the path {decision}, and takes another "
+                f"one here. Call prepare again at these values, or {self.who}(f) itself, which "
+                "prepares each path that it meets; np.where and cond are on one path"
+            )
+        return values
 
     def _product(self, values: Sequence, along: np.ndarray) -> np.ndarray:
         return self._runs[-1]([*values, along])[0]
@@ -173,13 +197,13 @@ class Prepared:
             made = sparse.coo_array((zeros, self._arrays), shape=self.shape)
             made.coords = self._arrays
         else:
-            made = FORMATS[self.format]((zeros, *self._arrays), shape=self.shape)
+            made = ARRAYS[self.format]((zeros, *self._arrays), shape=self.shape)
             made.indices, made.indptr = self._arrays
         made.has_canonical_format = True
         return made
 
     def _require_own(self, out: Any) -> None:
-        kind = FORMATS[self.format]
+        kind = ARRAYS[self.format]
         if not isinstance(out, kind) or out.shape != self.shape or out.dtype != self.dtype:
             found = f"{type(out).__name__} {getattr(out, 'dtype', '')}{getattr(out, 'shape', '')}"
             raise ArgumentError(
@@ -226,21 +250,22 @@ def _described(kinds: tuple) -> str:
 # ---- preparing
 
 
-def prepare_jacobian(who: str, f: Callable, argnums: Argnums, args: tuple, given: Any, format: str,
-                     kind: str, order: str) -> Prepared:
+def prepare_jacobian(who: str, f: Callable, options: Options, args: tuple) -> Prepared:
     """A Jacobian, colored by columns, rows, or some of each."""
-    s = staged(who, f, argnums, args)
-    read = jacobian_pattern([s]) if given is None else None
-    pattern = probing.pattern_given(who, f, given, s.shape) if read is None else read
-    made = Prepared(who, f, s, pattern, given is not None, format)
-    name = f"{who}({name_of(f)})"
-    plan = coloring.plan(pattern, kind, order)
+    s = staged(who, f, options.argnums, args)
+    if options.sparsity is None:
+        pattern = jacobian_pattern([s])
+    else:
+        pattern = probing.pattern_given(who, f, options.sparsity, s.shape)
+    made = Prepared(who, f, s, pattern, options)
+    name, kind = f"{who}({name_of(f)})", options.coloring
+    plan = coloring.plan(pattern, kind, options.order)
     try:
         made._sweeps = compressed.jacobian_sweeps(s, name, pattern, plan)
     except NotDifferentiable:  # in reverse: a while_loop without max_steps
         if kind != "auto" or not plan.reverse:
             raise
-        plan = coloring.plan(pattern, "column", order)
+        plan = coloring.plan(pattern, "column", options.order)
         made._sweeps = compressed.jacobian_sweeps(s, name, pattern, plan)
     made.colors = plan.total
     made.coloring = kind if kind != "auto" else (
@@ -249,24 +274,23 @@ def prepare_jacobian(who: str, f: Callable, argnums: Argnums, args: tuple, given
     return _finished(made, s, compressed.along(s), args)
 
 
-def prepare_hessian(who: str, f: Callable, argnums: Argnums, args: tuple, given: Any, format: str,
-                    kind: str, order: str) -> Prepared:
+def prepare_hessian(who: str, f: Callable, options: Options, args: tuple) -> Prepared:
     """A Hessian, by a star or acyclic coloring, or by one of its columns."""
-    s = staged(who, f, argnums, args)
+    s = staged(who, f, options.argnums, args)
     require_scalar(who, f, s)
     n = s.shape[1]
-    if given is None:
+    if options.sparsity is None:
         pattern = hessian_pattern([s])
     else:
-        pattern = probing.pattern_given(who, f, given, (n, n))
+        pattern = probing.pattern_given(who, f, options.sparsity, (n, n))
         probing.require_symmetric(who, f, pattern)
-    made = Prepared(who, f, s, pattern, given is not None, format)
-    made.coloring = kind if kind != "auto" else "star"
+    made = Prepared(who, f, s, pattern, options)
+    made.coloring = options.coloring if options.coloring != "auto" else "star"
     made.dtype = np.result_type(*[a.dtype for a in s.sources])
     colors = {
         "star": coloring.star_colors, "acyclic": coloring.acyclic_colors,
         "column": coloring.column_colors,
-    }[made.coloring](pattern, order)
+    }[made.coloring](pattern, options.order)
     product = compressed.hessian_product(s)
     count = made.colors = int(colors.max(initial=-1)) + 1 if pattern.nnz else 0
     if count:
@@ -292,4 +316,4 @@ def _finished(made: Prepared, s: Staged, product: compressed.Product, args: tupl
     return made
 
 
-__all__ = ["FORMATS", "Prepared", "prepare_hessian", "prepare_jacobian"]
+__all__ = ["Prepared", "prepare_hessian", "prepare_jacobian"]

@@ -27,22 +27,32 @@ from functrans._transforms.arguments import (
 from functrans._transforms.sparse.interactions import Interactions
 from functrans._transforms.sparse.pattern import Walk
 from functrans._transforms.sparse.sets import UNKNOWN, Csr, Sets, identity, sparse
-from functrans._transforms.sparse.ways import every_way, the_way
+from functrans._transforms.sparse.ways import Guard, Way, every_way, the_way
 from functrans._transforms.staging.draws import Draws
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
-from functrans._transforms.staging.staging import stage
-from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, UnsupportedError, name_of
+from functrans.errors import (
+    ArgumentError,
+    ConcretizationError,
+    NotDifferentiable,
+    ShapeError,
+    UnsupportedError,
+    name_of,
+)
 
 
 class Staged(NamedTuple):
-    """``program`` takes the numbers among the arguments; those at ``places`` are differentiated."""
+    """``program`` takes the numbers among the arguments; those at ``places`` are differentiated.
+
+    It is that of the function where ``guard`` says so.
+    """
 
     program: Program
     places: list[int]
     kinds: tuple
     values: list
     reads: Reads | None
+    guard: Guard | None
 
     @property
     def sources(self) -> list[Aval]:
@@ -68,15 +78,18 @@ class Staged(NamedTuple):
 
 
 def staged(who: str, f: Callable, argnums: Argnums, args: tuple) -> Staged:
-    """The program of ``f`` for arguments like these, which does not decide by their values."""
-    (s,) = _staged(who, f, argnums, args, lambda *call: [stage(*call)[0]])
+    """The program of ``f`` for arguments like these, on the way that it goes for their values."""
+    (s,) = _staged(who, f, argnums, args, _here)
     return s
+
+
+def _here(*call: Any) -> list[Way]:
+    return [the_way(*call)]
 
 
 def staged_ways(f: Callable, argnums: Argnums, args: tuple, local: bool) -> list[Staged]:
     """Each way that ``f`` may go for arguments like these; ``local``: that for their values."""
-    here = (lambda *call: [the_way(*call)]) if local else every_way
-    found = _staged("sparsity", f, argnums, args, here)
+    found = _staged("sparsity", f, argnums, args, _here if local else every_way)
     shapes = {s.shape for s in found}
     if len(shapes) > 1:
         raise ShapeError(
@@ -88,7 +101,7 @@ def staged_ways(f: Callable, argnums: Argnums, args: tuple, local: bool) -> list
 
 
 def _staged(who: str, f: Callable, argnums: Argnums, args: tuple,
-            write: Callable[[Callable, list, str], list[Program]]) -> list[Staged]:
+            write: Callable[[Callable, list, str], list[Way]]) -> list[Staged]:
     leaves, structure = tree.flatten(args)
     function = require_callable(who, f)
     chosen = _chosen(who, f, argnums, args, leaves, structure)
@@ -105,15 +118,18 @@ def _staged(who: str, f: Callable, argnums: Argnums, args: tuple,
     fixed = [x for x in leaves if not is_number(x)]
     environment = Environment(f, *fixed)
     before, draws = checks(environment), Draws(environment.generators)
-    programs = write(flat, numbers, name)
+    ways = write(flat, numbers, name)
     draws.refuse(name, "each call")
     after = checks(Environment(f, *fixed))
     unchanged = list(unchanged_since(before, after).values())
     reads = Reads(unchanged) if unchanged else None
     at, kinds = list(map(places.index, chosen)), kinds_of(args)
-    found = [Staged(optimise(program), at, kinds, numbers, reads) for program in programs]
-    for s in found:
+    found = [
+        Staged(optimise(way.program), at, kinds, numbers, reads, way.guard) for way in ways
+    ]
+    for s, way in zip(found, ways, strict=True):
         _require_floats(who, f, s)
+        _require_derivatives(who, f, s, way)
     return found
 
 
@@ -123,6 +139,18 @@ def _require_floats(who: str, f: Callable, s: Staged) -> None:
     for a in s.targets:
         _require_kind(who, f"the value of `{name_of(f)}`", a)
     _require_one_field(who, f, s)
+
+
+def _require_derivatives(who: str, f: Callable, s: Staged, way: Way) -> None:
+    """Raise where Python has taken a number out of what is differentiated."""
+    for d in [d for _, d in way.guard.steps if d.convert in (float, complex)] if way.guard else ():
+        number = Program(way.program.inputs, way.program.eqns, (d.variable,))
+        if jacobian_pattern([s._replace(program=number)]).nnz:
+            raise ConcretizationError(
+                f"{d.line}: {d.convert.__name__}() of a value that {who} differentiates "
+                f"`{name_of(f)}` in; the result would have no derivative. Use NumPy's function "
+                "(np.sin for math.sin), or stop_gradient for a constant."
+            )
 
 
 def require_scalar(who: str, f: Callable, s: Staged) -> None:

@@ -111,7 +111,7 @@ def newton(func, x0, fprime=None, args=(), tol=1.48e-8, maxiter=50, fprime2=None
     >>> ft.grad(lambda a: newton(lambda x: x**2 - a, 1.0))(4.0)
     Array(0.25)
     """
-    args = as_args(args)
+    args = tuple(args)  # of any sequence, as SciPy does
     f = Numbers(func)
     primes = [Numbers(p) if callable(p) else p for p in (fprime, fprime2)]
     start, second, numbers = concrete((x0, x1, args))

@@ -133,6 +133,28 @@ def lfilter_zi(b, a):
     return sums * zi - passed
 
 
+@counterpart(ss.lfiltic)
+def lfiltic(b, a, y, x=None):
+    """The state of a filter after outputs ``y`` and inputs ``x``, the latest first.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(lambda y: lfiltic([1.0], [1.0, -0.9], y)[0])(np.array([2.0]))
+    Array([0.9])
+    """
+    b, a, y = [np.atleast_1d(as_operand(v)) for v in (b, a, y)]
+    x = np.zeros(0, b.dtype) if x is None else np.atleast_1d(as_operand(x))
+    if (lead := known(a)) is not None:
+        if not np.any(lead):
+            raise ValueError("There must be at least one nonzero `a` coefficient.")
+        a = a[int(np.argmax(lead != 0)) :]
+    b, a = b / a[0], a / a[0]
+    m, n = len(b) - 1, len(a) - 1
+    x, y = _resized(x, m), _resized(y, n)
+    state = [np.sum(b[k + 1 :] * x[: max(m - k, 0)]) - np.sum(a[k + 1 :] * y[: max(n - k, 0)])
+             for k in range(max(m, n))]
+    return np.stack(state) if state else np.zeros(0)
+
+
 # ---- forth and back
 
 
@@ -265,4 +287,4 @@ def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
     return _forth_and_back(run, zi, ext, axis, edge)
 
 
-__all__ = ["filtfilt", "lfilter", "lfilter_zi", "sosfilt", "sosfilt_zi", "sosfiltfilt"]
+__all__ = ["filtfilt", "lfilter", "lfilter_zi", "lfiltic", "sosfilt", "sosfilt_zi", "sosfiltfilt"]

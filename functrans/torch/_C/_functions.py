@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans.torch._graph.custom import DelayedError as Error
-from functrans.torch._graph.graph import AccumulateGrad, Node
+from functrans.torch._graph.nodes import AccumulateGrad, Node
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 

@@ -13,8 +13,9 @@ from functrans.torch._functions.direct import RowCall, are_plain, record_row
 from functrans.torch._functions.failures import not_a_tensor, unmultiplied, unsummed
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op, row
-from functrans.torch._graph.graph import Node, RowNode, check, freed, joint, saved_value, sequence
+from functrans.torch._graph.graph import RowNode, joint, saved_value
 from functrans.torch._graph.modes import state, unusual
+from functrans.torch._graph.nodes import Node, check, freed, sequence
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.packing import marked, packed, unpacked
 from functrans.torch._graph.pushing import FORWARD, Forward

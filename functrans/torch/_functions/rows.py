@@ -15,8 +15,9 @@ import numpy as np
 from functrans.extend import Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
-from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage
+from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.source import caller
@@ -51,10 +52,7 @@ class Row:
         self.integers = integers or self.ufunc
         self.singular = any(a is not None and a.singular for a in row.actions)
         self.kind = named(ElementwiseNode, title or title_for(name))
-        # for (first wanted) + 2 * (second wanted): whether y, x1 and x2 are kept
-        needs = [set(a.needs) for a in self.actions]
-        kept = [set(), needs[0], needs[1], needs[0] | needs[1]]
-        self.reads = [tuple([n in k for n in ("y", "x1", "x2")]) if k else None for k in kept]
+        self.reads = kept_by(self.actions)
 
     def general(self, x1: Any, x2: Any) -> Tensor:
         """On any operands: tensors, numbers, arrays."""

@@ -32,8 +32,9 @@ from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
 from functrans.torch._functions.keywords import parameters_of, renamed, renaming, wrong_arguments
 from functrans.torch._functions.outputs import any_requires, write_out
 from functrans.torch._functions.returned import return_type
-from functrans.torch._graph.graph import Node, RowNode, Value, is_outer
+from functrans.torch._graph.graph import RowNode, Value, is_outer
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.nodes import Node
 from functrans.torch._graph.observed import observed
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.titles import named, rename

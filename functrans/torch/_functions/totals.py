@@ -10,8 +10,8 @@ import numpy as np
 from functrans.extend import TABLE, Aval, bind
 from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.table import title_for
-from functrans.torch._graph.graph import Edge, Node
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.nodes import Edge, Node
 from functrans.torch._graph.observed import observed_unary
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.titles import named

@@ -15,8 +15,9 @@ import numpy as np
 
 from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
 from functrans.torch._graph.batches import require_entries
-from functrans.torch._graph.graph import Edge, Node, Storage, Value, check, freed, sequence
+from functrans.torch._graph.graph import Storage, Value
 from functrans.torch._graph.modes import state, unusual
+from functrans.torch._graph.nodes import Edge, Node, check, freed, sequence
 from functrans.torch._graph.packing import Packed
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.source import caller

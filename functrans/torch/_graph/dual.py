@@ -17,7 +17,7 @@ import numpy as np
 
 from functrans import vmap
 from functrans.extend import Aval
-from functrans.torch._graph.graph import Edge, Value
+from functrans.torch._graph.graph import Value
 from functrans.torch._graph.levels import (
     Dual,
     ForwardOnly,
@@ -26,9 +26,11 @@ from functrans.torch._graph.levels import (
     leads_to_leaf,
     levels,
 )
+from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.pushing import FORWARD, Forward, rules_between
 from functrans.torch._graph.pushing import pushed as once_through
-from functrans.torch._graph.walk import cotangents_at, reached, stacked
+from functrans.torch._graph.routes import reached
+from functrans.torch._graph.walk import cotangents_at, stacked
 from functrans.torch._tensors.cotangents import owned, take
 from functrans.torch._tensors.tensor import (
     Tensor,
@@ -50,7 +52,7 @@ def with_tangent(x: Tensor, tangent: Tensor) -> Tensor:
 def tangent_of(y: Tensor) -> Tensor | None:
     """``J t`` at ``y``, None where it depends on no dual tensor."""
     edge = edge_of(y)
-    duals = [n for n in reached([edge]) if is_live(n)] if edge is not None else []
+    duals = [n for n in reached([edge[0]]) if is_live(n)] if edge is not None else []
     if not duals or edge is None:
         return None
     duals.sort(key=lambda n: n.seq, reverse=True)
@@ -84,7 +86,7 @@ def pushed(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequence[Edge],
 
 def _is_hidden(roots: Sequence[tuple[Edge, np.ndarray]]) -> bool:
     """Whether a path may be for tangents alone."""
-    return any(type(n) is ForwardOnly for n in reached([e for e, _ in roots]))
+    return any(type(n) is ForwardOnly for n in reached([e[0] for e, _ in roots]))
 
 
 def pushed_columns(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequence[Edge],
@@ -110,7 +112,7 @@ def pushed_columns(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequenc
 
     if not n or not roots:
         return [None] * len(ys)
-    if in_one_pass and all(node.batches for node in reached([e for e, _ in roots])):
+    if in_one_pass and all(node.batches for node in reached([e[0] for e, _ in roots])):
         found = iter(vmap(push)(*bases))
     else:
         found = iter(map(stacked, zip(*[push(*row) for row in zip(*bases, strict=True)],

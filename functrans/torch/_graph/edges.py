@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from functrans.torch._graph.graph import Node
+from functrans.torch._graph.nodes import Node
 from functrans.torch._tensors.tensor import Tensor, edge_of
 
 

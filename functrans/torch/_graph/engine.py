@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans.extend import cast
 from functrans.torch._graph.edges import GradientEdge, place_of
-from functrans.torch._graph.graph import Edge
+from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at, run, walks
 from functrans.torch._tensors.cotangents import is_alone, owned, take
 from functrans.torch._tensors.tensor import Tensor, from_array, show

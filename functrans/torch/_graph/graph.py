@@ -1,26 +1,9 @@
-"""The graph: what an operation leaves behind so that ``backward`` can go through it.
-
-A *cotangent* here is a plain array, or a ``Value`` while the derivative itself is recorded, never
-conjugated. What users see (hooks, ``.grad``, results of ``grad``) is its conjugate, in ``Tensor``s;
-only ``tensor.show`` and ``tensor.take`` convert.
-
-Interface for those who add nodes (custom functions, checkpoints): subclass ``Node`` and give
-
-    edges             ``(node, output number)`` of each operand, None where it needs no gradient
-    outputs           how many outputs there are, 1 by default
-    pull(ct, create)  the cotangents of the operands, one an edge, None for none; with several
-                      outputs ``ct`` is a list, None where nothing arrived. ``create``: record the
-                      derivative
-    release()         drop what was saved; a later ``pull`` raises ``freed()``
-    repeats, bare     whether one walk may pass it twice, and the first: without strong zero
-
-Nodes are ordered by ``seq``, which falls with time: an operand's node always has the greater one.
-"""
+"""The graph: what rows leave behind so that ``backward`` can go through them, and the trace that
+puts them there. What a node is stands in ``nodes``."""
 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,109 +26,16 @@ from functrans.extend import (
     sum_to,
 )
 from functrans.torch._graph import packing
-from functrans.torch._graph.hooks import Extras, RemovableHandle
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.observed import observed_row
+from functrans.torch._graph.nodes import Edge, Node, check, freed, sequence
+from functrans.torch._graph.observed import observed_row, watched_threads
 from functrans.torch._graph.packing import Packed, PackedTuple, marked, packed, unpacked
-from functrans.torch._graph.source import caller, place
+from functrans.torch._graph.source import caller
 from functrans.torch._graph.storage import Storage, joint
 from functrans.torch._graph.titles import named, title_of
 
 if TYPE_CHECKING:
-    from functrans.torch._tensors.tensor import Tensor
-
-sequence = itertools.count(0, -1)
-Edge = tuple["Node", int]
-
-
-class Node:
-    """An operation in the graph; see the module's docstring."""
-
-    __slots__ = ("__weakref__", "edges", "extras", "seq")
-
-    outputs = 1
-    # whether a walk by the bare formulas asks if it may pass it, see ``walk._once``
-    wary = False
-    # whether ``pull`` takes cotangents that ``vmap`` traces
-    batches = True
-    repeats = False  # it may run code of the user's
-    # whether ``pull`` is called too where no output has a cotangent
-    takes_undefined = False
-    # each saved array that belongs to a tensor: its storage and the version it had
-    marks: Sequence[tuple[Storage, int]] = ()
-
-    def __init__(self, edges: Sequence):
-        self.seq = next(sequence)
-        self.edges = edges
-        self.extras: Extras | None = None
-
-    def pull(self, ct: Any, create: bool) -> Sequence:
-        raise NotImplementedError(self.name())
-
-    def bare(self, ct: Any, create: bool) -> Sequence:
-        """``pull`` without strong zero, so that 0 times inf is NaN."""
-        return self.pull(ct, create)
-
-    def release(self) -> None:
-        """Drop what only the backward needs."""
-
-    def name(self) -> str:
-        return type(self).__name__
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} object at {hex(id(self))}>"
-
-    if TYPE_CHECKING:
-        # put on the class by functrans.torch, from a module above tensors
-
-        def __getattr__(self, name: str) -> Any: ...
-        def __call__(self, *grads: Any) -> Any: ...
-
-    @property
-    def next_functions(self) -> tuple:
-        """The nodes of the operands, each with the number of its output."""
-        return tuple([(None, 0) if e is None else e for e in self.edges])
-
-    @property
-    def metadata(self) -> dict:
-        return self.extra().metadata
-
-    def extra(self) -> Extras:
-        if self.extras is None:
-            self.extras = Extras()
-        return self.extras
-
-    def register_hook(self, hook: Any) -> RemovableHandle:
-        """Call ``hook(grad_inputs, grad_outputs)`` each time this node has been passed."""
-        return RemovableHandle.enter(self.extra().post_hooks, hook)
-
-    def register_prehook(self, hook: Any) -> RemovableHandle:
-        """Call ``hook(grad_outputs)`` each time before this node is passed."""
-        return RemovableHandle.enter(self.extra().pre_hooks, hook)
-
-    def _sequence_nr(self) -> int:
-        return -self.seq
-
-
-class AccumulateGrad(Node):
-    """Where the graph ends: a leaf, whose ``.grad`` the engine adds to."""
-
-    __slots__ = ("variable",)
-
-    repeats = wary = True
-
-    def __init__(self, variable: Tensor):
-        self.seq = next(sequence)
-        self.edges: Sequence = ()
-        self.extras = None
-        self.variable = variable
-
-    def name(self) -> str:
-        return "torch::autograd::AccumulateGrad"
-
-    def pull(self, ct: Any, create: bool) -> Sequence:
-        self.variable.accumulate(ct, create)
-        return ()
+    pass
 
 
 class RowNode(Node):
@@ -241,6 +131,10 @@ def _unpromoted(edge: Edge, saved: Any, dtype: np.dtype) -> Edge:
     return named(ElementwiseNode, "ToCopyBackward0")((edge,), (part,), (), None), 0
 
 
+# the operands of elementwise rows by the names that actions have for them
+_PLACES = {"x": 0} | {f"x{i + 1}": i for i in range(32)}
+
+
 class ElementwiseNode(Node):
     """An elementwise op. ``parts``: (operand, action, saved, aval of the operand if unlike y's)."""
 
@@ -277,6 +171,8 @@ class ElementwiseNode(Node):
         for i, action, saved, unlike in parts:
             if create and saved:
                 saved = self.recorded(action, saved)
+                if type(ct) is np.ndarray:  # the operators of values are shorter
+                    ct = Value(ct, None)
             c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out
@@ -286,6 +182,8 @@ class ElementwiseNode(Node):
         for i, action, saved, unlike in self.available():
             if create and saved:
                 saved = self.recorded(action, saved)
+                if type(ct) is np.ndarray:  # the operators of values are shorter
+                    ct = Value(ct, None)
             c = action.pull(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out
@@ -298,7 +196,7 @@ class ElementwiseNode(Node):
             if name == "y":
                 out.append(Value(v, self, 0, of))
                 continue
-            i = int(name[1:] or 1) - 1  # x, or x1, x2, ...
+            i = _PLACES[name]
             edge = self.edges[i]
             if edge is not None:
                 for k, _, _, unlike in self.parts or ():
@@ -319,29 +217,6 @@ def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
     if type(c) is np.ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
         return np.add.reduce(c)
     return sum_to(c, shape, dtype)
-
-
-def freed(node: Node) -> RuntimeError:
-    return RuntimeError(
-        "Trying to backward through the graph a second time (or directly access saved tensors "
-        "after they have already been freed). Saved intermediate values of the graph are freed "
-        "when you call .backward() or autograd.grad(). Specify retain_graph=True there if what "
-        f"{node.name()} had saved is needed again."
-    )
-
-
-def check(node: Any) -> None:
-    """Raise if a saved array is no longer what it was when ``node`` saved it."""
-    for storage, version in node.marks:
-        if storage.version != version:
-            by, where = storage.changed or ("an operation", None)
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an "
-                f"inplace operation: {node.name()} saved it at {place(node.where)} at version "
-                f"{version}, and {by} at {place(where)} has changed it to version "
-                f"{storage.version}. Change a clone() instead, or write the operation without "
-                "the trailing underscore."
-            )
 
 
 # ---- recording
@@ -380,8 +255,7 @@ def saved_value(x: Any, edge: Edge | None, storage: Any) -> Any:
     """An array that a node has saved, with its place in the graph; anything else unchanged."""
     if type(x) is not np.ndarray and not isinstance(x, (np.generic, Tracer)):
         return x
-    node, index = edge or (None, 0)
-    return Value(x, node, index, storage)
+    return Value(x, None, 0, storage) if edge is None else Value(x, *edge, storage)
 
 
 class Recorder(Trace):
@@ -390,19 +264,61 @@ class Recorder(Trace):
 
     __slots__ = ()
 
-    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
-        for x in (x1, x2):
-            if isinstance(x, Tracer) and x.owner is not self:
-                return bind(prim, x1, x2)
-        return self.elementwise(prim, (x1, x2), {})
+    def binary(self, prim: Any, x1: Any, x2: Any) -> Any:
+        e1 = e2 = s1 = s2 = None
+        a, b = x1, x2
+        if type(x1) is Value and x1.owner is self:
+            a, s1 = x1.primal, x1.storage
+            if x1.node is not None:
+                e1 = x1.node, x1.index
+        elif isinstance(x1, Tracer):
+            return bind(prim, x1, x2)
+        if type(x2) is Value and x2.owner is self:
+            b, s2 = x2.primal, x2.storage
+            if x2.node is not None:
+                e2 = x2.node, x2.index
+        elif isinstance(x2, Tracer):
+            return bind(prim, x1, x2)
+        kind, actions, reads = _recording(prim)
+        if reads is None or e1 is e2 or self is not RECORDER or watched_threads:
+            return self.elementwise(prim, (x1, x2), {})
+        y = prim.impl(a, b)
+        if y.base is not None or y.dtype.kind not in "fc":
+            return self.elementwise(prim, (x1, x2), {})
+        own, p1, p2 = Storage(), None, None
+        if e1 is not None:
+            p1 = 0, actions[0], actions[0].pick(y, a, b), unlike(a, y)
+        if e2 is not None:
+            p2 = 1, actions[1], actions[1].pick(y, a, b), unlike(b, y)
+        parts = (p2,) if p1 is None else (p1,) if p2 is None else (p1, p2)
+        kept = reads[(p1 is not None) + 2 * (p2 is not None)]
+        if kept is None:
+            return Value(y, kind((e1, e2), parts, (), None), 0, own, self)
+        marks = [(s, s.version) for s, k in zip((own, s1, s2), kept, strict=True) if k and s]
+        where = (state.where or caller()) if marks else None
+        return Value(y, kind((e1, e2), parts, marks, where), 0, own, self)
 
-    def unary(self, prim: Primitive, x: Any) -> Any:
-        return self.elementwise(prim, (x,), {})
+    def unary(self, prim: Any, x: Any) -> Any:
+        kind, actions, reads = _recording(prim)
+        if reads is None or x.node is None or self is not RECORDER or watched_threads:
+            return self.elementwise(prim, (x,), {})
+        a = x.primal
+        y = prim.impl(a)
+        if y.base is not None or y.dtype.kind not in "fc":
+            return self.elementwise(prim, (x,), {})
+        own, parts = Storage(), ((0, actions[0], actions[0].pick(y, a), unlike(a, y)),)
+        kept = reads[1]
+        marks = [(s, s.version) for s, k in zip((own, x.storage), kept, strict=False)
+                 if k and s] if kept else ()
+        where = (state.where or caller()) if marks else None
+        return Value(y, kind(((x.node, x.index),), parts, marks, where), 0, own, self)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        if isinstance(prim, Elementwise):
-            return self.elementwise(prim, args, params)
-        return self.general(prim, args, params)
+        if not isinstance(prim, Elementwise):
+            return self.general(prim, args, params)
+        if len(args) == 1:
+            return self.unary(prim, args[0])
+        return self.elementwise(prim, args, params)
 
     @observed_row
     def general(self, prim: Primitive, args: tuple, params: dict) -> Any:
@@ -435,12 +351,13 @@ class Recorder(Trace):
         if not parts:
             return Value(y, None, 0, own, self)
         if not needs:
-            return Value(y, _kind(prim)(edges, parts, (), None), 0, own, self)
+            return Value(y, _recording(prim)[0](edges, parts, (), None), 0, own, self)
         marks = [(own, own.version)] if "y" in needs else []
         for x, name in zip(args, prim.operands, strict=True):
             if name in needs and type(x) is Value and x.owner is self and x.storage:
                 marks.append((x.storage, x.storage.version))
-        node = _kind(prim)(edges, parts, marks, (state.where or caller()) if marks else None)
+        kind = _recording(prim)[0]
+        node = kind(edges, parts, marks, (state.where or caller()) if marks else None)
         return Value(y, node, 0, own, self)
 
 
@@ -450,9 +367,26 @@ def _zeros(prim: Primitive) -> Sequence:
 
 
 @functools.cache
-def _kind(prim: Primitive) -> type[ElementwiseNode]:
-    """The class of the nodes of an elementwise row."""
-    return named(ElementwiseNode, title_of(prim.name))
+def _recording(prim: Primitive) -> tuple[type[ElementwiseNode], Sequence, Sequence | None]:
+    """Of an elementwise row the class of its nodes, its actions, and what ``kept_by`` says of it:
+    None if it has more than two operands, or one without a derivative."""
+    actions: Sequence = prim.actions
+    short = prim.differentiable and len(actions) <= 2 and None not in actions
+    kind = named(ElementwiseNode, title_of(prim.name))
+    return kind, actions, kept_by(actions) if short else None
+
+
+def kept_by(actions: Sequence) -> list[tuple[bool, bool, bool] | None]:
+    """For (first wanted) + 2 * (second wanted): whether y, x1 and x2 are kept, None if none is."""
+    names = [set(a.needs) for a in actions] + [set()] * (2 - len(actions))
+    kept = [set(), names[0], names[1], names[0] | names[1]]
+    return [("y" in k, bool(k & {"x", "x1"}), "x2" in k) if k else None for k in kept]
+
+
+def unlike(x: Any, y: Any) -> tuple[tuple, np.dtype] | None:
+    """The shape and dtype of the operand ``x`` where those of the result ``y`` differ."""
+    shape, dtype = x.shape, x.dtype
+    return None if dtype is y.dtype and shape == y.shape else (shape, dtype)
 
 
 def _storage_of(y: Any, args: Sequence, primals: Sequence) -> Storage:
@@ -468,11 +402,11 @@ def record(prim: Primitive, args: Sequence, primals: Sequence, y: Any, params: d
     """The output ``y`` of ``prim`` on ``args`` as a value of ``owner``, with its place in the
     graph."""
     mine = [x if type(x) is Value and x.owner is owner else None for x in args]
-    edges = [None if x is None else x.edge for x in mine]
+    edges = [None if x is None or x.node is None else (x.node, x.index) for x in mine]
     own = Storage()
     if type(y) is np.ndarray and y.base is not None:
         own = _storage_of(y, args, primals)
-    if not prim.differentiable or all(e is None for e in edges):
+    if not prim.differentiable or not any(edges):
         return Value(y, None, 0, own, owner) if prim.outputs == 1 and is_inexact(y) else y
     storages = [None if x is None else x.storage for x in mine]
     if prim.outputs == 1 and not is_inexact(y):

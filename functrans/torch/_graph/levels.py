@@ -14,8 +14,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, Value
+from functrans.torch._graph.graph import Value
 from functrans.torch._graph.modes import is_grad_enabled, set_grad, set_unusual, state
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
 
 
 class _Levels(threading.local):

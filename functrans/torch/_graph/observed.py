@@ -21,21 +21,21 @@ _P = ParamSpec("_P")
 _A = TypeVar("_A")
 _B = TypeVar("_B")
 _R = TypeVar("_R")
-_watched_threads: set[int] = set()
+watched_threads: set[int] = set()
 
 
 def set_watch(watch: Watch | None) -> None:
     """Tell ``watch`` of the operations of this thread from now on; None tells nobody."""
     state.watch = watch
     if watch is None:
-        _watched_threads.discard(threading.get_ident())
+        watched_threads.discard(threading.get_ident())
     else:
-        _watched_threads.add(threading.get_ident())
+        watched_threads.add(threading.get_ident())
 
 
 def call_observed(name: str, f: Callable[..., _R], *args: Any) -> _R:
     """``f(*args)``, of which observers are told as ``name``."""
-    if _watched_threads and state.watch is not None:
+    if watched_threads and state.watch is not None:
         return state.watch.run(name, f, args, custom=True)
     return f(*args)
 
@@ -46,7 +46,7 @@ def observed(f: Callable[_P, _R], name: str = "") -> Callable[_P, _R]:
 
     @functools.wraps(f)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if _watched_threads and state.watch is not None:
+        if watched_threads and state.watch is not None:
             return state.watch.run(name, f, args, kwargs)
         return f(*args, **kwargs)
 
@@ -63,7 +63,7 @@ def observed_unary(f: Callable[[_A], _R], name: str = "") -> Callable[[_A], _R]:
 
     @functools.wraps(f)
     def call(input: _A) -> _R:
-        if _watched_threads and state.watch is not None:
+        if watched_threads and state.watch is not None:
             return state.watch.run(name, f, (input,))
         return f(input)
 
@@ -76,7 +76,7 @@ def observed_binary(f: Callable[[_A, _B], _R], name: str = "") -> Callable[[_A, 
 
     @functools.wraps(f)
     def call(input: _A, other: _B) -> _R:
-        if _watched_threads and state.watch is not None:
+        if watched_threads and state.watch is not None:
             return state.watch.run(name, f, (input, other))
         return f(input, other)
 
@@ -93,7 +93,7 @@ def observed_row(f: Callable[[_A, Primitive, _B, dict], _R],
 
     @functools.wraps(f)
     def call(how: _A, row: Primitive, args: _B, params: dict) -> _R:
-        if _watched_threads and state.watch is not None and (
+        if watched_threads and state.watch is not None and (
                 type(how) is str or state.watch.records_derivative):
             return state.watch.run(row.name, f, args, params, (how, row, args, params))
         return f(how, row, args, params)
@@ -103,4 +103,5 @@ def observed_row(f: Callable[[_A, Primitive, _B, dict], _R],
 
 __all__ = [
     "call_observed", "observed", "observed_binary", "observed_row", "observed_unary", "set_watch",
+    "watched_threads",
 ]

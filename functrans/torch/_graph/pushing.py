@@ -12,19 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans.extend import Aval, aval_of, push, spread
-from functrans.torch._graph.graph import (
-    Edge,
-    ElementwiseNode,
-    Node,
-    RowNode,
-    Value,
-    joint,
-    saved_value,
-)
+from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, joint, saved_value
+from functrans.torch._graph.nodes import Edge, Node
 from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.routes import edge_key
 from functrans.torch._graph.views import CopySlices, SeveralViews
 from functrans.torch._graph.views import imag as imag_row
-from functrans.torch._graph.walk import edge_key
 
 
 class Forward(NamedTuple):

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import TABLE
-from functrans.torch._graph.graph import Edge, ElementwiseNode, Node, RowNode, Storage
+from functrans.torch._graph.graph import ElementwiseNode, RowNode, Storage
 from functrans.torch._graph.levels import forward_value
 from functrans.torch._graph.modes import no_grad, state
+from functrans.torch._graph.nodes import Edge, Node
 from functrans.torch._graph.packing import Packed, PackedTuple
 from functrans.torch._tensors.cotangents import take
 from functrans.torch._tensors.tensor import Tensor, from_array, show

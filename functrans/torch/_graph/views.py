@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import TABLE, Primitive, aval_of, bind
-from functrans.torch._graph.graph import Edge, Node, RowNode, Value
+from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import state, unusual
+from functrans.torch._graph.nodes import Edge, Node
 from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named

@@ -1,6 +1,6 @@
 """The walk backward.
 
-A heap yields the nodes newest first. Every node that reads an operand is newer than the node that
+Nodes are passed newest first. Every node that reads an operand is newer than the node that
 made it, so a node's cotangent is complete when its turn comes. An undefined cotangent, None, is
 passed on too: users' functions receive zeros for it. There is no recursion: only memory bounds the
 depth. All state is local to a walk, so walks may nest and run in several threads.
@@ -11,21 +11,22 @@ from __future__ import annotations
 import contextvars
 import itertools
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from contextlib import nullcontext
-from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from heapq import heapify, heappop, heappush
+from typing import Any
 
 import numpy as np
 
 from functrans import vmap
 from functrans.errors import name_of
 from functrans.extend import General, is_finite
-from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode
 from functrans.torch._graph.levels import forward_value, leads_forward
 from functrans.torch._graph.modes import set_unusual, state, unusual
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.routes import Route, by_age, edge_key, leading_to, reached
 from functrans.torch._graph.source import caller
 from functrans.torch._tensors.cotangents import is_alone, take
 from functrans.torch._tensors.dtypes import Size
@@ -41,7 +42,7 @@ class _Walks(threading.local):
     number = 0
     callbacks: list[Callable] | None = None
     starts: Sequence[Node] = ()
-    needed: set | None = None
+    needed: Container | None = None
 
 
 walks = _Walks()
@@ -64,31 +65,31 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     only_forward = has_tangents and not create and walks.partial > 0
     retain, create = retain or has_tangents, create or only_forward
     cts: dict[Node, Any] = {}
-    heap: list[tuple[int, Node]] = []
     with state.watch.scope("torch::autograd::GraphRoot") if state.watch else nullcontext():
         for (node, k), ct in roots:
-            _add(cts, heap, node, k, ct)
+            _add(cts, node, k, ct)
     keys = [edge_key(e) for e in wanted or ()]
     captured: dict[tuple, Any] = dict.fromkeys(keys)
-    route = None if wanted is None else _leading_to(heap, captured)
+    found = reached(cts)
+    route = None if wanted is None else leading_to(found, captured)
     before = state.grad, state.only_forward
     state.grad, state.only_forward = create, only_forward
-    outer = dict(walks.__dict__)
-    walks.callbacks, walks.number = [], next(_numbers)
-    walks.starts, walks.needed = [node for _, node in heap], route and route.needed
-    walks.depth += 1
+    fields = walks.__dict__
+    outer = dict(fields)
+    fields.update(callbacks=[], number=next(_numbers), depth=walks.depth + 1, starts=list(cts),
+                  needed=route and route.needed)
     try:
         with quiet():
             if state.watch is None:
-                cts, heap, captured = _glance(cts, heap, route, captured, retain, create)
-            if heap:
-                _walk(cts, heap, route, captured, retain, create)
+                cts, captured = _glance(cts, found, route, captured, retain, create)
+            if cts:
+                _walk(cts, route, captured, retain, create)
         while walks.callbacks:
             walks.callbacks.pop(0)()
     finally:
         state.grad, state.only_forward = before
-        walks.__dict__.clear()
-        walks.__dict__.update(outer)
+        fields.clear()
+        fields.update(outer)
     if only_forward:
         return [forward_value(captured[key]) for key in keys]
     return [captured[key] for key in keys]
@@ -101,7 +102,7 @@ def _has_tangents(roots: Sequence[tuple[Edge, Any]]) -> bool:
 
 def will_pass(node: Node) -> bool:
     """Whether the innermost walk of this thread comes by ``node``."""
-    if node not in reached([(start, 0) for start in walks.starts]):
+    if node not in reached(walks.starts):
         return False
     return walks.needed is None or node in walks.needed
 
@@ -153,7 +154,8 @@ def cotangent_rows_at(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge],
     edges = [edge for edge, _ in roots]
     n = roots[0][1].shape[0]
     at_once = at_once and (create or not _has_tangents(roots))
-    if at_once and all(node.batches and node.extras is None for node in reached(edges)):
+    passed = reached([node for node, _ in edges]) if at_once else []
+    if at_once and all([node.batches and node.extras is None for node in passed]):
         def walk(*cts):
             return tuple(cotangents_at(list(zip(edges, cts, strict=True)), wanted, retain, create))
 
@@ -172,76 +174,122 @@ def stacked(cts: Sequence) -> Any:
     return np.stack([np.zeros(like.shape, like.dtype) if ct is None else ct for ct in cts])
 
 
-def reached(edges: Sequence[Edge]) -> set[Node]:
-    """The nodes that a walk from ``edges`` may pass."""
-    seen = {node for node, _ in edges}
-    stack = list(seen)
-    while stack:
-        for edge in stack.pop().edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                stack.append(edge[0])
-    return seen
-
-
-def _glance(cts: dict, heap: list, route: _Route | None, captured: dict, retain: bool,
-            create: bool) -> tuple:
+def _glance(cts: dict, found: Sequence[Node], route: Route | None, captured: dict, retain: bool,
+            create: bool) -> tuple[dict, dict]:
     """Walk by the bare formulas, and return where ``_walk`` continues.
 
     This goes as far as nodes may be passed twice without anybody noticing. A NaN that has arrived
     may come from zero times infinity; ``_walk`` then starts from the beginning.
     """
     here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
-    ahead, seen = list(heap), {**captured}
-    glance = _Glance([], [], [], {})
+    seen, sound = {**captured}, {}
+    order = [n for n in found if n.edges or not _is_plain_leaf(n)]
+    if route is not None and route.passing is not None:
+        order = [n for n in order if n in route.passing]
+    order.sort(key=by_age)
     state.where = caller() if create else None
     try:
-        _walk(here, ahead, route, seen, retain, create, glance)
+        passed = _pass_plain(order, here, route, seen, create, sound)
     finally:
         state.where = None
-    if not _all_finite([*glance.ends, *seen.values(), *here.values()], glance.sound):
-        return cts, heap, captured
-    glance.sound.clear()  # for ``is_alone``
-    for i, leaf in enumerate(glance.leaves):
-        leaf.accumulate(glance.ends[i], create, is_alone(glance.ends, i))
+    if not _all_finite([*seen.values(), *here.values()], sound):
+        return cts, captured
+    sound.clear()  # for ``is_alone``
+    if passed == len(order):  # what is left are leaves
+        leaves = sorted(here, key=by_age)
+        ends = [here.pop(leaf) for leaf in leaves]
+        for i, leaf in enumerate(leaves):
+            if route is None:
+                leaf.variable.accumulate(ends[i], create, is_alone(ends, i))
+            else:
+                _capture(leaf, ends[i], seen)
     if not retain:
-        for node in glance.passed:
+        for node in order[:passed]:
             node.release()
-    return here, ahead, seen
+    return here, seen
 
 
-class _Glance(NamedTuple):
-    """The leaves that a walk by the bare formulas has met, their cotangents, the nodes that it has
-    passed, and by their ids cotangents that are known to be finite."""
+def _is_plain_leaf(node: Any) -> bool:
+    return type(node) is AccumulateGrad and node.extras is None and not node.variable._hooks
 
-    leaves: list[Tensor]
-    ends: list[Any]
-    passed: list[Node]
-    sound: dict[int, np.ndarray]
 
-    def spread(self, node: Node, ct: Any, parts: Sequence) -> None:
-        """Note that the many entries of an operand are zeros and those of ``ct``, if it is so.
+_ABSENT = object()
 
-        Looking through ``ct`` is then enough, as for a table of which a few rows were read.
-        """
-        whole = parts[0]
-        if (type(whole) is np.ndarray and whole.size >= max(_SPREAD, 4 * ct.size)
-                and isinstance(node, RowNode) and node.prim.facts.indexing == "reads"
-                and is_finite(ct)):
-            self.sound[id(whole)] = whole
+
+def _pass_plain(order: Sequence[Node], cts: dict, route: Route | None, captured: dict,
+                create: bool, sound: dict) -> int:
+    """Pass nodes of ``order`` by the bare formulas, and return how many: all, or those before one
+    that has hooks, may be passed only once, or should know first where a NaN comes from."""
+    needed, passing, wanted = route or ((), None, ())
+    sums: set[Node] = set()
+    pop, get = cts.pop, cts.get
+    for i, node in enumerate(order):
+        if node.extras is not None or not node.repeats or (
+                node.wary and _once(node, get(node))):
+            return i
+        ct = pop(node, _ABSENT)
+        if ct is _ABSENT:
+            continue
+        if wanted and id(node) in wanted:
+            _capture(node, ct, captured)
+            if node not in needed:
+                continue
+        if ct is None or type(ct) is list:
+            parts = _pulled(node, ct, create)
+        else:
+            parts = node.bare(ct, create)
+            if node.wary:
+                _note_spread(node, ct, parts, sound)
+        for edge, c in zip(node.edges, parts, strict=False):
+            if edge is None:
+                continue
+            parent, k = edge
+            if passing is not None and parent not in passing:
+                continue
+            if parent.outputs != 1 or c is None:
+                _add(cts, parent, k, c)
+                continue
+            old = get(parent)
+            if old is None:
+                cts[parent] = c
+            else:
+                _join(cts, sums, parent, old, c)
+    return len(order)
+
+
+def _join(cts: dict, sums: set, node: Node, old: Any, c: Any) -> None:
+    """Add ``c`` to ``old``, the cotangent of ``node`` so far. ``sums``: the nodes whose cotangent
+    is an array made in this walk, which nothing else reads."""
+    if node in sums and type(c) is np.ndarray and c.dtype is old.dtype:
+        np.add(old, c, old)
+        return
+    cts[node] = total = old + c
+    if type(total) is np.ndarray:
+        sums.add(node)
+
+
+def _note_spread(node: Any, ct: Any, parts: Sequence, sound: dict) -> None:
+    """Note the id of an operand if its many entries are zeros and those of ``ct``, which are
+    finite.
+
+    Looking through ``ct`` was then enough, as for a table of which a few rows were read.
+    """
+    whole = parts[0]
+    if (type(whole) is np.ndarray and whole.size >= max(_SPREAD, 4 * ct.size)
+            and node.prim.facts.indexing == "reads" and is_finite(ct)):
+        sound[id(whole)] = whole
 
 
 # the entries from which looking through an operand takes longer than asking whether it must be done
 _SPREAD = 65536
 
 
-def _once(node: Node, ct: Any) -> bool:
+def _once(node: Any, ct: Any) -> bool:
     """Whether a walk may pass a leaf only once, or should know first where a NaN comes from."""
     if type(node) is AccumulateGrad:
-        return bool(node.variable._hooks)
-    if not isinstance(node, RowNode) or not isinstance(node.prim, General):
-        return False
-    return not _all_finite([ct])  # its rule may refuse a NaN, which strong zero might spare it
+        return True  # it has hooks
+    # its rule may refuse a NaN, which strong zero might spare it
+    return isinstance(node.prim, General) and not _all_finite([ct])
 
 
 def _all_finite(cts: Sequence, sound: Collection[int] = ()) -> bool:
@@ -253,23 +301,22 @@ def _all_finite(cts: Sequence, sound: Collection[int] = ()) -> bool:
     return all([c is None or id(c) in sound or is_finite(c) for c in flat])
 
 
-def _walk(cts, heap, route, captured, retain, create, glance=None):
-    needed, passing = route or (None, None)
-    sums = set()  # nodes whose cotangent is an array made in this walk, which nothing else reads
+def _walk(cts: dict, route: Route | None, captured: dict, retain: bool, create: bool) -> None:
+    """Pass what ``cts`` leads to, with strong zero, hooks and observers."""
+    needed, passing = (None, None) if route is None else (route.needed, route.passing)
     watch = state.watch
     places = {place for place, _ in captured}
+    heap = [(node.seq, node) for node in cts]
+    heapify(heap)
+    sums: set[Node] = set()
     while heap:
-        node = heap[0][1]
-        if glance is not None and (
-                node.extras is not None or not node.repeats
-                or (node.wary and _once(node, cts[node]))):
-            return
-        heappop(heap)
+        node: Any = heappop(heap)[1]
         ct = cts.pop(node)
         plain = node.extras is None
         if not plain or type(node) is AccumulateGrad:
             if plain and needed is None and watch is None:
-                _reach_leaf(node.variable, ct, create, glance)
+                leaf = node.variable
+                leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
                 continue
             ct = _after_hooks(node, ct, create)
         if needed is not None:
@@ -278,55 +325,34 @@ def _walk(cts, heap, route, captured, retain, create, glance=None):
             if node not in needed:
                 continue
         if not plain and node.extras is not None and node.extras.post_hooks:
-            _between_hooks(node, ct, create, cts, heap, passing)
+            parts = _between_hooks(node, ct, create)
+        elif ct is None or type(ct) is list or watch is not None:
+            parts = _pulled(node, ct, create)
         else:
-            if ct is None or type(ct) is list or watch is not None:
-                parts = _pulled(node, ct, create)
-            elif glance is None:
-                parts = node.pull(ct, create)
+            parts = node.pull(ct, create)
+        for edge, c in zip(node.edges, parts, strict=False):
+            if edge is None:
+                continue
+            parent, k = edge
+            if passing is not None and parent not in passing:
+                continue
+            if parent not in cts:
+                heappush(heap, (parent.seq, parent))
+            if parent.outputs != 1 or c is None:
+                _add(cts, parent, k, c)
+                continue
+            old = cts.get(parent)
+            if old is None:
+                cts[parent] = c
             else:
-                parts = node.bare(ct, create)
-                if node.wary:
-                    glance.spread(node, ct, parts)
-            for edge, c in zip(node.edges, parts, strict=False):
-                if edge is None:
-                    continue
-                parent, k = edge
-                if passing is not None and parent not in passing:
-                    continue
-                if parent.outputs == 1 and c is not None:
-                    old = cts.get(parent)
-                    if old is None:
-                        if parent not in cts:
-                            heappush(heap, (parent.seq, parent))
-                        cts[parent] = c
-                    elif parent in sums and type(c) is np.ndarray and c.dtype is old.dtype:
-                        np.add(old, c, old)
-                    else:
-                        cts[parent] = old = old + c
-                        if type(old) is np.ndarray:
-                            sums.add(parent)
-                else:
-                    _add(cts, heap, parent, k, c)
-        if glance is not None:
-            glance.passed.append(node)
-        elif not retain:
+                _join(cts, sums, parent, old, c)
+        if not retain:
             node.release()
 
 
-def _reach_leaf(leaf: Tensor, ct: Any, create: bool, glance: _Glance | None) -> None:
-    """Add a cotangent to the ``grad`` of a leaf, or note it until all are known to be finite."""
-    if glance is None:
-        leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
-        return
-    glance.leaves.append(leaf)
-    glance.ends.append(ct)
-
-
-def _add(cts: dict, heap: list, node: Node, k: int, c: Any) -> None:
+def _add(cts: dict, node: Node, k: int, c: Any) -> None:
     """Add ``c`` to the cotangent of output ``k`` of ``node``; None says only that it is passed."""
     if node not in cts:
-        heappush(heap, (node.seq, node))
         cts[node] = None if node.outputs == 1 else [None] * node.outputs
     place, k = (cts, node) if node.outputs == 1 else (cts[node], k)  # type: ignore[assignment]
     if c is not None:
@@ -342,12 +368,6 @@ def _pulled(node: Node, ct: Any, create: bool) -> Sequence:
     return node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
 
 
-def edge_key(edge: Edge) -> tuple:
-    """The key of a place. A leaf has one, though it may have had several nodes."""
-    node, k = edge
-    return (id(node.variable), 0) if type(node) is AccumulateGrad else (id(node), k)
-
-
 def _capture(node: Node, ct: Any, captured: dict) -> None:
     if node.outputs == 1:
         key = edge_key((node, 0))
@@ -358,29 +378,6 @@ def _capture(node: Node, ct: Any, captured: dict) -> None:
         key = edge_key((node, k))
         if key in captured and c is not None:
             captured[key] = c
-
-
-class _Route(NamedTuple):
-    """The nodes from which a wanted place is reached through an operand; with those places."""
-
-    needed: set[Node]
-    passing: set[Node]
-
-
-def _leading_to(heap: list, sought: Collection[tuple]) -> _Route:
-    """The way to the places ``sought``, which are given by their keys."""
-    needed = set()
-    passed = reached([(node, 0) for _, node in heap])
-    ends = {node for node in passed if not any(node.edges)}
-    if all([edge_key((node, 0)) in sought for node in ends]):
-        return _Route(passed - ends, passed)  # all paths lead to one
-    for node in sorted(passed, key=lambda n: n.seq, reverse=True):  # operands first
-        for edge in node.edges:
-            if edge is not None and (edge[0] in needed or edge_key(edge) in sought):
-                needed.add(node)
-                break
-    places = {place for place, _ in sought}
-    return _Route(needed, needed | {n for n in passed if edge_key((n, 0))[0] in places})
 
 
 def _after_hooks(node: Node, ct: Any, create: bool) -> Any:
@@ -454,7 +451,7 @@ def _kind(x: Any) -> str:
     return str((x if isinstance(x, Tensor) else show(x)).type())
 
 
-def _between_hooks(node, ct, create, cts, heap, passing):
+def _between_hooks(node: Any, ct: Any, create: bool) -> list:
     """Pass a node that has hooks: they see, and may replace, the cotangents of its operands."""
     arrived = [ct] if node.outputs == 1 else ct
     out = list(_pulled(node, ct, create))
@@ -463,6 +460,4 @@ def _between_hooks(node, ct, create, cts, heap, passing):
                    tuple([None if c is None else show(c) for c in arrived]))
         if new is not None:
             out = _replaced(hook, out, new, create)
-    for edge, c in zip(node.edges, out, strict=False):
-        if edge is not None and (passing is None or edge[0] in passing):
-            _add(cts, heap, edge[0], edge[1], c)
+    return out

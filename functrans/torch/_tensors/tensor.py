@@ -27,18 +27,11 @@ import numpy as np
 from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
 from functrans.extend import Lock, Tracer
-from functrans.torch._graph.graph import (
-    AccumulateGrad,
-    Edge,
-    Node,
-    Storage,
-    Value,
-    is_outer,
-    record,
-)
+from functrans.torch._graph.graph import Storage, Value, is_outer, record
 from functrans.torch._graph.hooks import RemovableHandle, Retaining
 from functrans.torch._graph.levels import forward_edge, is_forward_only
 from functrans.torch._graph.modes import state, unusual
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.facts import Facts
 from functrans.torch._tensors.layouts import empty_like

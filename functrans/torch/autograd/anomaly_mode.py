@@ -13,8 +13,8 @@ import numpy as np
 from functrans._debug.anomaly import entry
 from functrans.debug import Anomaly, is_nan, line_of, user_stack
 from functrans.extend import Op
-from functrans.torch._graph.graph import Node
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.nodes import Node
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.watching import Watch
 

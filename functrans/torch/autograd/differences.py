@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._graph.engine import as_tuple, grad
-from functrans.torch._graph.graph import Edge, Node
+from functrans.torch._graph.nodes import Edge, Node
 from functrans.torch._graph.walk import cotangent_rows_at, run
 from functrans.torch._tensors.sparse import SparseTensor
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array

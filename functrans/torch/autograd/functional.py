@@ -23,9 +23,9 @@ import numpy as np
 
 from functrans.extend import Aval
 from functrans.torch._graph.dual import pushed_columns
-from functrans.torch._graph.graph import Edge
 from functrans.torch._graph.levels import open_level
 from functrans.torch._graph.modes import enable_grad
+from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
 from functrans.torch._tensors.cotangents import owned, take
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show

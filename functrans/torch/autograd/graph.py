@@ -19,9 +19,9 @@ from typing import Any, Literal
 import numpy as np
 
 from functrans.torch._graph.edges import GradientEdge, get_gradient_edge
-from functrans.torch._graph.graph import Node
 from functrans.torch._graph.hooks import RemovableHandle
 from functrans.torch._graph.modes import set_unusual, state
+from functrans.torch._graph.nodes import Node
 from functrans.torch._graph.seen import hooked, unhooked
 from functrans.torch._graph.walk import walks, will_pass
 from functrans.torch._tensors.tensor import Tensor

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
-from functrans.torch._graph.graph import RemovableHandle
+from functrans.torch._graph.hooks import RemovableHandle
 from functrans.torch._graph.modes import is_grad_enabled, no_grad
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
