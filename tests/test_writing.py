@@ -17,6 +17,7 @@ import functrans.numpy as np
 from functrans._transforms.callees import Callees
 from functrans._transforms.writing import may_write
 from functrans.errors import ConcretizationError, UnsupportedError
+from functrans.numpy.layouts import is_ordered
 
 X = plain_np.array([0.3, -1.2, 0.7, 2.0, -0.4, 1.1])
 
@@ -1206,3 +1207,51 @@ def test_a_single_boolean_is_an_index_as_in_numpy():
             assert grad(lambda x: f(np, x))(x) == pytest.approx(slope, rel=1e-8)  # of differences
     value, pull = ft.vjp(lambda v: v.at[True].set(2 * v).at[False].add(9.0)[True], plain_np.ones(2))
     assert value.tolist() == [[2.0, 2.0]] and pull(plain_np.ones((1, 2)))[0].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x.at[0].set(1.0), lambda x: np.sin(x).at[0].set(1.0), lambda x: x.sum().at[()].set(1),
+], ids=["alone", "behind a function", "behind a method"])
+def test_setting_by_at_is_no_write(f):
+    """It makes a new array: names for arrays would double the time of a gradient."""
+    assert not may_write(f)
+
+
+def test_a_ufunc_at_is_a_write():
+    assert may_write(lambda x, i: np.add.at(x, i, 1.0))
+
+
+def test_numpy_is_not_asked_for_the_layout_of_results_of_slices(monkeypatch):
+    def refuse(*args):
+        raise AssertionError(args)
+
+    def f(x):
+        u = np.array(x)
+        u[1:-1, 1:] = 0.5 * (u[:-2, 1:] + u[2:, :-1]) * u[1:-1, 1:]
+        return np.sum(u * u)
+
+    expected = ft.grad(f)(np.arange(20.0).reshape(5, 4))
+    monkeypatch.setattr("functrans.numpy.writing.layout_of", refuse)
+    np.testing.assert_array_equal(ft.grad(f)(np.arange(20.0).reshape(5, 4)), expected)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_results_of_operands_whose_steps_fall_are_in_cs_order(seed):
+    rng = plain_np.random.default_rng(seed)
+    found = 0
+    for _ in range(200):
+        shape = rng.integers(1, 4, rng.integers(2, 4))
+        operands = []
+        for _ in range(2):
+            own = plain_np.where(rng.random(shape.size) < 0.8, shape, 1)
+            axes = rng.permutation(shape.size) if rng.random() < 0.3 else range(shape.size)
+            x = plain_np.ones(2 * own[list(axes)]).transpose(plain_np.argsort(axes))
+            x = x[tuple([slice(None, None, rng.choice([2, 2, -2])) for _ in own])]
+            operands.append(x)
+        if any(map(is_ordered, operands)):
+            continue
+        found += 1
+        a, b = operands
+        for y in (a + b, plain_np.where(a > b, a, b), plain_np.exp(a), a.copy("K"), -b):
+            assert y.flags.c_contiguous
+    assert found > 10

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 import itertools
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -166,7 +167,8 @@ def _sets(i: dis.Instruction) -> bool:
 
 def _calls_at(i: dis.Instruction) -> bool:
     """Whether ``at`` is called, as of a ufunc, and not indexed, as in ``x.at[i]``."""
-    method = i.opname == "LOAD_METHOD" or (i.opname == "LOAD_ATTR" and bool((i.arg or 0) & 1))
+    attribute = i.opname == "LOAD_ATTR" and sys.version_info >= (3, 12)  # methods have a mark since
+    method = i.opname == "LOAD_METHOD" or (attribute and bool((i.arg or 0) & 1))
     return method and "at" in i.argrepr.replace("NULL|self + ", "").split()
 
 

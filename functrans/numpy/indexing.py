@@ -16,7 +16,14 @@ from functrans._ops.indexing import ARRAY
 from functrans._transforms.staging.distances import distance
 from functrans.errors import ConcretizationError, UnsupportedError, user_line
 from functrans.numpy.lengths import even_power, length
-from functrans.numpy.structure import as_operand, is_traced, numpy_like, on_axis, one_axis
+from functrans.numpy.structure import (
+    as_operand,
+    is_traced,
+    is_traced_slice,
+    numpy_like,
+    on_axis,
+    one_axis,
+)
 
 _INTS = frozenset({int, type(None)})
 _BASIC = frozenset({int, type(None), type(Ellipsis)})
@@ -34,7 +41,7 @@ def _entry(e: Any) -> Any:
         start, stop, step = e.start, e.stop, e.step
         if type(start) in _INTS and type(stop) in _INTS and type(step) in _INTS:
             return start, stop, step
-        return _entry if _is_traced_slice(e) else _slice_of_indices(start, stop, step)
+        return _entry if is_traced_slice(e) else _slice_of_indices(start, stop, step)
     if isinstance(e, np.integer):
         return int(e)
     return _entry
@@ -46,10 +53,6 @@ def _is_index_array(e: Any) -> bool:
 
 def _slice_of_indices(*parts):
     return tuple([None if p is None else operator.index(p) for p in parts])
-
-
-def _is_traced_slice(e: Any) -> bool:
-    return type(e) is slice and is_traced([e.start, e.stop, e.step])
 
 
 def getitem(x: Any, key: Any) -> Any:
@@ -79,7 +82,7 @@ def getitem(x: Any, key: Any) -> Any:
     if is_flag(key):
         flag = concrete(key[0], "a boolean as an index")
         return getitem(x, None) if flag else np.zeros((0, *x.shape), x.dtype)
-    if any(map(_is_traced_slice, key)):
+    if any(map(is_traced_slice, key)):
         return getitem(*_after_windows(x, key))
     pattern, indices = split_key(key, x.shape)
     return bind(rows.getitem, x, *indices, pattern=pattern)
@@ -96,7 +99,7 @@ def _after_windows(x: Any, key: tuple) -> tuple[Any, tuple]:
     """``x`` with the slices between traced places taken, and the rest of the index."""
     rest = list(key)
     for i, e in enumerate(key):
-        if not _is_traced_slice(e):
+        if not is_traced_slice(e):
             continue
         axis = sum(map(_consumes, key[:i]))
         if any([v is Ellipsis for v in key[:i]]):
@@ -153,7 +156,7 @@ def split_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple, tuple]:
             indices.append(e)
             continue
         entry = _entry(e)
-        if _is_traced_slice(e):
+        if entry is _entry and is_traced_slice(e):
             places = _window(e, shape[_position(pattern, key, shape)]) if _alone(key) else None
             if places is not None:
                 pattern.append(ARRAY)
@@ -171,7 +174,7 @@ def split_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple, tuple]:
 
 def _alone(key: tuple) -> bool:
     """Whether one entry is a slice between traced places, and all others are plain slices."""
-    others = [e for e in key if not _is_traced_slice(e)]
+    others = [e for e in key if not is_traced_slice(e)]
     return len(others) == len(key) - 1 and all([type(e) is slice or e is Ellipsis for e in others])
 
 

@@ -6,6 +6,7 @@ Whether ``ravel`` and ``reshape`` make a view or a copy depends on it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,23 @@ def is_laid_out(theirs: Callable | None, args: tuple, options: dict) -> bool:
 
 
 def is_ordered(x: Any) -> bool:
-    """Whether an operand, or an option, has an order of its own: not C's."""
+    """Whether an operand, or an option, has an order of its own: not C's, with or without gaps."""
     if isinstance(x, tuple | list):
         return any(map(is_ordered, x))
     if type(x) is Writable:
-        return x.value is None and x.ndim > 1 and not x.window.flags.c_contiguous
+        return x.value is None and x.ndim > 1 and not _falls(x.window)
     if isinstance(x, np.ndarray):
-        return x.ndim > 1 and not x.flags.c_contiguous
+        return x.ndim > 1 and not _falls(x)
     return isinstance(x, str) and x in "FAK"
+
+
+def _falls(x: np.ndarray) -> bool:
+    """Whether the steps in memory get smaller from axis to axis: NumPy's results are then in C's
+    order."""
+    if x.flags.c_contiguous:
+        return True
+    steps = [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1]
+    return not steps or (steps[-1] > 0 and all([a > b for a, b in pairwise(steps)]))
 
 
 def layout_of(call: Callable, args: tuple, options: dict) -> Any:

@@ -28,6 +28,13 @@ def is_traced(x: Any) -> bool:
     return isinstance(x, Tracer) or (isinstance(x, list | tuple) and any(map(is_traced, x)))
 
 
+def is_traced_slice(x: Any) -> bool:
+    """Whether ``x`` is a slice between traced places."""
+    return type(x) is slice and (
+        isinstance(x.stop, Tracer) or isinstance(x.start, Tracer) or isinstance(x.step, Tracer)
+    )
+
+
 def numpy_like(
     numpy_function: Callable | None, applies: bool = False
 ) -> Callable[[Callable], Callable]:

@@ -30,7 +30,7 @@ from functrans.numpy.memory import (
     of_value_like,
     place_of,
 )
-from functrans.numpy.structure import as_operand, is_traced
+from functrans.numpy.structure import as_operand, is_traced, is_traced_slice
 from functrans.numpy.updates import At
 
 
@@ -366,16 +366,24 @@ def _as_tuple(key: Any) -> tuple:
 
 def _opened_key(key: Any) -> tuple[Any, bool]:
     """An index without names, and whether it is basic: integers, slices, None and Ellipsis."""
-    entries = [_opened_entry(e) for e in _as_tuple(key)]
-    basic = all([
-        e is None or e is Ellipsis or isinstance(e, np.integer) or type(e) is int
-        or (type(e) is slice and not is_traced([e.start, e.stop, e.step])) for e in entries
-    ])
+    entries, basic = [], True
+    for e in _as_tuple(key):
+        if not _is_basic(e):
+            e = _opened_entry(e)
+            basic = basic and _is_basic(e)
+        entries.append(e)
     return (tuple(entries) if type(key) is tuple else entries[0]), basic
 
 
+def _is_basic(e: Any) -> bool:
+    kind = type(e)
+    return (kind is slice and not is_traced_slice(e)) or kind is int or e is None or (
+        e is Ellipsis or isinstance(e, np.integer)
+    )
+
+
 def _opened_entry(e: Any) -> Any:
-    if type(e) is slice and is_traced([e.start, e.stop, e.step]):
+    if is_traced_slice(e):
         return slice(*map(_opened_entry, (e.start, e.stop, e.step)))
     if type(e) is slice or type(e) is int:
         return e
