@@ -264,7 +264,7 @@ HOSTED = {
                     "nobody has asked for its loop"),
     **dict.fromkeys(["argpartition", "argsort", "lexsort", "ranked", "searchsorted", "tied_mean",
                      "tied_spread"], "order is found by NumPy"),
-    **dict.fromkeys(["cofactor", "cofactor_slope", "eig", "lu", "pinv", "qr", "roots",
+    **dict.fromkeys(["cofactor_slope", "eig", "lu", "pinv", "qr", "roots",
                      "svd", "vectors_if"], "calls of LAPACK are written for fewer rows"),
     **dict.fromkeys(["bessel_i", "sinc_nth"], "a series of as many terms as the numbers need"),
     **dict.fromkeys(["fft", "irfft", "rfft"], "NumPy has the fast algorithm"),

@@ -35,21 +35,22 @@ def _pairwise_products(s):
     return p + p.mT
 
 
-def _well_conditioned_inverse(a):
-    try:
-        y = np.linalg.inv(a)
-    except np.linalg.LinAlgError:
-        return None
-    size = np.abs(a).max(initial=0) * np.abs(y).max(initial=0) * a.shape[-1]
-    return y if size < 1e4 else None
-
-
+@np.errstate(invalid="ignore", over="ignore")
 def _cofactor(a):
     if a.shape[-1] < 2:
         return np.ones(a.shape, floating(a.dtype))
-    y = _well_conditioned_inverse(a)
-    if y is not None:
-        return np.linalg.det(a)[..., None, None] * y.mT
+    size = np.linalg.det(a)
+    regular = (size != 0) & ~np.isnan(size)  # else there may be no inverse
+    y = np.linalg.inv(np.where(regular[..., None, None], a, np.eye(a.shape[-1], dtype=a.dtype)))
+    condition = np.abs(a).max((-2, -1), initial=0) * np.abs(y).max((-2, -1), initial=0)
+    regular &= condition * a.shape[-1] < 1e4
+    y = size[..., None, None] * y.mT
+    if not np.all(regular):
+        y[~regular] = _cofactor_by_singular_values(a[~regular])
+    return y
+
+
+def _cofactor_by_singular_values(a):
     u, s, vh = svd_or_nan(a)  # and so are cofactors
     sign = np.linalg.det(u) * np.linalg.det(vh)
     return (sign[..., None, None] * u.conj() * _exclusive_products(s)[..., None, :]) @ vh.conj()

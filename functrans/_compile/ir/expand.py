@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from functrans._compile.ir import small_matrices
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom, types_of
 from functrans._core.primitive import Primitive
-from functrans._ops import contractions, exponentials, reductions
+from functrans._ops import contractions, determinants, exponentials, reductions
 from functrans._ops import elementwise as ops
 from functrans._ops.indexing import getitem, put_add
 from functrans._ops.reductions import kept_shape
@@ -28,7 +29,7 @@ def expanded(eqn: Eqn) -> list[Eqn] | None:
         return None
     if any(aval_of_atom(a).dtype.char not in "fd" for a in (*eqn.inputs, *eqn.outputs)):
         return None
-    write = _Writer(eqn)
+    write = Writer(eqn)
     rule(write, *eqn.inputs, **eqn.params)
     if not write.eqns:
         return None
@@ -37,7 +38,7 @@ def expanded(eqn: Eqn) -> list[Eqn] | None:
     return write.eqns
 
 
-class _Writer:
+class Writer:
     """Called with a row and operands, adds an equation and returns its output."""
 
     def __init__(self, eqn: Eqn):
@@ -55,7 +56,7 @@ class _Writer:
         return self(reshape, y, shape=kept_shape(like.aval.shape, axis))
 
 
-def _equal_share(write: _Writer, x: Var, y: Var, axis: tuple[int, ...]) -> None:
+def _equal_share(write: Writer, x: Var, y: Var, axis: tuple[int, ...]) -> None:
     y = write.kept(y, x, axis)
     nan = write(ops.logical_and, write(ops.isnan, x), write(ops.isnan, y))
     best = write(ops.logical_or, write(ops.equal, x, y), nan)
@@ -65,19 +66,19 @@ def _equal_share(write: _Writer, x: Var, y: Var, axis: tuple[int, ...]) -> None:
           write(astype_discrete, count, dtype=dtype))
 
 
-def _powers(write: _Writer, x: Var, axis: tuple[int, ...]) -> tuple[Var, Var]:
+def _powers(write: Writer, x: Var, axis: tuple[int, ...]) -> tuple[Var, Var]:
     """exp(x - max x), in which the greatest is exactly 1, and max x with its axes kept."""
     top = write.kept(write(reductions.max, x, axis=axis), x, axis)
     power = write(ops.exp, write(ops.subtract, x, top))
     return write(ops.where, write(ops.equal, x, top), 1.0, power), top
 
 
-def _softmax(write: _Writer, x: Var, axis: tuple[int, ...]) -> None:
+def _softmax(write: Writer, x: Var, axis: tuple[int, ...]) -> None:
     power, _ = _powers(write, x, axis)
     write(ops.divide, power, write.kept(write(reductions.sum, power, axis=axis), x, axis))
 
 
-def _logsumexp(write: _Writer, x: Var, axis: tuple[int, ...]) -> None:
+def _logsumexp(write: Writer, x: Var, axis: tuple[int, ...]) -> None:
     power, top = _powers(write, x, axis)
     total = write(ops.log, write(reductions.sum, power, axis=axis))
     write(ops.add, total, write(reshape, top, shape=total.aval.shape))
@@ -87,7 +88,7 @@ def _logsumexp(write: _Writer, x: Var, axis: tuple[int, ...]) -> None:
 TAPS, SUMS = 64, 4
 
 
-def _convolve(write: _Writer, x1: Var | Const, x2: Var | Const, mode: str) -> None:
+def _convolve(write: Writer, x1: Var | Const, x2: Var | Const, mode: str) -> None:
     """A term for each tap, in one loop, whose middle has no bounds to test.
 
     Four sums, since a processor begins four additions before it has ended one.
@@ -119,4 +120,5 @@ RULES: dict[Primitive, Callable] = {
     contractions.convolve: _convolve,
     reductions.equal_share: _equal_share, exponentials.softmax: _softmax,
     exponentials.logsumexp: _logsumexp,
+    determinants.det: small_matrices.det, determinants.cofactor: small_matrices.cofactor,
 }

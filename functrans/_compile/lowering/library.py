@@ -100,12 +100,14 @@ def pointers_of(step: Any) -> dict[Any, str]:
 class Refuse(Call):
     """Leave the program if a boolean or count is not 0; nothing reads the output."""
 
+    status: int = ARRIVED
+
     name: ClassVar[str] = "refuse"
     refuses: ClassVar[bool] = True
 
     def body(self, w: Writer, indices: list[str]) -> None:
         flag = w.load(self.operands[0], indices)
-        w.refuse_if(w.code.op(f"icmp ne {w.t} {flag}, 0"), ARRIVED)
+        w.refuse_if(w.code.op(f"icmp ne {w.t} {flag}, 0"), self.status)
 
 
 # The first letters of routines' names.

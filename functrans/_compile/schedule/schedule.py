@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from functrans._compile.ir import expand
+from functrans._compile.ir import expand, small_matrices
 from functrans._compile.ir.constant_indices import gathered, scattered
 from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, atoms
 from functrans._compile.ir.structured import live_equations
@@ -31,6 +31,7 @@ from functrans._core.primitive import Primitive
 from functrans._ops.arrivals import checked
 from functrans._ops.declare import isnan
 from functrans._ops.indexing import getitem, put_add
+from functrans._ops.linalg import cholesky
 from functrans._ops.reductions import count_nonzero, shift
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import (
@@ -57,6 +58,8 @@ def enter(build: Builder, eqn: Eqn) -> None:
         return
     row = eqn.prim
     if row is checked and _check(build, eqn):
+        return
+    if row in small_matrices.SYSTEMS and _system(build, eqn):
         return
     if row in VIEWS and _move(build, eqn):
         return
@@ -87,14 +90,35 @@ def _check(build: Builder, eqn: Eqn) -> bool:
         return False
     flag = Var(Aval(x.aval.shape, np.dtype(bool)))
     enter(build, Eqn(isnan, (x,), {}, (flag,), eqn.line))
-    if x.aval.shape:
+    _refuse(build, flag, library.ARRIVED, eqn.line)
+    build.views[out] = build.view(x)
+    return True
+
+
+def _refuse(build: Builder, flag: Var, status: int, line: str) -> None:
+    """Enter that the program is left where an entry of a boolean array is true."""
+    if flag.aval.shape:
         # LLVM makes vectors of a sum of integers, and often none of an "or"
-        some, axes = Var(Aval((), np.dtype(np.int64))), tuple(range(len(x.aval.shape)))
-        enter(build, Eqn(count_nonzero, (flag,), {"axis": axes}, (some,), eqn.line))
+        some, axes = Var(Aval((), np.dtype(np.int64))), tuple(range(len(flag.aval.shape)))
+        enter(build, Eqn(count_nonzero, (flag,), {"axis": axes}, (some,), line))
         flag = some
     done = views.identity(Var(flag.aval), ())
-    build.call(library.Refuse((build.in_order(flag),), (done,), ()))
-    build.views[out] = build.view(x)
+    build.call(library.Refuse((build.in_order(flag),), (done,), (), status))
+
+
+def _system(build: Builder, eqn: Eqn) -> bool:
+    """Enter a system of a few rows entry by entry."""
+    write = expand.Writer(eqn)
+    found = small_matrices.system(write, eqn)
+    if found is None:
+        return False
+    none, y = found
+    for part in write.eqns:
+        enter(build, part)
+    if none is not None:
+        status = library.INDEFINITE if eqn.prim is cholesky else library.SINGULAR
+        _refuse(build, none, status, eqn.line)
+    build.views[eqn.outputs[0]] = build.view(y)
     return True
 
 
