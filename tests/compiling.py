@@ -1,6 +1,7 @@
 """Compiling without optimising, for tests that are not about compiled code."""
 
 import functools
+import zlib
 from contextlib import nullcontext
 
 from functrans._compile.run import machine
@@ -22,3 +23,8 @@ _unoptimised = functools.cache(Unoptimised)
 def without_optimising():
     """A block in which nothing is optimised, unless in a thorough run."""
     return nullcontext() if THOROUGH else machine.choose(_unoptimised())
+
+
+def seldom_optimising(name):
+    """A block in which something is optimised for a quarter of all names; always for the same."""
+    return nullcontext() if zlib.crc32(name.encode()) % 4 == 0 else without_optimising()

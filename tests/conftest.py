@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 import tempfile
-import zlib
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -69,8 +68,10 @@ def seldom_optimised(request):
 
     For tests of many cases that also see whether LLVM's passes keep their results.
     """
-    if zlib.crc32(request.node.nodeid.encode()) % 4:
-        request.getfixturevalue("unoptimised")
+    from tests import compiling  # lazy: as above
+
+    with compiling.seldom_optimising(request.node.nodeid):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

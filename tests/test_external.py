@@ -10,6 +10,8 @@ from scipy import integrate, special
 import functrans as ft
 from functrans.errors import ArgumentError, CheckError, ShapeError
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 X, Y = np.array([0.3, 0.7, -0.4]), np.array([1.3, 0.2, 0.5])
 
 

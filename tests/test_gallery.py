@@ -15,6 +15,7 @@ DOCS = FOLDER.parents[1] / "docs"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_program_checks_holds(name, tmp_path):
     module = import_module(f"examples.gallery.{name}")

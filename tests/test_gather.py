@@ -7,6 +7,8 @@ import functrans as ft
 from functrans._compile.schedule.kernels import HostStep
 from tests.drawing import generator
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 RNG = generator(5)
 X = RNG.normal(size=(4, 5, 6))
 FIRST, SECOND = np.array([0, -1, 3]), np.array([2, 1, -2])

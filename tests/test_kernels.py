@@ -129,6 +129,7 @@ def test_every_copy_of_a_value_has_the_same_bits():
     assert gap[hit] == 0.0
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("turn", [
     lambda y: y[::-1], lambda y: y[1::2], lambda y: y[:, ::-1], lambda y: y.T, lambda y: y[2],
     lambda y: y[:, 1:3], lambda y: y.reshape(-1), lambda y: y.reshape(5, 4)[1:],
@@ -464,6 +465,7 @@ MANY = {
 }
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("name", MANY)
 def test_a_program_of_many_parts_has_kernels_of_bounded_size(name):
     """LLVM takes time quadratic in the accesses of a kernel: 400 slices took it 4 seconds."""
