@@ -33,9 +33,9 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
     so many entries at once.
 
     The function runs once for the whole batch. Where it does what only an entry allows (a branch on
-    numbers, writing in place, custom functions, different random numbers, tensors with a history
-    that were not passed), it runs again, once for each entry. A custom function itself is called
-    with the whole batch if it has a ``vmap`` of its own.
+    numbers, writing in place, custom functions, different random numbers), it runs again, once for
+    each entry. A custom function itself is called with the whole batch if it has a ``vmap`` of its
+    own.
 
     >>> from functrans import torch
     >>> torch.func.vmap(torch.dot)(torch.ones(2, 3), torch.ones(2, 3))

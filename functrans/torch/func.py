@@ -71,6 +71,8 @@ class _At:
         put = dict(zip(self.chosen, tree.unflatten(self.structure, self.places), strict=True))
         self.wanted: list[Any] = [edge_of(x) for x in self.places]
         self.own = [node for node, _ in self.wanted]
+        if state.batch is not None:
+            state.batch.own.update(self.own)
         self.recorded = is_grad_enabled()
         with open_level(self.own) if who in _FORWARD else nullcontext(), enable_grad():
             out = func(*[put.get(i, x) for i, x in enumerate(args)], **kwargs)

@@ -224,3 +224,42 @@ def test_an_error_is_that_of_an_entry():
     with pytest.raises(RuntimeError, match=r"mat1 and mat2|size|shape"):
         func.vmap(lambda a: a @ W.t())(X)
     assert np.isfinite(func.vmap(torch.sin)(X).numpy()).all()  # nothing is left open
+
+
+MATRIX = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.3, -0.2]], dtype=torch.float64, requires_grad=True)
+BIAS = torch.tensor([0.1, -0.2], dtype=torch.float64, requires_grad=True)
+LAYER = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)).double()
+CAPTURING = {
+    "sum": lambda v: torch.einsum("ij,j->i", MATRIX, v) + BIAS * 2,
+    "module": lambda v: LAYER(v),
+    "rows": lambda v: (MATRIX * v).sum(1) / (BIAS + 3),
+    "gradient": lambda v: func.grad(lambda v: (LAYER(v) ** 2).sum())(v),
+    "hessian": lambda v: func.hessian(lambda v: LAYER(v).prod())(v),
+    # once for each entry: what hides a history, or asks for a derivative in what is captured
+    "detached": lambda v: LAYER(v) * LAYER(v).detach(),
+    "inside": lambda v: func.grad(lambda m: (m * v).sin().sum())(MATRIX),
+    "unused": lambda v: (BIAS.sum() * v).sum() + torch.autograd.grad(
+        (MATRIX * v).sin().sum(), [MATRIX, BIAS], allow_unused=True, create_graph=True)[0].sum(),
+}
+
+
+@pytest.mark.parametrize("name", CAPTURING)
+def test_what_is_captured_is_differentiated_through_a_batch(name, monkeypatch):
+    f = CAPTURING[name]
+    xs = torch.tensor([[0.3, 1.0, -0.5], [2.0, 0.1, 0.4], [-1.0, 0.2, 0.9]], dtype=torch.float64)
+    leaves = [MATRIX, BIAS, *LAYER.parameters()]
+    weigh = torch.arange(1.0, 100.0, dtype=torch.float64)
+
+    def derivatives(y):
+        loss = (y.flatten() * weigh[: y.numel()]).sin().sum()
+        first = torch.autograd.grad(loss, leaves, create_graph=True, materialize_grads=True,
+                                    allow_unused=True)
+        second = torch.autograd.grad(sum((g**2).sum() for g in first), leaves,
+                                     materialize_grads=True, allow_unused=True)
+        return [x.detach() for x in (y, *first, *second)]
+
+    expected = derivatives(torch.stack([f(x) for x in xs]))
+    if name not in ("detached", "inside", "unused"):
+        monkeypatch.setattr(_batching, "_run", None)  # which would run one entry
+    for ours, theirs in zip(derivatives(func.vmap(f)(xs)), expected, strict=True):
+        assert_allclose(ours, theirs, rtol=1e-11, atol=1e-12)

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import Aval, aval_of
+from functrans.extend import Aval, Tracer, aval_of
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
 from functrans.torch._functions.failures import not_a_tensor, unmultiplied, unsummed
 from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.outputs import in_batch
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op, row
 from functrans.torch._graph.graph import RowNode, joint, saved_value
 from functrans.torch._graph.modes import state, unusual
@@ -127,14 +128,17 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     a, b = input._array, other._array
     n = b.ndim
     if a.ndim != 2 or not 0 < n < 3 or a.dtype is not b.dtype or a.shape[1] != b.shape[0] or (
-            unusual and state.saving is not None and n == 1):
+            unusual and (isinstance(b, Tracer) or (state.saving is not None and n == 1))):
         call = _product_row(input, other)
-        return _product(input, other) if call is None else record_row(_PRODUCT, call)
+        y = None if call is None else record_row(_PRODUCT, call)
+        return _product(input, other) if y is None else y
     out = from_array(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
     if not state.grad or a.dtype.kind not in "fcV":
         return out
     e1, e2 = recorded_edge(input), recorded_edge(other)
     if e1 is not None or e2 is not None:
+        if unusual and isinstance(out._array, Tracer) and (inside := in_batch(input, other)):
+            return matmul(*inside)
         marks = []
         if e1 is not None:
             marks.append((other._storage, other._storage.version))

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.extend import TABLE, Primitive
+from functrans.extend import TABLE, Primitive, Tracer
+from functrans.torch._functions.outputs import in_batch
 from functrans.torch._graph.graph import RowNode
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
@@ -46,8 +47,9 @@ def axis_of(dim: Any, ndim: int) -> int | None:
     return dim % ndim if type(dim) is int and -ndim <= dim < ndim else None
 
 
-def record_row(kind: type[RowNode], call: RowCall) -> Tensor:
-    """The output of a row, or its first, on new memory, with its node, of ``kind``."""
+def record_row(kind: type[RowNode], call: RowCall) -> Tensor | None:
+    """The output of a row, or its first, on new memory, with its node, of ``kind``; None where an
+    open batch captures an operand."""
     row, operands, params = call
     primals = [x._array if isinstance(x, Tensor) else x for x in operands]
     with quiet():
@@ -57,6 +59,8 @@ def record_row(kind: type[RowNode], call: RowCall) -> Tensor:
         return out
     edges = [recorded_edge(x) if isinstance(x, Tensor) else None for x in operands]
     if any(edges):
+        if unusual and isinstance(out._array, Tracer) and in_batch(*operands):
+            return None
         storages = [x._storage if isinstance(x, Tensor) else None for x in operands]
         kept = out._array if row.outputs == 1 else y
         out._node = kind(row, edges, primals, kept, params, storages, out._storage)

@@ -12,7 +12,7 @@ import numpy as np
 from functrans.torch._graph.modes import no_grad, state, unusual
 from functrans.torch._graph.views import changed, guard
 from functrans.torch._tensors.kinds import scalar_name
-from functrans.torch._tensors.tensor import Tensor, recorded_edge
+from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 
 def any_requires(xs: Any) -> bool:
@@ -87,3 +87,14 @@ def taking_out(f: Callable) -> Callable:
 
 
 __all__ = ["any_requires", "taking_out", "write_out"]
+
+
+def in_batch(*xs: Any) -> list | None:
+    """The operands, those that the open batch captures as its constants; None if there are none."""
+    out, batch = list(xs), state.batch
+    for i, x in enumerate(xs):
+        edge = recorded_edge(x) if isinstance(x, Tensor) else None
+        if batch is not None and edge is not None:
+            value = batch.captured_value(x._array, edge, x._storage)
+            out[i] = x if value is None else from_array(value.primal)
+    return None if all(a is b for a, b in zip(out, xs, strict=True)) else out

@@ -14,9 +14,10 @@ import numpy as np
 
 from functrans.extend import Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
+from functrans.torch._functions.outputs import in_batch
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
 from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
 from functrans.torch._graph.quiet import quiet
@@ -73,6 +74,8 @@ class Row:
         e2 = recorded_edge(x2) if isinstance(x2, Tensor) else None
         if e1 is None and e2 is None:
             return out
+        if unusual and isinstance(out._array, Tracer) and (inside := in_batch(x1, x2)):
+            return self.general(*inside)
         a1, a2 = self.actions
         parts = []
         if e1 is not None:
@@ -198,6 +201,8 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         e1 = recorded_edge(input)
         if (e1 is None and e2 is None) or y.dtype is not d:  # constants, comparisons
             return out
+        if type(y) is not np.ndarray and (inside := in_batch(input, other)):
+            return general(*inside)
         s = y.shape
         p1 = p2 = None
         if e1 is not None:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Tracer
-from functrans.torch._graph.graph import Recorder
-from functrans.torch._graph.modes import set_unusual, state
+from functrans.torch._graph.graph import RECORDER, Node, Recorder, Value
+from functrans.torch._graph.modes import is_grad_enabled, set_unusual, state
+from functrans.torch._graph.nodes import Edge
 
 
 class NotBatched(RuntimeError):
@@ -35,17 +36,21 @@ class ItemOfBatch(RuntimeError):
 class Batch:
     """A batch that is open in this thread.
 
-    ``outer``: whether what is passed has a history outside. ``declined``: why an operation did not
-    take the batch, also where the function went on without it.
+    ``outer``: whether what is passed or captured has a history outside. ``own``: the nodes where
+    what is differentiated inside starts. ``declined``: why an operation did not take the batch,
+    also where the function went on without it.
     """
 
     def __init__(self, outer: bool):
         self.recorder = Recorder("functrans.torch.vmap")
         self.outer = outer
+        self.own: set[Node] = set()
+        self.captured = False
         self.declined: str | None = None
 
     def __enter__(self) -> Batch:
         self.around = state.batch
+        self._capturing = self.around is None and is_grad_enabled()
         set_unusual(batch=self)
         return self
 
@@ -60,6 +65,33 @@ class Batch:
         """Raise where ``what`` would have to hide a history outside."""
         if self.outer:
             raise self.decline(f"{what} of what has a history outside")
+        self._capturing = False
+
+    def require_no_captured(self, what: str) -> None:
+        """Raise where ``what`` would have to see what is captured; from now on nothing is."""
+        if self.captured:
+            raise self.decline(f"{what} beside captured tensors")
+        self._capturing = False
+
+    def captured_value(self, array: Any, edge: Edge, storage: Any) -> Value | None:
+        """A tensor that the function closes over and whose history is outside: for the batch a
+        constant, on which operations reach the graph outside. None for what belongs inside."""
+        if not self._capturing or type(array) is not np.ndarray or not self.is_outside(edge[0]):
+            return None
+        self.outer = self.captured = True
+        return Value(Value(array, *edge, storage, RECORDER), None)
+
+    def is_outside(self, node: Node) -> bool:
+        """Whether nothing that is differentiated inside leads to ``node``."""
+        stack, seen = [node], set()
+        while stack:
+            node = stack.pop()
+            if node in self.own:
+                return False
+            if node not in seen:
+                seen.add(node)
+                stack += [e[0] for e in node.edges if e is not None]
+        return True
 
 
 def require_entries(what: str) -> None:

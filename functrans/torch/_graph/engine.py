@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans.extend import cast
 from functrans.torch._graph.edges import GradientEdge, place_of
+from functrans.torch._graph.modes import state
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at, run, walks
 from functrans.torch._tensors.cotangents import is_alone, owned, take
@@ -31,6 +32,8 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     >>> x.grad
     tensor([2., 4.])
     """
+    if state.batch is not None:
+        state.batch.require_no_captured("backward")
     if grad_variables is not None:
         warnings.warn("'grad_variables' is deprecated. Use 'grad_tensors' instead.", stacklevel=2)
         if grad_tensors is not None:
@@ -84,6 +87,9 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     if not targets:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     edges = _places(targets, "grad")
+    batch = state.batch
+    if batch is not None and any([batch.is_outside(node) for node, _ in edges]):
+        batch.require_no_captured("grad in what is outside")
     retain = create_graph if retain_graph is None else retain_graph
     roots = _roots(as_tuple(outputs), grad_outputs, create_graph, is_grads_batched)
     run_from = cotangent_rows_at if is_grads_batched else cotangents_at

@@ -140,6 +140,8 @@ class Tensor(Facts, Retaining):
                 f"one is {self.dtype}"
             )
         self._requires = bool(requires_grad)
+        if unusual and state.batch is not None and requires_grad:
+            state.batch.own.add(edge_of(self)[0])  # type: ignore[index]  # it is a leaf
         return self
 
     @property
@@ -447,6 +449,10 @@ def lift_operand(t: Tensor) -> Value:
 
 def _value(t: Tensor, edge: Edge | None) -> Value:
     node, index = edge or (None, 0)
+    if unusual and state.batch is not None and edge is not None:
+        outside = state.batch.captured_value(t._array, edge, t._storage)
+        if outside is not None:
+            return outside
     return Value(t._array, node, index, t._storage)
 
 

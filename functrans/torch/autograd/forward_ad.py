@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from functrans.torch._graph.dual import tangent_of, with_tangent
 from functrans.torch._graph.levels import is_live, leads_to_leaf, levels, set_dual_level
+from functrans.torch._graph.modes import state
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 
@@ -59,6 +60,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to "
             "enter_dual_level() first."
         )
+    if state.batch is not None:
+        state.batch.require_no_captured("make_dual")
     for what, t in (("primal", tensor), ("tangent", tangent)):
         if not (t.is_floating_point() or t.is_complex()):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {t.dtype}")

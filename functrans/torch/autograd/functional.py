@@ -24,7 +24,7 @@ import numpy as np
 from functrans.extend import Aval
 from functrans.torch._graph.dual import pushed_columns
 from functrans.torch._graph.levels import open_level
-from functrans.torch._graph.modes import enable_grad
+from functrans.torch._graph.modes import enable_grad, state
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
 from functrans.torch._tensors.cotangents import owned, take
@@ -37,6 +37,8 @@ class _Point:
     def __init__(self, who: str, func: Callable, inputs: Any, create: bool, strict: bool,
                  forward: bool = False):
         self.who, self.create, self.strict = who, create, strict
+        if state.batch is not None:
+            state.batch.require_no_captured(who)
         self.many_in = isinstance(inputs, tuple | list)
         primals = _tensors(who, inputs, "inputs")
         with enable_grad():

@@ -158,6 +158,7 @@ def standard_row(x: Tensor, axis: Sequence[int], eps: float, shape: Sequence[int
     if not are_plain(x, *[v for v in (weight, bias) if v is not None]) or not x._array.size:
         return None
     y = record_row(_STANDARD, RowCall(_standard, (x,), {"axis": tuple(axis), "eps": eps}))
+    assert y is not None  # all operands are plain
     if weight is None and bias is None:
         return METHODS["clone"](y)  # the backward reads y, and the result may be written to
     if weight is not None:
@@ -240,7 +241,9 @@ def _classes(logs: Tensor, target: Tensor, reduction: str) -> Tensor:
     n = len(target._array)
     operands = logs, np.arange(n), target._array.astype(np.intp)  # a copy
     scale = -1 / n if reduction == "mean" else -1.0
-    return record_row(_NLL, RowCall(_picked, operands, {"scale": scale}))
+    y = record_row(_NLL, RowCall(_picked, operands, {"scale": scale}))
+    assert y is not None  # all operands are plain
+    return y
 
 
 __all__ = [
