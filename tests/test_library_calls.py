@@ -117,8 +117,12 @@ def test_a_step_between_entries_is_copied():
 def test_a_small_product_is_a_loop_with_what_follows():
     program = check(lambda a, b: np.sum(a * b) + a[0] @ b[0], numbers(3, 4), numbers(3, 4))
     assert names(program) == []
-    program = check(lambda a, b: a @ b, numbers(4, 5), numbers(5, 6))
-    assert [type(s) for s in program.schedule.steps] == [Kernel]
+    for m, step in ((3, Kernel), (6, library.Product), (8, Kernel), (48, Kernel),
+                    (52, library.Product)):
+        program = check(lambda a, b: a @ b, numbers(4, 5), numbers(5, m))
+        assert [type(s) for s in program.schedule.steps] == [step]
+    by_columns = compiled(lambda a, b: a @ b.T, numbers(4, 5), numbers(8, 5))
+    assert [type(s) for s in by_columns.schedule.steps] == [library.Product]
 
 
 @pytest.mark.parametrize("shapes", [

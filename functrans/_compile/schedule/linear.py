@@ -25,9 +25,10 @@ from functrans._ops.linalg import cholesky, eigh, inv, solve, triangular_solve
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import astype, embed_diagonal
 
-# Multiply-adds up to which loops are as fast as a call, for two matrices and for a matrix and a
-# vector: measured with OpenBLAS, whose loops for small matrices start in 0.1 microseconds.
-SMALL_PRODUCT = 128
+# Multiply-adds up to which loops are as fast as a call, which takes 50 to 100 ns: for two matrices,
+# for rows that are whole vectors of so many entries, and for a matrix and a vector.
+SMALL_PRODUCT = 64
+WHOLE_ROWS, LANES = 1024, 4
 SMALL_VECTOR = 1024
 # Columns of a product from which the innermost loop runs along a row.
 WIDE = 4
@@ -115,10 +116,12 @@ def _wanted(dtype: np.dtype, n: int, k: int, m: int) -> bool:
     return _in_loops(dtype, n, k, m) or (_callable(dtype) and max(n, k, m) <= library.LARGEST)
 
 
-def _in_loops(dtype: np.dtype, n: int, k: int, m: int) -> bool:
+def _in_loops(dtype: np.dtype, n: int, k: int, m: int, by_rows: bool = False) -> bool:
     if dtype.kind == "i" or k == 1 or n == m == 1:
         return True
-    return n * k * m <= (SMALL_VECTOR if n == 1 or m == 1 else SMALL_PRODUCT)
+    if n == 1 or m == 1:
+        return n * k * m <= SMALL_VECTOR
+    return n * k * m <= (WHOLE_ROWS if by_rows and m % LANES == 0 else SMALL_PRODUCT)
 
 
 def _product(build: Builder, a: View, b: View, out: Var) -> View | None:
@@ -127,7 +130,7 @@ def _product(build: Builder, a: View, b: View, out: Var) -> View | None:
     if not _wanted(dtype, n, k, m):
         return None
     y = views.identity(out, (*batch, n, m))
-    if _in_loops(dtype, n, k, m):
+    if _in_loops(dtype, n, k, m, by_rows=b.strides[-1] == 1):
         _loops(build, a, b, y, out)
         return y
     fits = _is_vector if n == 1 else library.layout
