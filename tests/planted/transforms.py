@@ -203,8 +203,8 @@ ERRORS = (
     Planted(
         "sums of entries: a dense term is lost",
         "functrans/_transforms/reverse/sums.py",
-        "for a in dense[1:]]",
-        "for a in dense[2:]]",
+        "for prim, a in dense[1:]]",
+        "for prim, a in dense[2:]]",
         "tests/test_loops.py::test_cotangents_of_an_array_and_of_its_entries_are_all_added",
     ),
     Planted(

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 
 from functrans._compile.ir.program import Atom, Eqn, Program, Var, check
+from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.indexing import put_add, scatter_add
 
@@ -17,6 +18,7 @@ from functrans._ops.indexing import put_add, scatter_add
 LARGE = 64
 # An array with more than one in so many entries is added as a whole.
 SPARSE = 8
+SUMS = (ops.add, ops.subtract)
 
 
 def entrywise(program: Program) -> Program:
@@ -37,33 +39,37 @@ class _Sums:
 
     def rewritten(self, eqn: Eqn) -> list[Eqn]:
         out = eqn.outputs[0]
-        if eqn.prim is not ops.add or out.weak or math.prod(out.aval.shape) < LARGE:
+        if eqn.prim not in SUMS or out.weak or math.prod(out.aval.shape) < LARGE:
             return [eqn]
         terms = self.terms(eqn, out)
-        sparse = [t for a in terms if (t := self.update(a, out)) is not None]
-        dense = [a for a in terms if self.update(a, out) is None]
+        few = [self.update(a, out) if prim is ops.add else None for prim, a in terms]
+        sparse = [e for e in few if e is not None]
+        dense = [t for t, e in zip(terms, few, strict=True) if e is None]
         if not sparse:
             return [eqn]
-        if not dense:  # the others are added to the first of them
-            dense = list(sparse.pop(0).outputs)
-        updates: list[tuple] = [(ops.add, (a,), {}) for a in dense[1:]]
+        dense.sort(key=lambda t: t[0] is not ops.add)  # what is subtracted comes last
+        eqns, (prim, total) = [], (dense or [(ops.add, sparse.pop(0).outputs[0])])[0]
+        if prim is not ops.add:
+            eqns.append(Eqn(ops.negative, (total,), {}, (Var(out.aval),), eqn.line))
+            total = eqns[0].outputs[0]
+        updates: list[tuple] = [(prim, (a,), {}) for prim, a in dense[1:]]
         updates += [(scatter_add, e.inputs, {"pattern": e.params["pattern"]}) for e in sparse]
-        eqns, total = [], dense[0]
         for k, (prim, inputs, params) in enumerate(updates):
             new = out if k + 1 == len(updates) else Var(out.aval)
             eqns.append(Eqn(prim, (total, *inputs), params, (new,), eqn.line))
             total = new
         return eqns
 
-    def terms(self, eqn: Eqn, out: Var) -> list[Atom]:
-        """The terms of a sum, including those of sums that nothing else reads."""
-        terms: list[Atom] = []
-        for a in eqn.inputs:
+    def terms(self, eqn: Eqn, out: Var) -> list[tuple[Primitive, Atom]]:
+        """What is added and subtracted, also in sums that nothing else reads."""
+        terms: list[tuple[Primitive, Atom]] = []
+        for prim, a in zip((ops.add, eqn.prim), eqn.inputs, strict=True):
             inner = self.producers.get(a) if isinstance(a, Var) and self.uses[a] == 1 else None
-            if inner is not None and inner.prim is ops.add and inner.outputs[0].aval == out.aval:
+            if prim is ops.add and inner is not None and inner.prim in SUMS and (
+                    inner.outputs[0].aval == out.aval):
                 terms += self.terms(inner, out)
             else:
-                terms.append(a)
+                terms.append((prim, a))
         return terms
 
     def update(self, a: Atom, out: Var) -> Eqn | None:
