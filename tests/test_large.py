@@ -9,6 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._kernels import blocks, sizes
 from functrans._ops import reductions
+from functrans._ops.declare import TABLE, Elementwise
+from functrans.tree import leaves
+from tests.table.samples import samples
 
 N = 1000
 
@@ -69,6 +72,23 @@ def test_the_blocks_are_used(small_blocks, monkeypatch):
         ft.grad(LOSSES[name])(np.ones(N))
     large = [size for size in sizes if np.prod(size) == N]
     assert large == [(N, 1), (10, 100), (10, 100), (10, 100)]  # each is one stretch
+
+
+ROWS = [name for name, row in TABLE.items() if isinstance(row, Elementwise) and row.differentiable]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_of_large_operands_is_that_of_small_ones(name, request):
+    row, operands = TABLE[name], samples(name)[0].operands()
+    xs = [np.repeat(np.ravel(x)[:1], N) for x in operands]
+    whole, pullback = ft.vjp(row, *xs)
+    expected = whole, pullback(whole), ft.jvp(row, tuple(xs), tuple(xs))[1]
+    request.getfixturevalue("small_blocks")
+    y, pullback = ft.vjp(row, *xs)
+    found = y, pullback(whole), ft.jvp(row, tuple(xs), tuple(xs))[1]
+    for a, b in zip(leaves(found), leaves(expected), strict=True):
+        assert a.dtype == b.dtype
+        assert_allclose(a, b, rtol=1e-14)  # the ufuncs of a tail of a block may round apart
 
 
 def test_complex_and_second_derivatives(small_blocks):

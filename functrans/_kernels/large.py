@@ -214,7 +214,7 @@ def by_rows(f: Callable, axis: tuple[int, ...], x: np.ndarray, *ys: Any, dtype: 
 
 
 def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> np.ndarray:
-    """``impl``, a ufunc, on operands of which some are large: a share for each thread."""
+    """``impl`` on operands of which some are large: a share of a ufunc's work for each thread."""
     shapes = {x.shape for x in xs if _has_axes(x)}
     shape = max(shapes, key=math.prod)
     width = 1 if len(shapes) == 1 else shape[-1]
@@ -222,7 +222,7 @@ def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> np.n
     if type(impl) is not np.ufunc or not all(
         not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous) for x in xs
     ):
-        return impl(*xs, out=out)
+        return impl(*xs) if out is None else impl(*xs, out=out)
     rows = [x.reshape(-1, width if x.shape == shape else 1) if _has_axes(x) else x for x in xs]
     out = np.empty(shape, _result_dtype(impl, xs)) if out is None else out
     flat = out.reshape(-1, width)

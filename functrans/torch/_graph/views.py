@@ -48,8 +48,7 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
         seen = from_array(y)
     else:
         seen = from_array(y, t._storage)
-        # a view that was made a leaf is the base of its own views
-        base, steps = (t, ()) if t._base is None or t._requires else (t._base, t._steps)
+        base, steps = _way_to(t)
         seen._base, seen._seen = base, t._storage.history
         seen._steps = (*steps, (prim, params)) if steps is not None and state.grad else None
         seen._made = None if base is t else t._made
@@ -58,6 +57,12 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     if edge is not None:
         seen._node = named(RowNode, title)(prim, (edge,), (array,), y, params, (None,), None)
     return seen
+
+
+def _way_to(t: Tensor) -> tuple[Tensor, Any]:
+    """The base of views of ``t``, and the rows that lead from it to ``t``."""
+    # a view that was made a leaf is the base of its own views
+    return (t, ()) if t._base is None or t._requires else (t._base, t._steps)
 
 
 def _of_batch(title: str, prim: Primitive, t: Tensor, params: dict[str, Any]) -> Tensor:
@@ -113,7 +118,7 @@ def several(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, 
     if type(array) is not np.ndarray:  # what a batch traces, which is not written to
         return tuple([from_array(bind(prim, array, pattern=p), None, node, k)
                       for k, p in enumerate(patterns)])
-    base, steps = (t, ()) if t._base is None or t._requires else (t._base, t._steps)
+    base, steps = _way_to(t)
     out = []
     for k, pattern in enumerate(patterns):
         seen = from_array(prim.impl(array, pattern=pattern), storage, node, k)
