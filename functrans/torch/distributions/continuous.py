@@ -110,17 +110,33 @@ class LogNormal(Distribution):
         return self.base.entropy() + self.loc
 
 
-class HalfNormal(Distribution):
-    """The absolute value of what is normally distributed around 0."""
+class Half(Distribution):
+    """The absolute value of what has a distribution around 0, ``whole``."""
 
     has_rsample = True
     arg_constraints: ClassVar = {"scale": "positive"}
     support = "nonnegative"
+    whole: type[_OfLocationAndScale]
 
     def __init__(self, scale: Any, validate_args: bool | None = None):
         (self.scale,) = broadcast(scale)
-        self.base = Normal(0.0, self.scale, validate_args)
+        self.base = self.whole(0.0, self.scale, validate_args)
         super().__init__(self.scale.shape, (), validate_args)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.base.rsample(sample_shape).abs()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self.base.log_prob(self.checked(value)) + math.log(2)
+
+    def entropy(self) -> Tensor:
+        return self.base.entropy() - math.log(2)
+
+
+class HalfNormal(Half):
+    """The absolute value of what is normally distributed around 0."""
+
+    whole = Normal
 
     @property
     def mean(self) -> Tensor:
@@ -130,17 +146,8 @@ class HalfNormal(Distribution):
     def variance(self) -> Tensor:
         return self.scale.square() * (1 - 2 / math.pi)
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base.rsample(sample_shape).abs()
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        return self.base.log_prob(self.checked(value)) + math.log(2)
-
     def cdf(self, value: Tensor) -> Tensor:
         return 2 * self.base.cdf(value) - 1
-
-    def entropy(self) -> Tensor:
-        return self.base.entropy() - math.log(2)
 
 
 class Uniform(Distribution):

@@ -12,7 +12,7 @@ from functrans.torch._functions.special import scipy
 from functrans.torch._functions.table import METHODS, op
 from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array
-from functrans.torch.distributions.continuous import EULER, Cauchy, Gamma, Gumbel, Normal
+from functrans.torch.distributions.continuous import EULER, Cauchy, Gamma, Gumbel, Half, Normal
 from functrans.torch.distributions.derived import TransformedDistribution
 from functrans.torch.distributions.discrete import Binomial, Categorical, Geometric
 from functrans.torch.distributions.distribution import (
@@ -33,17 +33,10 @@ def _above(x: Tensor, known: Any, otherwise: float) -> Tensor:
     return x.masked_fill(~known, otherwise)
 
 
-class HalfCauchy(Distribution):
+class HalfCauchy(Half):
     """The absolute value of what has a Cauchy distribution around 0."""
 
-    has_rsample = True
-    arg_constraints: ClassVar = {"scale": "positive"}
-    support = "nonnegative"
-
-    def __init__(self, scale: Any, validate_args: bool | None = None):
-        (self.scale,) = broadcast(scale)
-        self.base = Cauchy(0.0, self.scale, validate_args)
-        super().__init__(self.scale.shape, (), validate_args)
+    whole = Cauchy
 
     @property
     def mean(self) -> Tensor:
@@ -53,20 +46,11 @@ class HalfCauchy(Distribution):
     def variance(self) -> Tensor:
         return self.mean
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base.rsample(sample_shape).abs()
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        return self.base.log_prob(self.checked(value)) + math.log(2)
-
     def cdf(self, value: Tensor) -> Tensor:
         return 2 * self.base.cdf(self.checked(value)) - 1
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.base.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base.entropy() - math.log(2)
 
 
 class InverseGamma(Distribution):
@@ -104,10 +88,26 @@ class InverseGamma(Distribution):
         return a + self.rate.log() + lgamma(a) - (1 + a) * digamma(a)
 
 
-class Weibull(Distribution):
-    """exp(-(x / scale)**concentration) is the probability of more than x."""
+class _OfMoments(Distribution):
+    """A distribution whose nth moment is a formula."""
 
     has_rsample = True
+
+    def _moment(self, n: int) -> Tensor:
+        raise NotImplementedError
+
+    @property
+    def mean(self) -> Tensor:
+        return self._moment(1)
+
+    @property
+    def variance(self) -> Tensor:
+        return self._moment(2) - self._moment(1).square()
+
+
+class Weibull(_OfMoments):
+    """exp(-(x / scale)**concentration) is the probability of more than x."""
+
     arg_constraints: ClassVar = {"scale": "positive", "concentration": "positive"}
     support = "positive"
 
@@ -117,14 +117,6 @@ class Weibull(Distribution):
 
     def _moment(self, n: int) -> Tensor:
         return self.scale**n * lgamma(1 + n * self.concentration.reciprocal()).exp()
-
-    @property
-    def mean(self) -> Tensor:
-        return self._moment(1)
-
-    @property
-    def variance(self) -> Tensor:
-        return self._moment(2) - self._moment(1).square()
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = uniform(self._extended(sample_shape), self.scale)
@@ -145,10 +137,9 @@ class Weibull(Distribution):
         return EULER * (1 - 1 / k) + (self.scale / k).log() + 1
 
 
-class Kumaraswamy(Distribution):
+class Kumaraswamy(_OfMoments):
     """(1 - x**a)**b is the probability of more than x, a and b the concentrations."""
 
-    has_rsample = True
     arg_constraints: ClassVar = {"concentration1": "positive", "concentration0": "positive"}
     support = "unit"
 
@@ -160,14 +151,6 @@ class Kumaraswamy(Distribution):
     def _moment(self, n: int) -> Tensor:
         a, b = 1 + n * self.concentration1.reciprocal(), self.concentration0
         return (b.log() + lgamma(a) + lgamma(b) - lgamma(a + b)).exp()
-
-    @property
-    def mean(self) -> Tensor:
-        return self._moment(1)
-
-    @property
-    def variance(self) -> Tensor:
-        return self._moment(2) - self._moment(1).square()
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = uniform(self._extended(sample_shape), self.concentration1)
@@ -330,9 +313,31 @@ class NegativeBinomial(Binomial):
         raise NotImplementedError("NegativeBinomial has no entropy here")
 
 
-class Multinomial(Distribution):
+class _OfOdds(Distribution):
+    """A distribution made with a parameter, named ``given``, and the ``odds`` of another."""
+
+    given: str
+    odds: Categorical | Geometric
+
+    @property
+    def probs(self) -> Tensor:
+        return self.odds.probs
+
+    @property
+    def logits(self) -> Tensor:
+        return self.odds.logits
+
+    def expand(self, batch_shape: Any) -> Distribution:
+        """The distribution with its logits repeated to ``batch_shape``."""
+        logits = self.logits.expand(*batch_shape, *self.event_shape)
+        kind: Any = type(self)
+        return kind(getattr(self, self.given), logits=logits, validate_args=False)
+
+
+class Multinomial(_OfOdds):
     """How often each class is drawn, in ``total_count`` draws."""
 
+    given = "total_count"
     support = "natural"
 
     def __init__(self, total_count: int = 1, probs: Tensor | None = None,
@@ -340,21 +345,8 @@ class Multinomial(Distribution):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self.classes = Categorical(probs, logits, validate_args)
-        super().__init__(self.classes.batch_shape, self.classes.logits.shape[-1:], validate_args)
-
-    def expand(self, batch_shape: Any) -> Multinomial:
-        """The distribution with its classes repeated to ``batch_shape``."""
-        logits = self.logits.expand(*batch_shape, *self.event_shape)
-        return Multinomial(self.total_count, logits=logits, validate_args=False)
-
-    @property
-    def probs(self) -> Tensor:
-        return self.classes.probs
-
-    @property
-    def logits(self) -> Tensor:
-        return self.classes.logits
+        self.odds = Categorical(probs, logits, validate_args)
+        super().__init__(self.odds.batch_shape, self.odds.logits.shape[-1:], validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -380,28 +372,17 @@ class Multinomial(Distribution):
         return lgamma(x.sum(-1) + 1) - lgamma(x + 1).sum(-1) + (x * logs).sum(-1)
 
 
-class LogitRelaxedBernoulli(Distribution):
+class LogitRelaxedBernoulli(_OfOdds):
     """The logit of a relaxed 0 or 1."""
 
+    given = "temperature"
     has_rsample = True
     arg_constraints: ClassVar = {"probs": "unit", "logits": "real"}
 
     def __init__(self, temperature: Tensor, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None):
-        self.temperature, self.base = temperature, Geometric(probs, logits, validate_args)
-        super().__init__(self.base.batch_shape, (), False)
-
-    def expand(self, batch_shape: Any) -> LogitRelaxedBernoulli:
-        """The distribution with its logits repeated to ``batch_shape``."""
-        return LogitRelaxedBernoulli(self.temperature, logits=self.logits.expand(*batch_shape))
-
-    @property
-    def logits(self) -> Tensor:
-        return self.base.logits
-
-    @property
-    def probs(self) -> Tensor:
-        return self.base.probs
+        self.temperature, self.odds = temperature, Geometric(probs, logits, validate_args)
+        super().__init__(self.odds.batch_shape, (), False)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = uniform(self._extended(sample_shape), self.logits)
@@ -423,29 +404,17 @@ class RelaxedBernoulli(TransformedDistribution):
         self.probs, self.logits = base.probs, base.logits
 
 
-class RelaxedOneHotCategorical(Distribution):
+class RelaxedOneHotCategorical(_OfOdds):
     """Points of a simplex that come near its corners as ``temperature`` falls."""
 
+    given = "temperature"
     has_rsample = True
     support = "simplex"
 
     def __init__(self, temperature: Tensor, probs: Tensor | None = None,
                  logits: Tensor | None = None, validate_args: bool | None = None):
-        self.temperature, self.classes = temperature, Categorical(probs, logits, validate_args)
-        super().__init__(self.classes.batch_shape, self.classes.logits.shape[-1:], validate_args)
-
-    @property
-    def probs(self) -> Tensor:
-        return self.classes.probs
-
-    @property
-    def logits(self) -> Tensor:
-        return self.classes.logits
-
-    def expand(self, batch_shape: Any) -> RelaxedOneHotCategorical:
-        """The distribution with its classes repeated to ``batch_shape``."""
-        logits = self.logits.expand(*batch_shape, *self.event_shape)
-        return RelaxedOneHotCategorical(self.temperature, logits=logits, validate_args=False)
+        self.temperature, self.odds = temperature, Categorical(probs, logits, validate_args)
+        super().__init__(self.odds.batch_shape, self.odds.logits.shape[-1:], validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         noise = Gumbel(0.0, 1.0, False).rsample(self._extended(sample_shape)).to(self.logits.dtype)
