@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Tracer
-from functrans.torch._graph.graph import RECORDER, Node, Recorder, Value
+from functrans.torch._graph.graph import RECORDER, Recorder, Value
 from functrans.torch._graph.modes import is_grad_enabled, set_unusual, state
-from functrans.torch._graph.nodes import Edge
+from functrans.torch._graph.nodes import Edge, Node
+from functrans.torch._graph.routes import reached
 
 
 class NotBatched(RuntimeError):
@@ -83,15 +84,7 @@ class Batch:
 
     def is_outside(self, node: Node) -> bool:
         """Whether nothing that is differentiated inside leads to ``node``."""
-        stack, seen = [node], set()
-        while stack:
-            node = stack.pop()
-            if node in self.own:
-                return False
-            if node not in seen:
-                seen.add(node)
-                stack += [e[0] for e in node.edges if e is not None]
-        return True
+        return not self.own or self.own.isdisjoint(reached([node]))
 
 
 def require_entries(what: str) -> None:

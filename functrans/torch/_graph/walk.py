@@ -221,10 +221,10 @@ def _pass_plain(order: Sequence[Node], cts: dict, route: Route | None, captured:
     that has hooks, may be passed only once, or should know first where a NaN comes from."""
     needed, passing, wanted = route or ((), None, ())
     sums: set[Node] = set()
-    pop, get = cts.pop, cts.get
+    pop = cts.pop
     for i, node in enumerate(order):
         if node.extras is not None or not node.repeats or (
-                node.wary and _once(node, get(node))):
+                node.wary and _once(node, cts.get(node))):
             return i
         ct = pop(node, _ABSENT)
         if ct is _ABSENT:
@@ -239,32 +239,32 @@ def _pass_plain(order: Sequence[Node], cts: dict, route: Route | None, captured:
             parts = node.bare(ct, create)
             if node.wary:
                 _note_spread(node, ct, parts, sound)
-        for edge, c in zip(node.edges, parts, strict=False):
-            if edge is None:
-                continue
-            parent, k = edge
-            if passing is not None and parent not in passing:
-                continue
-            if parent.outputs != 1 or c is None:
-                _add(cts, parent, k, c)
-                continue
-            old = get(parent)
-            if old is None:
-                cts[parent] = c
-            else:
-                _join(cts, sums, parent, old, c)
+        _hand_on(cts, sums, node.edges, parts, passing)
     return len(order)
 
 
-def _join(cts: dict, sums: set, node: Node, old: Any, c: Any) -> None:
-    """Add ``c`` to ``old``, the cotangent of ``node`` so far. ``sums``: the nodes whose cotangent
-    is an array made in this walk, which nothing else reads."""
-    if node in sums and type(c) is np.ndarray and c.dtype is old.dtype:
-        np.add(old, c, old)
-        return
-    cts[node] = total = old + c
-    if type(total) is np.ndarray:
-        sums.add(node)
+def _hand_on(cts: dict, sums: set, edges: Sequence, parts: Sequence,
+             passing: set[Node] | None) -> None:
+    """Add the cotangents of operands to those so far. ``sums``: the nodes whose cotangent is an
+    array made in this walk, which nothing else reads."""
+    for edge, c in zip(edges, parts, strict=False):
+        if edge is None:
+            continue
+        parent, k = edge
+        if passing is not None and parent not in passing:
+            continue
+        if parent.outputs != 1 or c is None:
+            _add(cts, parent, k, c)
+            continue
+        old = cts.get(parent)
+        if old is None:
+            cts[parent] = c
+        elif parent in sums and type(c) is np.ndarray and c.dtype is old.dtype:
+            np.add(old, c, old)
+        else:
+            cts[parent] = total = old + c
+            if type(total) is np.ndarray:
+                sums.add(parent)
 
 
 def _note_spread(node: Any, ct: Any, parts: Sequence, sound: dict) -> None:
@@ -307,7 +307,7 @@ def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, 
     needed, passing, wanted = route or ((), None, ())
     watch = state.watch
     sums: set[Node] = set()
-    pop, get = cts.pop, cts.get
+    pop = cts.pop
     for node in order:
         ct = pop(node, _ABSENT)
         if ct is _ABSENT:
@@ -332,20 +332,7 @@ def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, 
             parts = _pulled(node, ct, create)
         else:
             parts = node.pull(ct, create)
-        for edge, c in zip(node.edges, parts, strict=False):
-            if edge is None:
-                continue
-            parent, k = edge
-            if passing is not None and parent not in passing:
-                continue
-            if parent.outputs != 1 or c is None:
-                _add(cts, parent, k, c)
-                continue
-            old = get(parent)
-            if old is None:
-                cts[parent] = c
-            else:
-                _join(cts, sums, parent, old, c)
+        _hand_on(cts, sums, node.edges, parts, passing)
         if not retain:
             node.release()
 
