@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.errors import user_frame
+from functrans.errors import package_of_frame, user_frame
 
 GENERAL = (
     "np.array([a, b]) of traced values is np.stack([a, b]); to assign it into an array, make that "
@@ -57,7 +57,7 @@ def for_number() -> str:
     from functrans._core.writing import patched  # lazy: it is built on this module
 
     frame = user_frame()
-    package = frame.f_globals.get("__name__", "").partition(".")[0] if frame else ""
+    package = package_of_frame(frame) if frame else ""
     if patched.get() and package not in ("", "__main__"):
         return (
             "Names that a module has imported are not seen in a block of ft.patch(), unless it is "

@@ -18,8 +18,13 @@ from weakref import WeakSet
 
 import numpy as np
 
-from functrans._transforms.staging.libraries import homes, is_library, package_of
-from functrans._transforms.staging.names import ANNOTATE, contents_of, names_read
+from functrans._transforms.staging.libraries import (
+    homes,
+    is_library,
+    package_of,
+    package_of_code,
+)
+from functrans._transforms.staging.names import ANNOTATE, behind, contents_of, names_read
 
 # How many values near a function are looked at.
 _MOST = 500
@@ -28,9 +33,8 @@ _CLOSED = frozenset({"functrans", "numpy", "scipy"})
 # Code of ours that is given as if it were the user's.
 GIVEN: WeakSet[CodeType] = WeakSet()
 
-# What makes an object, and what else Python does not call on one of its own accord.
+# What makes an object.
 _MAKERS = frozenset({"__new__", "__init__", "__post_init__"})
-_NOT_IMPLICIT = _MAKERS | {ANNOTATE, "__dict__", "__weakref__", "__doc__", "__module__"}
 _BUILTINS = frozenset(vars(builtins))
 _PLAIN = frozenset({int, float, complex, str, bytes, bool, type(None), np.ndarray, *PROXIES})
 _CALLED = (FunctionType, MethodType, functools.partial)
@@ -42,7 +46,7 @@ def function_of(f: Any) -> FunctionType | None:
     """The Python function behind a partial, a method, a decorator or an object that is called."""
     for _ in range(64):
         if isinstance(f, FunctionType):
-            if _package(f.__globals__.get("__name__")) in _CLOSED:
+            if package_of_code(f) in _CLOSED:
                 return f if f.__code__ in GIVEN else None
             wrapped = f.__dict__.get("__wrapped__")
             if wrapped is None:
@@ -59,10 +63,6 @@ def function_of(f: Any) -> FunctionType | None:
             if not isinstance(f, _CALLED):
                 return None
     return None
-
-
-def _package(module: Any) -> str:
-    return str(module).partition(".")[0]
 
 
 class Callees:
@@ -93,7 +93,8 @@ class Callees:
             self._read(f, called)
 
     def _is_foreign(self, module: Any) -> bool:
-        return is_library(_package(module), self._homes) and not _imports_us(module)
+        package = str(module).partition(".")[0]
+        return is_library(package, self._homes) and not _imports_us(module)
 
     def _read(self, f: FunctionType, called: Any) -> None:
         names = names_read(f.__code__)
@@ -133,8 +134,8 @@ class Callees:
         if isinstance(v, _CALLED):
             self._todo.append(v)
             return ()
-        if isinstance(v, property | staticmethod | classmethod) or hasattr(type(v), "__set_name__"):
-            return [getattr(v, name, None) for name in ("fget", "func", "__func__")]
+        if functions := behind(v):
+            return functions
         if isinstance(v, type):
             return [*self._methods(v), *[m for k in v.__mro__ for m in _named(vars(k), _MAKERS)]]
         if isinstance(v, ModuleType):
@@ -151,7 +152,7 @@ class Callees:
         found = []
         for k in kind.__mro__:
             if not self._is_foreign(k.__module__):
-                implicit = {n for n in vars(k) if n.startswith("__")} - _NOT_IMPLICIT
+                implicit = {n for n in vars(k) if n.startswith("__")} - _MAKERS - {ANNOTATE}
                 found += [*self._space(vars(k)), *_named(vars(k), implicit)]
         return found
 

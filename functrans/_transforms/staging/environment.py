@@ -31,8 +31,13 @@ from functrans._core.aval import aval_of
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call
 from functrans._transforms.staging.draws import is_generator, of_numpy
-from functrans._transforms.staging.libraries import homes, is_library, package_of
-from functrans._transforms.staging.names import contents_of, names_read
+from functrans._transforms.staging.libraries import (
+    homes,
+    is_library,
+    package_of,
+    package_of_code,
+)
+from functrans._transforms.staging.names import behind, contents_of, names_read
 from functrans._transforms.staging.staging import example_of
 
 # Objects that are looked at, at most, for one function; steps from a place to what stands in it.
@@ -165,8 +170,7 @@ class Environment:
             self._visit_all(tuple(x.values() if isinstance(x, dict) else x), label, (id(x),))
 
     def _look_into_function(self, f: FunctionType) -> None:
-        # __module__ may be a wrapped function's
-        ours = self._is_library(str(f.__globals__.get("__name__")).partition(".")[0])
+        ours = self._is_library(package_of_code(f))
         for name, cell, x in contents_of(f):
             if ours:
                 self._visit(x, f"`{name}`", (id(cell),))
@@ -250,9 +254,7 @@ def parts_of(x: Any) -> tuple | None:
         return (x.__self__,)
     if isinstance(x, Call):
         return tuple(getattr(x, "functions", ()))
-    if isinstance(x, property | staticmethod | classmethod) or hasattr(type(x), "__set_name__"):
-        return tuple([getattr(x, name, None) for name in ("fget", "func", "__func__")])
-    return None
+    return tuple(behind(x)) or None
 
 
 def _is_sparse(x: Any) -> bool:

@@ -18,6 +18,11 @@ def package_of(x: Any) -> str:
     return name.partition(".")[0] if isinstance(name, str) else ""
 
 
+def package_of_code(f: FunctionType) -> str:
+    """The package whose names a function's code reads; ``__module__`` may be a wrapped one's."""
+    return str(f.__globals__.get("__name__")).partition(".")[0]
+
+
 def homes(functions: Iterable) -> frozenset[str]:
     """The packages of functions: their authors' own code, installed or not."""
     packages = set()
@@ -41,4 +46,4 @@ def _is_installed(package: str) -> bool:
     return any(["site-packages" in place or "dist-packages" in place for place in places])
 
 
-__all__ = ["homes", "is_library", "package_of"]
+__all__ = ["homes", "is_library", "package_of", "package_of_code"]

@@ -45,6 +45,13 @@ def names_read(code: CodeType) -> Names:
     return Names(*map(frozenset, loaded.values()))
 
 
+def behind(x: Any) -> list[Any]:
+    """The functions that a property, a static or class method, or their like, is made of."""
+    if isinstance(x, property | staticmethod | classmethod) or hasattr(type(x), "__set_name__"):
+        return [getattr(x, name, None) for name in ("fget", "func", "__func__")]
+    return []
+
+
 def contents_of(f: FunctionType) -> Iterator[tuple[str, CellType, Any]]:
     """The variables of a closure that have a value: name, cell, value."""
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
@@ -54,4 +61,4 @@ def contents_of(f: FunctionType) -> Iterator[tuple[str, CellType, Any]]:
             continue
 
 
-__all__ = ["ANNOTATE", "Names", "codes_inside", "contents_of", "names_read"]
+__all__ = ["ANNOTATE", "Names", "behind", "codes_inside", "contents_of", "names_read"]

@@ -50,10 +50,10 @@ def rosen_hess_prod(x, p):
 
 def _hessian(x):
     """Its diagonal, and what is beside that."""
-    one = np.ones_like(x[:1])
+    nothing = np.zeros_like(x[:1])
     inner = 1200.0 * x[:-1] ** 2 - 400.0 * x[1:] + 2.0
-    before = np.concatenate([0.0 * one, 200.0 * np.ones_like(x[1:])])
-    return np.concatenate([inner, 0.0 * one]) + before, -400.0 * x[:-1]
+    before = np.concatenate([nothing, np.full_like(x[1:], 200.0)])
+    return np.concatenate([inner, nothing]) + before, -400.0 * x[:-1]
 
 
 __all__ = ["rosen", "rosen_der", "rosen_hess", "rosen_hess_prod"]
