@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import functrans as ft
-from functrans._compile.emit.sizes import generalised, split
+from functrans._compile.emit.sizes import generalised
+from functrans._compile.emit.skeleton import split
 from functrans._compile.run import general, machine, store
 
 pytestmark = pytest.mark.usefixtures("unoptimised")

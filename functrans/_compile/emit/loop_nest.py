@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._compile.emit.alike import UNROLL
 from functrans._compile.ir.program import Const, Var
 from functrans._compile.lowering.numbers import (
     Code,
@@ -147,7 +148,7 @@ class Nest:
 
     def _hint(self, depth: int, length: int) -> str:
         if 0 < length <= UNROLLED and depth:
-            return ", !llvm.loop !2"
+            return UNROLL
         plain = len(self.k.ops) > VECTORISED or self.at_edge()
         return ", !llvm.loop !0" if plain else ""
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from functrans._compile.emit.alike import one_for_all
 from functrans._compile.emit.loop_nest import Nest
 from functrans._compile.lowering.numbers import Code, Rounding
 from functrans._compile.schedule.control import Emit, Emitted, Nested
@@ -101,6 +102,8 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
     prefer = ' "prefer-vector-width"="512"' if wide else ""
     attributes = f"attributes #0 = {{ nounwind{inlined}{prefer} }}"
     declared = declare(functions, None if rounding.precise else library)
+    if inlined:
+        texts = one_for_all(texts)
     return "\n".join([*declared, "", *texts, attributes, _CONSTANTS])
 
 

@@ -1,11 +1,7 @@
-"""Texts of LLVM modules that differ in numbers alone, as one text that reads these when it runs.
+"""Modules whose texts differ in numbers alone, as one text that reads these when it runs.
 
-The text for an array of 100 entries and that for 101 are the same but for numbers: ends of loops,
-strides, 1/n. What is left of a text without its numbers is its *skeleton*. Numbers of a skeleton
-that were the same in all samples stay as they are; those that always agreed with each other are one
-*size*, a run-time number. So the code for a text of the same skeleton is known without compiling
-it, and what its sizes are: if the rest agrees, its sizes make the general text the text itself.
-Nothing is derived about what the numbers mean, so nothing can be derived wrongly.
+The code for a text whose skeleton is known needs no compiling, if the numbers that were the same in
+all samples are those of the text too: its sizes then make the general text the text itself.
 """
 
 from __future__ import annotations
@@ -17,34 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, POINTER
+from functrans._compile.emit.skeleton import TYPE, TYPES, with_names
 
-# The types of sizes, as NumPy names them.
-_TYPES = {"i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "double": "f8", "float": "f4"}
-_TYPE = "|".join(_TYPES)
-# Numbers that routines are given by address; they are declared where they are used.
-_DECLARED = re.compile(rf'^@"(?:{_TYPE})\.[^"]*" = private .*\n', re.M)
-# It begins with what it is searched by; what may stand before that is asked only then.
-_BEFORE = "|".join([r'(?<![\w.%@"!#-][-\d])', *[rf'(?<=@"{t}[.][-\d])' for t in _TYPES]])
-_NUMBER = re.compile(rf'([-\d](?:{_BEFORE})(?:x[0-9a-f]{{16}}|\d*))(?![\w.:])')
-# A number that became a size, until its type is known: its place between two marks.
-_MARK = r"\x01(\d+)\x02"
-_TYPED = re.compile(rf"\b({_TYPE}) {_MARK}")
-_ADDRESS = re.compile(rf'@"({_TYPE})\.{_MARK}"')
-_ROOM = re.compile(rf"alloca \[{_MARK} x i8\]")
-# The type of operands is written once, before the first.
-_OPERATION = re.compile(
-    r"^  %[\w.]+ = (?:phi|[if]cmp \w+|[us]?(?:add|sub|mul|div|rem)|f(?:add|sub|mul|div|rem)|and|or)"
-    rf"(?: [a-z]+)* ({_TYPE}) "
-)
 # Functions of steps, which call each other, and those that are called from outside.
 _STEP = re.compile(r"@(?:kernel|call|tiles)\d+\((.*)\)")
 _USED = re.compile(r"%size\.p?(\d+)")
-
-
-def split(text: str) -> tuple[str, tuple[str, ...]]:
-    """The skeleton of a module's text, and its numbers in order."""
-    parts = _NUMBER.split(_DECLARED.sub("", text))
-    return "\0".join(parts[::2]), tuple(parts[1::2])
 
 
 class Form(NamedTuple):
@@ -79,7 +52,7 @@ def _write(place: np.ndarray, t: str, number: str) -> None:
         x: Any = np.array([int(number, 16)], np.uint64).view(np.float64)[0]
     else:
         x = int(number)
-    place.view(_TYPES[t])[0] = x
+    place.view(TYPES[t])[0] = x
 
 
 def generalised(skeleton: str, samples: Sequence[Sequence[str]], slot: int
@@ -88,37 +61,15 @@ def generalised(skeleton: str, samples: Sequence[Sequence[str]], slot: int
 
     None where numbers vary that LLVM has to know.
     """
-    columns = list(zip(*samples, strict=True))
-    varying = {i for i, column in enumerate(columns) if len(set(column)) > 1}
-    parts = skeleton.split("\0")
-    marked = [parts[0]]
-    for i, part in enumerate(parts[1:]):
-        marked += [f"\1{i}\2" if i in varying else samples[0][i], part]
-    text = "".join(marked)
-    types: dict[int, str] = {}
-    out: list[str] = []
-    sizes: dict[tuple, int] = {}
-
-    def name(i: str, t: str, stem: str = "") -> str:
-        types[int(i)] = t
-        return f"%size.{stem}{sizes.setdefault((t, columns[int(i)]), len(sizes))}"
-
-    for line in text.split("\n"):
-        if "\1" in line and line.startswith("  "):
-            line = _ROOM.sub(lambda m: f"alloca i8, i64 {name(m[1], 'i64')}", line)
-            line = _ADDRESS.sub(lambda m: name(m[2], m[1], "p"), line)
-            line = _TYPED.sub(lambda m: f"{m[1]} {name(m[2], m[1])}", line)
-            if operation := _OPERATION.match(line):
-                t = operation[1]
-                line = re.sub(_MARK, lambda m, t=t: name(m[1], t), line)
-        if "\1" in line:
-            return None
-        out.append(line)
-    numbers = [samples[0][i] for i in range(len(columns))]
-    for i, t in types.items():
-        numbers[i] = f"#{sizes[t, columns[i]]}"
+    found = with_names(skeleton, samples, "%size.")
+    if found is None:
+        return None
+    lines, types, sizes = found
+    numbers = list(samples[0])
+    for i, k in types.items():
+        numbers[i] = f"#{k}"
     kinds = [t for t, _ in sizes]
-    return Form(tuple(numbers), tuple(kinds)), _declared("\n".join(_with_sizes(out, kinds, slot)))
+    return Form(tuple(numbers), tuple(kinds)), _declared("\n".join(_with_sizes(lines, kinds, slot)))
 
 
 def _with_sizes(lines: Sequence[str], types: Sequence[str], slot: int) -> list[str]:
@@ -153,9 +104,9 @@ def _with(call: str, arguments: str, more: str) -> str:
 
 def _declared(text: str) -> str:
     """The text with the numbers that routines are still given by address."""
-    names = dict.fromkeys(re.findall(rf'@"((?:{_TYPE})\.[^"]*)"', text))
+    names = dict.fromkeys(re.findall(rf'@"((?:{TYPE})\.[^"]*)"', text))
     lines = [f'@"{x}" = private unnamed_addr constant {x.replace(".", " ", 1)}' for x in names]
     return "\n".join([*lines, text])
 
 
-__all__ = ["Form", "generalised", "split"]
+__all__ = ["Form", "generalised"]

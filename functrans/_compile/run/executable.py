@@ -10,6 +10,7 @@ from typing import Any
 from functrans._compile.ir.inline import inlined
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, evaluate, interpret
+from functrans._compile.ir.sums_of_parts import added_by_parts
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.rolling.rolled import rolled
 from functrans._compile.run.frame import Framed
@@ -33,7 +34,7 @@ class Executable:
     @once
     def program(self) -> Program:
         """What is compiled: functions with rules written out, the passes, and loops rolled up."""
-        return rolled(optimise(inlined(self.staged)), in_native_steps)
+        return added_by_parts(rolled(optimise(inlined(self.staged)), in_native_steps))
 
     @once
     def _key(self) -> str | None:

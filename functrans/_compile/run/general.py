@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.emit.sizes import Form, generalised, split
+from functrans._compile.emit.sizes import Form, generalised
+from functrans._compile.emit.skeleton import split
 from functrans._compile.run import store
 from functrans._core.locks import compiling
 from functrans._core.version import VERSION
