@@ -12,12 +12,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from functrans._compile.emit.hints import UNROLLED
 from functrans._compile.emit.skeleton import split, with_names
 
 # Functions that must be alike to be compiled as one, which can do less with what it knows.
 LEAST = 3
-# What tells LLVM to write out a short loop, whose length it has to know.
-UNROLL = ", !llvm.loop !2"
 
 _HEAD = re.compile(r"define internal \w+ @((?:kernel|call)\d+)\((.*)\) #0 {\n")
 _NUMBER = re.compile(r"%number\.(p?)(\d+)")
@@ -48,7 +47,7 @@ def one_for_all(texts: Sequence[str]) -> list[str]:
         lines, _, sizes = named
         first, text = group[0], "\n".join(lines)
         if sizes:
-            text = text.replace(UNROLL, "")
+            text = text.replace(UNROLLED, "")
         head = _HEAD.match(text.replace("@(", f"@{group[0].name}(", 1))
         assert head is not None, text
         used = [(p, int(k)) for p, k in sorted(set(_NUMBER.findall(text)))]

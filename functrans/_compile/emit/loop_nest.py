@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.emit.alike import UNROLL
+from functrans._compile.emit.hints import APART, PLAIN, UNROLLED
 from functrans._compile.ir.program import Const, Var
 from functrans._compile.lowering.numbers import (
     Code,
@@ -26,7 +26,7 @@ from functrans._compile.lowering.numbers import (
 )
 from functrans._compile.lowering.scalars import combine, lowering_of, reduction_start
 from functrans._compile.schedule.kernels import Kernel, Load, Op, Reduce, Store
-from functrans._compile.schedule.views import Window
+from functrans._compile.schedule.views import Window, full
 from functrans._ops.reductions import count_nonzero
 from functrans._ops.reductions import sum as sum_
 
@@ -36,7 +36,7 @@ VECTORISED = 3000
 # vectorised nor with branches, which would take longer than to run them.
 EDGE = 8
 # Iterations of the longest inner loop that is unrolled.
-UNROLLED = 4
+SHORT = 4
 # Copies of a kernel's body that splitting may make, and operations in all of them together.
 COPIES, COPIED = 9, 600
 # Iterations of all loops together up to which every one is written out.
@@ -147,10 +147,18 @@ class Nest:
             self.count(depth, lo, hi, self._hint(depth, length))
 
     def _hint(self, depth: int, length: int) -> str:
-        if 0 < length <= UNROLLED and depth:
-            return UNROLL
+        if 0 < length <= SHORT and depth:
+            return UNROLLED
         plain = len(self.k.ops) > VECTORISED or self.at_edge()
-        return ", !llvm.loop !0" if plain else ""
+        return PLAIN if plain else ""
+
+    def _is_light(self) -> bool:
+        """Whether iterations are short enough that registers hold the sums of many lanes."""
+        k = self.k
+        return (self.strip == len(k.space) - 1 and len(k.loads) <= 2 and len(k.ops) <= 2
+                and all([r.dtype == float for r in k.reductions])
+                and all([x.windows == full(k.space) and not x.index for x in k.loads])
+                and all([op.row.facts.rounds != "freely" for op in k.ops]))
 
     def count(self, depth: int, lo: str, hi: str, hint: str = "") -> None:
         """Loop ``depth`` from lo to before hi."""
@@ -166,7 +174,7 @@ class Nest:
             for r in self.long:
                 self.sums[r] = f"{totals[r]}.block"
                 self.start(r, self.sums[r])
-            self.count(depth, first, end, self._hint(depth, 0))
+            self.count(depth, first, end, self._hint(depth, 0) or (APART if self._is_light() else ""))
             self.sums = totals
             for r in self.long:
                 self.add_block(r)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from functrans._compile.emit.alike import one_for_all
+from functrans._compile.emit.hints import metadata
 from functrans._compile.emit.loop_nest import Nest
 from functrans._compile.lowering.numbers import Code, Rounding
 from functrans._compile.schedule.control import Emit, Emitted, Nested
@@ -19,13 +20,7 @@ LIST_ITEMS, ARRAY_DATA = HEADER + 8, HEADER
 POINTER = 8  # bytes of one
 
 
-_CONSTANTS = """\
-@zero = private constant [32 x i8] zeroinitializer, align 32
-!0 = distinct !{!0, !1}
-!1 = !{!"llvm.loop.vectorize.enable", i1 false}
-!2 = distinct !{!2, !3}
-!3 = !{!"llvm.loop.unroll.full"}
-"""
+_ZERO = "@zero = private constant [32 x i8] zeroinitializer, align 32"
 
 
 class Place(NamedTuple):
@@ -104,7 +99,7 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
     declared = declare(functions, None if rounding.precise else library)
     if inlined:
         texts = one_for_all(texts)
-    return "\n".join([*declared, "", *texts, attributes, _CONSTANTS])
+    return "\n".join([*declared, "", *texts, attributes, _ZERO, metadata(wide)])
 
 
 def _function(step: Any, name: str, code: Code, emit: Emit) -> tuple[tuple, str]:

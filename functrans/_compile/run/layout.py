@@ -20,6 +20,7 @@ from functrans._compile.run.frame import (
     Result,
     Segment,
 )
+from functrans._compile.schedule.inplace import overwritten
 from functrans._compile.schedule.kernels import HostStep, NativeStep, Schedule
 from functrans._compile.schedule.memory import STACK, allocate
 from functrans._compile.schedule.views import View
@@ -42,12 +43,13 @@ class Layout:
         host = [v for x in s.steps if isinstance(x, HostStep) for v in x.eqn.outputs]
         # what a host step returns may be a view of its operands
         self.foreign = {*s.program.inputs, *host}
-        self.cut()
-        self.place_constants()
         self.results = {v: aval_of_atom(b).shape for v, b in
                         zip(reversed(s.outputs), reversed(s.program.outputs), strict=True)
                         if isinstance(v, Var)}
         self.visible = self.find_visible()
+        self.steps, self.same = overwritten(s.steps, {*self.visible, *self.foreign})
+        self.cut()
+        self.place_constants()
         for v in self.visible:
             self.slot(v)
         self.place_scratch()
@@ -60,7 +62,7 @@ class Layout:
     def cut(self) -> None:
         """Consecutive native steps as one segment."""
         self.order: list[Any] = []
-        for step in self.schedule.steps:
+        for step in self.steps:
             if isinstance(step, HostStep):
                 self.order.append(step)
             elif (step.chunks == 1 and self.order and isinstance(self.order[-1], list)
@@ -72,7 +74,7 @@ class Layout:
 
     def place_constants(self) -> None:
         """Slots for constants that are read, and for outputs that are fixed."""
-        for b in [b for step in self.schedule.steps for b in step.reads]:
+        for b in [b for step in self.steps for b in step.reads]:
             if isinstance(b, Const) and b not in self.places:
                 self.slot(b)
                 self.constants.append(np.require(b.value, None, ["C", "A"]))
@@ -97,8 +99,8 @@ class Layout:
     def place_scratch(self) -> None:
         """Places for what only native code sees: on the stack, or in an array for the call."""
         s = self.schedule
-        hidden = [v for v in s.shapes if v not in self.visible]
-        offsets, scratch = allocate(s.steps, s.shapes, hidden)
+        hidden = [v for v in s.shapes if v not in self.visible and v not in self.same]
+        offsets, scratch = allocate(self.steps, s.shapes, hidden, self.same)
         if scratch > sys.maxsize:
             raise MemoryError(f"a compiled program needs {scratch} bytes between its steps")
         one = len(self.segments) == 1
@@ -110,12 +112,14 @@ class Layout:
         at = -1 if self.scratch is None else self.scratch.slot
         for v, offset in offsets.items():
             self.places[v] = Place(at, offset)
+        for v, other in self.same.items():
+            self.places[v] = self.places[other]
 
     def framed(self) -> Frame:
         s = self.schedule
         arguments = tuple([Argument(*v.aval, v.weak) for v in s.program.inputs])
         results = tuple([self.result(i) for i in range(len(s.outputs))])
-        work = sum(step.work for step in s.steps)
+        work = sum(step.work for step in self.steps)
         return Frame(arguments, tuple(self.constants), self.size, self.runs(), results, work)
 
     def result(self, i: int) -> Result:
@@ -156,7 +160,7 @@ class Layout:
 
     def buffers(self, segment: list[NativeStep]) -> list[Buffer]:
         """What a segment fills."""
-        filled = dict.fromkeys([b for step in segment for b in step.makes])
+        filled = dict.fromkeys([self.same.get(b, b) for step in segment for b in step.makes])
         out = [Buffer(self.places[v].slot, self.shape(v), v.aval.dtype)
                for v in filled if v in self.visible]
         return out if self.scratch is None else [*out, self.scratch]

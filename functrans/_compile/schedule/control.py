@@ -18,7 +18,7 @@ from functrans._compile.ir.structured import Branch, Loop
 from functrans._compile.lowering.library import Writer, pointers_of
 from functrans._compile.lowering.numbers import Code, literal, stored_type
 from functrans._compile.schedule import views
-from functrans._compile.schedule.inplace import placed
+from functrans._compile.schedule.inplace import overwritten, placed
 from functrans._compile.schedule.memory import STACK, aligned, allocate
 from functrans._compile.schedule.views import View
 from functrans._core.aval import Aval
@@ -88,7 +88,11 @@ class Part:
             schedule.steps, schedule.outputs, self.claimed, state
         )
         own = [v for v in schedule.shapes if v not in self.claimed and v not in self.same]
-        self.offsets, self.bytes = allocate(self.steps, schedule.shapes, own)
+        shared = {*self.claimed, *self.same, *[a for a in schedule.outputs if isinstance(a, Var)]}
+        self.steps, same = overwritten(self.steps, shared, shared)
+        self.same |= same
+        own = [v for v in own if v not in same]
+        self.offsets, self.bytes = allocate(self.steps, schedule.shapes, own, same)
 
     @property
     def inputs(self) -> tuple[Var, ...]:

@@ -1,16 +1,47 @@
 """Updates in place: an array that nobody reads any more need not be copied before entries are set.
 
-A loop that sets an entry of its state then pays for the entry in each step, not for the array.
+A write then costs the entries that it sets, not the array.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from functrans._compile.ir.program import Var
 from functrans._compile.schedule.gather import Scatter
+
+
+def overwritten(
+    steps: Sequence[Any], kept: Collection[Any], alone: Collection[Any] = ()
+) -> tuple[tuple, dict[Var, Var]]:
+    """The steps, and which buffers share memory with others that are made of them.
+
+    A buffer that a step of these fills, and that no later step reads, is overwritten where it would
+    be copied; not those that are ``kept``, nor for one that has its memory ``alone``.
+    """
+    last = {b: i for i, step in enumerate(steps) for b in (*step.reads, *step.makes)}
+    filled: set[Any] = set()
+    same: dict[Var, Var] = {}
+    out: list[Any] = []
+    for i, step in enumerate(steps):
+        if isinstance(step, Scatter) and step.copies:
+            b: Any = step.operands[0].root
+            made: Any = step.outputs[0].root
+            if (b in filled and last[b] == i and b not in step.reads[1:]
+                    and b not in kept and made not in alone):
+                same[b] = made
+                step = _in_place(step)
+        filled.update(step.makes)
+        out.append(step)
+    for b, other in reversed(same.items()):
+        same[b] = same.get(other, other)
+    return tuple(out), same
+
+
+def _in_place(step: Scatter) -> Scatter:
+    return dataclasses.replace(step, operands=step.operands[1:], copies=False, fills=False)
 
 
 class Placed(NamedTuple):
@@ -80,9 +111,7 @@ class _Plan:
         return True
 
     def final(self, step: Any) -> Any:
-        if not any(step is s for s in self.over.values()):
-            return step
-        return dataclasses.replace(step, operands=step.operands[1:], copies=False, fills=False)
+        return _in_place(step) if any(step is s for s in self.over.values()) else step
 
 
 def _dependents(steps: Sequence[Any], b: Any) -> list:

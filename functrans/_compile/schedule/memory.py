@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from functrans._compile.ir.program import Var
@@ -18,13 +18,18 @@ def aligned(size: int) -> int:
 
 
 def allocate(
-    steps: Sequence[Any], shapes: dict[Var, tuple[int, ...]], buffers: Iterable[Var]
+    steps: Sequence[Any], shapes: dict[Var, tuple[int, ...]], buffers: Iterable[Var],
+    same: Mapping[Var, Var],
 ) -> tuple[dict[Var, int], int]:
-    """Offsets of ``buffers`` in one block of memory, and its size in bytes."""
+    """Offsets of ``buffers`` in one block of memory, and its size in bytes.
+
+    ``same`` maps other buffers to those that they share memory with.
+    """
     first: dict[Any, int] = {}
     last: dict[Any, int] = {}
     for i, step in enumerate(steps):
         for b in {*step.reads, *step.makes}:
+            b = same.get(b, b)
             first.setdefault(b, i)
             last[b] = i
     offsets: dict[Var, int] = {}
