@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import interpret
+from functrans._compile.ir.sums_of_parts import added_by_parts
 from functrans._compile.schedule.gather import Scatter
 
 pytestmark = pytest.mark.usefixtures("seldom_optimised")
@@ -164,3 +167,115 @@ def test_an_index_out_of_bounds_in_a_loop_raises():
         return ft.fori_loop(0, 201, lambda i, y: y.at[i].set(0.5), x)
     with pytest.raises(IndexError, match="out of bounds"):
         ft.jit(f)(X)
+
+
+# ---- programs without loops
+
+
+def columns(x):
+    y = ft.array(np.outer(x, x[:30]))
+    for j in range(30):
+        y = y.at[j + 1 :, j].add(x[j + 1 :])
+    return y
+
+
+def old_and_new(x):
+    y = x * 2.0
+    z = y.at[3].set(x[0])
+    w = z.at[5:90:3].add(y[2])
+    return y + z.at[7].set(np.sum(y)) * w
+
+
+def results_on_the_way(x):
+    y = np.sin(x)
+    z = y.at[2].set(1.5)
+    w = z.at[3].add(z[2])
+    return np.stack([z, w.at[4].set(w[3]), w])
+
+
+def around_a_host_step(x):
+    y = np.cos(x)
+    y = y.at[0].set(x[1])
+    s = np.linalg.eigvalsh(np.reshape(y[:4], (2, 2)))
+    y = y.at[1].set(s[0]).at[2].set(s[1])
+    return y.at[3].set(np.linalg.eigvalsh(np.outer(y[:3], y[:3]))[2])
+
+
+def of_itself(x):
+    y = x + 1.0
+    return y.at[10:20].set(y[15:25]).at[0:5].add(y[2:7][::-1])
+
+
+WRITTEN_OUT = [columns, old_and_new, results_on_the_way, around_a_host_step, of_itself]
+
+
+@pytest.mark.parametrize("f", WRITTEN_OUT, ids=lambda f: f.__name__)
+def test_without_a_loop_the_same_as_copies(f):
+    x = ft.array(X)
+    np.testing.assert_allclose(ft.jit(f)(x), f(x), rtol=1e-14, atol=1e-14)
+    g = loss(f)
+    slope = ft.grad(g)(x)
+    for made in (ft.jit(ft.grad(g)), ft.grad(ft.jit(g))):
+        np.testing.assert_allclose(made(x), slope, rtol=1e-13, atol=1e-13)
+
+
+def test_outputs_on_the_way_are_each_their_own():
+    def f(x):
+        y = x * 1.0
+        z = y.at[0].set(5.0)
+        return y, z, z.at[1].set(6.0)
+
+    y, z, w = ft.jit(f)(ft.array(X))
+    assert [*y[:2], *z[:2], *w[:2]] == [X[0], X[1], 5.0, X[1], 5.0, 6.0]
+
+
+def test_without_a_loop_writes_copy_nothing():
+    def f(x):
+        y = x * 2.0
+        for i in range(20):
+            y = y.at[7 * i : 7 * i + 3].add(x[i])
+        return y
+
+    text = ft.jit(f).lower(ft.array(X)).llvm
+    assert "functrans_" not in text
+    assert "@llvm.memcpy" not in text
+
+
+# ---- sums of parts
+
+
+def test_long_sums_of_parts_are_made_in_place_to_the_same_bits():
+    def f(m, c, d):
+        first = np.sum(m * d)
+        return first + sum([np.sum(m[j:, j] * c[j:]) for j in range(14)]) + np.sum(m[2] * c)
+
+    def g(m, c, d):
+        return np.sum(m * d) + sum([np.sum(m[:, 0] * c) for _ in range(14)])
+
+    c = np.linspace(-1.0, 1.0, 16)
+    c[[3, 8]], c[11], c[15] = -0.0, np.inf, 5e-324
+    d = np.full((16, 16), -0.0)
+    program = optimise(ft.jit(ft.grad(f)).lower(np.ones((16, 16)), c, d).program)
+    other = added_by_parts(program)
+    names = [eqn.prim.name for eqn in other.eqns]
+    assert names.count("scatter_add") == 13
+    args = [np.ones((16, 16)), c, d]
+    (want,), (got,) = interpret(program, args), interpret(other, args)
+    assert want.tobytes() == got.tobytes()
+    assert added_by_parts(other) is other
+    # an entry in all parts may be a sum of -0 alone
+    program = optimise(ft.jit(ft.grad(g)).lower(*args).program)
+    assert added_by_parts(program) is program
+
+
+def test_parts_that_are_read_apart_are_not_taken_from_their_sum():
+    def f(m):
+        total = m * 0.0
+        sums = []
+        for j in range(12):
+            total = total + ft.array(np.zeros((16, 16))).at[j].set(m[j])
+            sums.append(total)
+        return np.stack(sums)
+
+    m = ft.array(np.arange(256.0).reshape(16, 16))
+    assert np.array_equal(ft.jit(f)(m), f(m))

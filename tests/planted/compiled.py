@@ -236,6 +236,34 @@ ERRORS = (
         "tests/test_inplace.py::test_the_same_as_copies",
     ),
     Planted(
+        "update in place in straight code: what is read later is overwritten",
+        "functrans/_compile/schedule/inplace.py",
+        "b in filled and last[b] == i and",
+        "b in filled and",
+        "tests/test_inplace.py::test_without_a_loop_the_same_as_copies",
+    ),
+    Planted(
+        "update in place in straight code: an output is overwritten",
+        "functrans/_compile/schedule/inplace.py",
+        "and b not in kept and made",
+        "and made",
+        "tests/test_inplace.py::test_outputs_on_the_way_are_each_their_own",
+    ),
+    Planted(
+        "sums of parts: -0 is added as it is",
+        "functrans/_compile/ir/sums_of_parts.py",
+        "if len(terms) >= LONG and not _meet([term.put for term in terms]):",
+        "if len(terms) >= LONG:",
+        "tests/test_inplace.py::test_long_sums_of_parts_are_made_in_place_to_the_same_bits",
+    ),
+    Planted(
+        "like kernels: each call hands over the numbers of the first",
+        "functrans/_compile/emit/alike.py",
+        """f"{t} {x[i]}" for p, _""",
+        """f"{t} {x[0]}" for p, _""",
+        "tests/test_alike.py::test_numbers_in_kernels_are_those_of_the_step",
+    ),
+    Planted(
         "scratch memory: a result lies over its operand",
         "functrans/_compile/schedule/memory.py",
         "if t[2] >= first[v])",
@@ -293,7 +321,7 @@ ERRORS = (
     ),
     Planted(
         "any size: a float32 is stored as a float64",
-        "functrans/_compile/emit/sizes.py",
+        "functrans/_compile/emit/skeleton.py",
         '"float": "f4"',
         '"float": "f8"',
         "tests/test_sizes.py::test_every_dtype",

@@ -174,7 +174,8 @@ class Nest:
             for r in self.long:
                 self.sums[r] = f"{totals[r]}.block"
                 self.start(r, self.sums[r])
-            self.count(depth, first, end, self._hint(depth, 0) or (APART if self._is_light() else ""))
+            hint = self._hint(depth, 0) or (APART if self._is_light() else "")
+            self.count(depth, first, end, hint)
             self.sums = totals
             for r in self.long:
                 self.add_block(r)
