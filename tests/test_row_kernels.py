@@ -7,6 +7,7 @@ import scipy.special
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
+from functrans import torch
 from functrans._compile.run import add_kernels, row_kernels
 from functrans._kernels import large, sizes
 from functrans._ops import exponentials
@@ -241,6 +242,35 @@ def test_the_gradient_of_logsumexp_takes_the_kernel(always):
     x, g = draw((7, 11), np.float64), draw(7, np.float64)
     (ct,) = ft.vjp(lambda x: np.logaddexp.reduce(x, axis=1), x)[1](g)
     assert_allclose(ct, g[:, None] * scipy.special.softmax(x, axis=1), rtol=1e-13)
+
+
+_NUMPYS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh",
+           "acosh": "arccosh", "atanh": "arctanh"}
+
+
+@pytest.mark.parametrize("name", sorted(large.SCALAR))
+def test_single_precision_is_rounded_from_double(kernel, name):
+    f = getattr(np, _NUMPYS.get(name, name))
+    ends = {"acosh": (1, 30), "atanh": (-1, 1), "asin": (-1, 1), "acos": (-1, 1)}.get(
+        name, (1e-30, 30) if name in ("log2", "log10", "log1p") else (-30, 30))
+    x = RNG.uniform(*ends, 4097).astype(np.float32)
+    x[1:40] *= np.float32(1e-6) if name != "acosh" else 1
+    exact = f(x.astype(float))
+    y = kernel(name, x)
+    assert (np.abs(y - exact) <= 0.501 * np.spacing(np.abs(exact).astype(np.float32))).all()
+    x = np.array([*SPECIAL, 1, -1, 1.5, -1.5, 1e-45, 3e38, -3e38], np.float32)
+    with np.errstate(all="ignore"):
+        expected = f(x.astype(float)).astype(np.float32)
+    y = kernel(name, x)
+    assert_array_equal(y, expected)
+    assert_array_equal(np.signbit(y[y == 0]), np.signbit(expected[y == 0]))
+
+
+def test_tensors_in_single_precision_take_it(kernel):
+    x = draw(4097, np.float32)
+    assert_array_equal(torch.expm1(torch.tensor(x)).numpy(), kernel("expm1", x))
+    wide = x.astype(float)
+    assert_array_equal(torch.expm1(torch.tensor(wide)).numpy(), np.expm1(wide))
 
 
 @pytest.mark.parametrize("size", [1, 5, 4095, 4096, 4097])

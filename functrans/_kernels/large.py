@@ -144,6 +144,13 @@ def backward(vjp: Callable, native_from: str) -> Callable:
 
 # ---- native code of any size
 
+# C's functions that NumPy calls for one entry after the other in single precision; each has a
+# kernel of its name, whose values are rounded from double precision.
+SCALAR = frozenset({
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1", "log1p",
+    "log2", "log10", "exp2",
+})
+
 
 def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
                 filled: Sequence[np.ndarray] = ()) -> np.ndarray | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._kernels.large import SCALAR, in_one_pass
 from functrans.extend import Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
@@ -153,6 +154,19 @@ def of_arrays(row: Elementwise) -> Callable:
     return compute
 
 
+def _unary_of_arrays(row: Elementwise) -> Callable:
+    """``of_arrays``, by a kernel where NumPy has no vectors in single precision."""
+    ufunc, name = of_arrays(row), row.facts.libm
+    if name not in SCALAR:
+        return ufunc
+
+    def compute(x: Any) -> Any:
+        y = in_one_pass(name, x) if x.dtype is _F32 else None
+        return ufunc(x) if y is None else y
+
+    return compute
+
+
 def _quietly(ufunc: Callable) -> Callable:
     """``ufunc`` without NumPy's warnings about infinities and NaNs."""
 
@@ -256,7 +270,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
           booleans: Callable | None = None) -> Callable:
     """The function ``name`` of one tensor. ``booleans`` computes it of booleans."""
     kind = named(ElementwiseNode, title or title_for(name))
-    ufunc: Any = of_arrays(row)
+    ufunc: Any = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
     needs, pick = action.needs, getattr(action, "pick", None)
     compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
