@@ -6,6 +6,7 @@ can. ``Row.general`` takes all other operands, such as those of different types.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
-from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.quiet import quiet, quietly
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
@@ -170,11 +171,7 @@ def _unary_of_arrays(row: Elementwise) -> Callable:
 def _quietly(ufunc: Callable) -> Callable:
     """``ufunc`` without NumPy's warnings about infinities and NaNs."""
 
-    def compute(*xs: Any) -> Any:
-        with quiet():
-            return ufunc(*xs)
-
-    return compute
+    return functools.partial(quietly, ufunc)
 
 
 def binary(name: str, row: Any, *, floats: bool = False, title: str | None = None,
