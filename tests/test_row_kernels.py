@@ -177,11 +177,20 @@ def test_special_rows_are_those_of_small_arrays(kernel, entries, dtype):
     lambda x: x[:, ::2], lambda x: x.T, lambda x: x.astype(np.float16), lambda x: x.astype(int),
     lambda x: x.astype(complex), lambda x: x.astype(x.dtype.newbyteorder()), lambda x: x[:, :4],
     lambda x: np.tile(x, (1, 512)), lambda x: x[:0], lambda x: x[0, 0], lambda x: x.tolist(),
-    lambda x: np.broadcast_to(x[:1], x.shape),
 ])
 def test_what_kernels_do_not_take(wrong, always):
     x = wrong(draw((12, 16), np.float64))
     assert large.in_one_pass("softmax", x, axis=(1,)) is None
+
+
+@pytest.mark.parametrize("repeat", [
+    lambda x: x[:1], lambda x: x[:, :1], lambda x: x[0, 0], lambda x: x[:, ::2][:, :1]])
+def test_what_is_repeated_is_written_out(repeat, kernel):
+    y = draw((12, 16), np.float64)
+    g = np.broadcast_to(repeat(draw((12, 16), np.float64)), y.shape)
+    assert_array_equal(kernel("relu_slope", g, y), np.where(y > 0, g, 0))
+    assert_array_equal(kernel("softmax_slope", g, y, axis=(1,)),
+                       kernel("softmax_slope", g.copy(), y, axis=(1,)))
 
 
 def test_small_arrays_other_axes_and_unequal_operands_are_not_taken(monkeypatch):
