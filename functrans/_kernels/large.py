@@ -156,9 +156,9 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
                 filled: Sequence[np.ndarray] = ()) -> np.ndarray | None:
     """The kernel ``name`` of arrays of one shape, row by row along ``axis``, if it is the last.
 
-    None where they are small, of other types, or not in order, and where nothing compiles. What is
-    repeated, as the cotangent of a sum, is written out. New arrays of a number a row are ``filled``
-    too.
+    None where they are small, of other types, or not in order, and where nothing compiles. One
+    number may be repeated, as the cotangent of a sum is; repeated rows are written out. New arrays
+    of a number a row are ``filled`` too.
     """
     x = xs[0]
     if type(x) is not np.ndarray or x.size < sizes.PASSES:
@@ -174,9 +174,9 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
     for y in xs:
         if type(y) is not np.ndarray or y.dtype is not x.dtype or y.shape != x.shape:
             return None
-        if 0 in y.strides:
+        if 0 in y.strides and any(y.strides):
             y = y.copy()
-        if not (y.flags.c_contiguous and y.flags.aligned):
+        if not (y.flags.aligned and (y.flags.c_contiguous or not any(y.strides))):
             return None
         ordered.append(y)
     return _kernel(name, width, *ordered, *filled) if config.jit else None

@@ -47,10 +47,12 @@ def _kernel(operands: int) -> Callable:
 
 
 class _Writer:
-    """Code of a kernel: ``%x0``, ``%x1``, ... are its operands and ``%y`` its result."""
+    """Code of a kernel: ``%x0``, ``%x1``, ... are its operands and ``%y`` its result. Operands that
+    are ``repeated`` are a number each."""
 
-    def __init__(self, dtype: np.dtype):
+    def __init__(self, dtype: np.dtype, repeated: tuple[bool, ...]):
         self.code, self.t = Code(), type_of(dtype)
+        self.repeated = {f"%x{i}" for i, r in enumerate(repeated) if r}
         self.bits = 8 * dtype.itemsize
         self.loops = 0
         self.allocas: list[str] = []
@@ -62,7 +64,7 @@ class _Writer:
             yield i
 
     def at(self, pointer: str, i: str) -> str:
-        return self.code.op(f"getelementptr inbounds {self.t}, ptr {pointer}, i64 {i}")
+        return pointer if pointer in self.repeated else self.code.op(f"getelementptr inbounds {self.t}, ptr {pointer}, i64 {i}")
 
     def load(self, pointer: str, i: str) -> str:
         return self.code.op(f"load {self.t}, ptr {self.at(pointer, i)}")
@@ -289,11 +291,11 @@ def _log_softmax_slope(w: _Writer) -> None:
 # ---- compiled
 
 
-def text(name: str, dtype: np.dtype, vectors: Any, wide: bool) -> str:
+def text(name: str, dtype: np.dtype, repeated: tuple[bool, ...], vectors: Any, wide: bool) -> str:
     """The module of a kernel; empty where it calls a function of which the C library has no
     ``vectors``, and NumPy may have some."""
     operands, body = KERNELS[name]
-    w = _Writer(dtype)
+    w = _Writer(dtype, repeated)
     body(w)
     called = [(f, how.split()[0]) for f, how in w.code.functions.items() if "@" not in how]
     if not all([vectors.variants(f, t, 1) for f, t in called]):
@@ -329,12 +331,12 @@ def _outer(pointers: list[str], t: str) -> str:
 
 
 @functools.cache
-def _native(name: str, char: str) -> tuple[Any, Any] | None:
+def _native(name: str, char: str, repeated: tuple[bool, ...]) -> tuple[Any, Any] | None:
     """The compiled kernel and what lives as long as it; None where none pays, or none compiles."""
     try:
         with compiler():
             machine = local()
-            source = text(name, np.dtype(char), machine.library, machine.wide)
+            source = text(name, np.dtype(char), repeated, machine.library, machine.wide)
             if not source:
                 return None
             return machine.compile_own(source, "rows", f"{name} of {np.dtype(char)}")
@@ -343,12 +345,13 @@ def _native(name: str, char: str) -> tuple[Any, Any] | None:
 
 
 def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
-    """The kernel ``name`` of arrays of one dtype, all in order, with rows of ``width`` entries.
+    """The kernel ``name`` of arrays of one dtype, all in order or one number repeated, with rows of
+    ``width`` entries.
 
     The result has the shape of the first; None where the kernel does not compile.
     """
     try:
-        found = _native(name, xs[0].dtype.char)
+        found = _native(name, xs[0].dtype.char, tuple([not any(x.strides) for x in xs]))
     except Interrupted:  # called while this thread compiles
         return None
     if found is None:
