@@ -120,14 +120,14 @@ def several(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, 
                       for k, p in enumerate(patterns)])
     base, steps = _way_to(t)
     known = steps is not None and state.grad
-    inference = t._inference or (unusual and state.inference)
+    marked = t._inference or (unusual and state.inference)
     history, out = storage.history, []
     for k, pattern in enumerate(patterns):
         seen = from_array(prim.impl(array, pattern=pattern), storage, node, k)
         seen._base, seen._seen, seen._made = base, history, SEVERAL
         seen._steps = (*(steps or ()), (prim, {"pattern": pattern})) if known else None
-        if inference:
-            seen._inference = True
+        if marked:
+            seen._inference = t._inference
         out.append(seen)
     return tuple(out)
 
