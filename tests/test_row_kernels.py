@@ -7,6 +7,7 @@ import scipy.special
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
+from functrans import torch
 from functrans._compile.run import add_kernels, row_kernels
 from functrans._kernels import large, sizes
 from functrans._ops import exponentials
@@ -176,11 +177,21 @@ def test_special_rows_are_those_of_small_arrays(kernel, entries, dtype):
     lambda x: x[:, ::2], lambda x: x.T, lambda x: x.astype(np.float16), lambda x: x.astype(int),
     lambda x: x.astype(complex), lambda x: x.astype(x.dtype.newbyteorder()), lambda x: x[:, :4],
     lambda x: np.tile(x, (1, 512)), lambda x: x[:0], lambda x: x[0, 0], lambda x: x.tolist(),
-    lambda x: np.broadcast_to(x[:1], x.shape),
 ])
 def test_what_kernels_do_not_take(wrong, always):
     x = wrong(draw((12, 16), np.float64))
     assert large.in_one_pass("softmax", x, axis=(1,)) is None
+
+
+@pytest.mark.parametrize("repeat", [
+    lambda x: x[:1], lambda x: x[:, :1], lambda x: x[0, 0], lambda x: x[:, ::2][:, :1]])
+def test_operands_may_be_repeated(repeat, kernel):
+    y = draw((12, 16), np.float64)
+    g = np.broadcast_to(repeat(draw((12, 16), np.float64)), y.shape)
+    assert_array_equal(kernel("relu_slope", g, y), np.where(y > 0, g, 0))
+    for name, *xs in (("softmax_slope", g, y), ("softmax", g), ("log_softmax", g)):
+        assert_array_equal(kernel(name, *xs, axis=(1,)),
+                           kernel(name, *[x.copy() for x in xs], axis=(1,)))
 
 
 def test_small_arrays_other_axes_and_unequal_operands_are_not_taken(monkeypatch):
@@ -196,7 +207,7 @@ def test_small_arrays_other_axes_and_unequal_operands_are_not_taken(monkeypatch)
 
 
 def test_nothing_is_taken_where_nothing_compiles(always, monkeypatch):
-    monkeypatch.setattr(row_kernels, "_native", lambda name, char: None)
+    monkeypatch.setattr(row_kernels, "_native", lambda *_: None)
     assert large.in_one_pass("relu", draw(9, np.float64)) is None
     assert_array_equal(ROWS["relu"].impl(np.array([-1.0, 2.0])), [0, 2])
 
@@ -241,6 +252,35 @@ def test_the_gradient_of_logsumexp_takes_the_kernel(always):
     x, g = draw((7, 11), np.float64), draw(7, np.float64)
     (ct,) = ft.vjp(lambda x: np.logaddexp.reduce(x, axis=1), x)[1](g)
     assert_allclose(ct, g[:, None] * scipy.special.softmax(x, axis=1), rtol=1e-13)
+
+
+_NUMPYS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh",
+           "acosh": "arccosh", "atanh": "arctanh"}
+
+
+@pytest.mark.parametrize("name", sorted(large.SCALAR))
+def test_single_precision_is_rounded_from_double(kernel, name):
+    f = getattr(np, _NUMPYS.get(name, name))
+    ends = {"acosh": (1, 30), "atanh": (-1, 1), "asin": (-1, 1), "acos": (-1, 1)}.get(
+        name, (1e-30, 30) if name in ("log2", "log10", "log1p") else (-30, 30))
+    x = RNG.uniform(*ends, 4097).astype(np.float32)
+    x[1:40] *= np.float32(1e-6) if name != "acosh" else 1
+    exact = f(x.astype(float))
+    y = kernel(name, x)
+    assert (np.abs(y - exact) <= 0.501 * np.spacing(np.abs(exact).astype(np.float32))).all()
+    x = np.array([*SPECIAL, 1, -1, 1.5, -1.5, 1e-45, 3e38, -3e38], np.float32)
+    with np.errstate(all="ignore"):
+        expected = f(x.astype(float)).astype(np.float32)
+    y = kernel(name, x)
+    assert_array_equal(y, expected)
+    assert_array_equal(np.signbit(y[y == 0]), np.signbit(expected[y == 0]))
+
+
+def test_tensors_in_single_precision_take_it(kernel):
+    x = draw(4097, np.float32)
+    assert_array_equal(torch.expm1(torch.tensor(x)).numpy(), kernel("expm1", x))
+    wide = x.astype(float)
+    assert_array_equal(torch.expm1(torch.tensor(wide)).numpy(), np.expm1(wide))
 
 
 @pytest.mark.parametrize("size", [1, 5, 4095, 4096, 4097])

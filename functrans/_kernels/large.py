@@ -144,13 +144,21 @@ def backward(vjp: Callable, native_from: str) -> Callable:
 
 # ---- native code of any size
 
+# C's functions that NumPy calls for one entry after the other in single precision; each has a
+# kernel of its name, whose values are rounded from double precision.
+SCALAR = frozenset({
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1", "log1p",
+    "log2", "log10", "exp2",
+})
+
 
 def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
                 filled: Sequence[np.ndarray] = ()) -> np.ndarray | None:
     """The kernel ``name`` of arrays of one shape, row by row along ``axis``, if it is the last.
 
-    None where they are small, of other types, or not in order, and where nothing compiles. New
-    arrays of a number a row are ``filled`` too.
+    None where they are small, of other types, or not in order, and where nothing compiles. One
+    number may be repeated, as the cotangent of a sum is; repeated rows are written out. New arrays
+    of a number a row are ``filled`` too.
     """
     x = xs[0]
     if type(x) is not np.ndarray or x.size < sizes.PASSES:
@@ -162,11 +170,16 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
         width = x.shape[-1]
         if axis != (x.ndim - 1,) or not sizes.NARROWEST <= width <= sizes.WIDEST:
             return None
+    ordered = []
     for y in xs:
-        if type(y) is not np.ndarray or y.dtype is not x.dtype or y.shape != x.shape or not (
-                y.flags.c_contiguous and y.flags.aligned):
+        if type(y) is not np.ndarray or y.dtype is not x.dtype or y.shape != x.shape:
             return None
-    return _kernel(name, width, *xs, *filled) if config.jit else None
+        if 0 in y.strides and any(y.strides):
+            y = y.copy()
+        if not (y.flags.aligned and (y.flags.c_contiguous or not any(y.strides))):
+            return None
+        ordered.append(y)
+    return _kernel(name, width, *ordered, *filled) if config.jit else None
 
 
 def add_rows(index: Any, v: Any, y: np.ndarray) -> bool:

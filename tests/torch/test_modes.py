@@ -127,6 +127,7 @@ def test_tensors_of_inference_mode_know_it():
     with torch.inference_mode():
         made = [x * 2, x.exp(), torch.ones(2), x.sum(), torch.ones(2)[:1]]
         assert not x[:1].is_inference()  # part of a tensor that is none
+        assert not any([part.is_inference() for part in x.chunk(2)])
     assert all(t.is_inference() and torch.is_inference(t) for t in made)
     assert made[-1][0].is_inference()
     with torch.inference_mode(), torch.inference_mode(False):

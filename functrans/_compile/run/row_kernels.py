@@ -22,6 +22,7 @@ from functrans._compile.lowering.numbers import Code, type_of
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
 from functrans._kernels import sizes
+from functrans._kernels.large import SCALAR
 
 # Entries of a block of rows, which stays in the first-level cache.
 BLOCK = 2048
@@ -46,10 +47,12 @@ def _kernel(operands: int) -> Callable:
 
 
 class _Writer:
-    """Code of a kernel: ``%x0``, ``%x1``, ... are its operands and ``%y`` its result."""
+    """Code of a kernel: ``%x0``, ``%x1``, ... are its operands and ``%y`` its result. Operands that
+    are ``repeated`` are a number each."""
 
-    def __init__(self, dtype: np.dtype):
+    def __init__(self, dtype: np.dtype, repeated: tuple[bool, ...]):
         self.code, self.t = Code(), type_of(dtype)
+        self.repeated = {f"%x{i}" for i, r in enumerate(repeated) if r}
         self.bits = 8 * dtype.itemsize
         self.loops = 0
         self.allocas: list[str] = []
@@ -61,7 +64,7 @@ class _Writer:
             yield i
 
     def at(self, pointer: str, i: str) -> str:
-        return self.code.op(f"getelementptr inbounds {self.t}, ptr {pointer}, i64 {i}")
+        return pointer if pointer in self.repeated else self.code.op(f"getelementptr inbounds {self.t}, ptr {pointer}, i64 {i}")
 
     def load(self, pointer: str, i: str) -> str:
         return self.code.op(f"load {self.t}, ptr {self.at(pointer, i)}")
@@ -186,6 +189,19 @@ def _times_sin(w: _Writer) -> None:
     w.flat(lambda g, x: w.op("mul", g, w.code.libm("sin", w.t, x)), "%x0", "%x1", "%y")
 
 
+def _rounded(f: str) -> Callable[[_Writer], None]:
+    """Of single precision the vectors of double precision, which take less time than the scalar
+    code of NumPy and give the nearest number."""
+
+    def body(w: _Writer) -> None:
+        w.flat(lambda x: w.single(w.code.libm(f, "double", w.double(x))), "%x0", "%y")
+
+    return body
+
+
+KERNELS.update({f: _Kernel(1, _rounded(f)) for f in SCALAR})
+
+
 @_kernel(1)
 def _relu(w: _Writer) -> None:
     w.flat(lambda x: _positive(w, x, x), "%x0", "%y")
@@ -275,11 +291,15 @@ def _log_softmax_slope(w: _Writer) -> None:
 # ---- compiled
 
 
-def text(name: str, dtype: np.dtype, vectors: Any, wide: bool) -> str:
-    """The module of a kernel."""
+def text(name: str, dtype: np.dtype, repeated: tuple[bool, ...], vectors: Any, wide: bool) -> str:
+    """The module of a kernel; empty where it calls a function of which the C library has no
+    ``vectors``, and NumPy may have some."""
     operands, body = KERNELS[name]
-    w = _Writer(dtype)
+    w = _Writer(dtype, repeated)
     body(w)
+    called = [(f, how.split()[0]) for f, how in w.code.functions.items() if "@" not in how]
+    if not all([vectors.variants(f, t, 1) for f, t in called]):
+        return ""
     pointers = [f"%x{i}" for i in range(operands)] + ["%y"]
     noalias = ", ".join([f"ptr noalias {p}" for p in [*pointers, "%room"]])
     w.code.line("ret void")
@@ -310,35 +330,28 @@ def _outer(pointers: list[str], t: str) -> str:
     return code.function("i32 @rows", "ptr %list")
 
 
-# What kernels call for each entry, which NumPy has for vectors where the C library may not.
-_CALLED = {"sigmoid": ("exp",), "logistic": ("exp",), "softmax": ("exp",),
-           "softmax_and_log": ("exp",), "log_softmax": ("exp",), "log_softmax_slope": ("exp",),
-           "softplus": ("exp", "log1p"), "times_cos": ("cos",), "times_sin": ("sin",)}
-
-
 @functools.cache
-def _native(name: str, char: str) -> tuple[Any, Any] | None:
+def _native(name: str, char: str, repeated: tuple[bool, ...]) -> tuple[Any, Any] | None:
     """The compiled kernel and what lives as long as it; None where none pays, or none compiles."""
     try:
         with compiler():
             machine = local()
-            t, suffix = type_of(np.dtype(char)), "f" if char == "f" else ""
-            called = [f"{f}{suffix}" for f in _CALLED.get(name, ())]
-            if not all([machine.library.variants(f, t, 1) for f in called]):
+            source = text(name, np.dtype(char), repeated, machine.library, machine.wide)
+            if not source:
                 return None
-            source = text(name, np.dtype(char), machine.library, machine.wide)
             return machine.compile_own(source, "rows", f"{name} of {np.dtype(char)}")
     except (NativeUnavailable, ImportError):
         return None
 
 
 def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
-    """The kernel ``name`` of arrays of one dtype, all in order, with rows of ``width`` entries.
+    """The kernel ``name`` of arrays of one dtype, all in order or one number repeated, with rows of
+    ``width`` entries.
 
     The result has the shape of the first; None where the kernel does not compile.
     """
     try:
-        found = _native(name, xs[0].dtype.char)
+        found = _native(name, xs[0].dtype.char, tuple([not any(x.strides) for x in xs]))
     except Interrupted:  # called while this thread compiles
         return None
     if found is None:

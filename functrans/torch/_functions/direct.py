@@ -2,7 +2,8 @@
 
 A function's ``by_row(*args)``, which ``op`` asks first, is the row, operands and parameters, or
 the result of a few such calls, or None where the call is more than that. NumPy's name, its
-arguments and a trace would take longer than the row on some hundred numbers.
+arguments and a trace would take longer than the row on some hundred numbers. Where NumPy refuses
+the operands, the general way says what is wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functrans.extend import TABLE, Primitive, Tracer
 from functrans.torch._functions.outputs import in_batch
 from functrans.torch._graph.graph import RowNode
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.quiet import quietly
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
@@ -52,8 +53,7 @@ def record_row(kind: type[RowNode], call: RowCall) -> Tensor | None:
     open batch captures an operand."""
     row, operands, params = call
     primals = [x._array if isinstance(x, Tensor) else x for x in operands]
-    with quiet():
-        y = row.impl(*primals, **params)
+    y = quietly(row.impl, *primals, **params)
     out = from_array(y if row.outputs == 1 else y[0])
     if not state.grad:
         return out
@@ -72,28 +72,15 @@ def record_row(kind: type[RowNode], call: RowCall) -> Tensor | None:
 
 def cat_row(tensors, dim=0):
     axis = axis_of(dim, tensors[0]._array.ndim) if _are_plain(tensors) else None
-    if axis is None or not _joins(tensors, axis):
-        return None
-    return RowCall(TABLE["concatenate"], tensors, {"axis": axis})
+    return None if axis is None else RowCall(TABLE["concatenate"], tensors, {"axis": axis})
 
 
 def _are_plain(tensors: Any) -> bool:
     return type(tensors) in (list, tuple) and len(tensors) > 0 and are_plain(*tensors)
 
 
-def _joins(tensors: Sequence[Tensor], axis: int | None = None) -> bool:
-    """Whether all have one shape, but for ``axis``."""
-    first, *rest = [list(x._array.shape) for x in tensors]
-    for shape in rest:
-        if axis is not None and len(shape) == len(first):
-            shape[axis] = first[axis]
-        if shape != first:
-            return False
-    return True
-
-
 def stack_row(tensors, dim=0):
-    if not _are_plain(tensors) or not _joins(tensors):
+    if not _are_plain(tensors):
         return None
     axis = axis_of(dim, tensors[0]._array.ndim + 1)
     return None if axis is None else RowCall(TABLE["stack"], tensors, {"axis": axis})

@@ -14,7 +14,7 @@ from functrans._kernels.large import in_one_pass
 from functrans.extend import Elementwise
 from functrans.torch._functions.powers import power
 from functrans.torch._functions.table import NUMBERS, row
-from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.quiet import quiet, quietly
 
 
 def _reading(
@@ -46,13 +46,14 @@ def _alone(name: str, impl: Callable, action: Callable) -> Elementwise:
 
 def _sigmoid(x: Any) -> Any:
     y = in_one_pass("sigmoid", x)
-    if y is not None:
-        return y
     # exp(-x) overflows where the result is less than the smallest normal number
-    with quiet():
-        y = np.exp(np.negative(x))
-        y += 1
-        return np.reciprocal(y)
+    return quietly(_by_exp, x) if y is None else y
+
+
+def _by_exp(x: Any) -> Any:
+    y = np.exp(np.negative(x))
+    y += 1
+    return np.reciprocal(y)
 
 
 def _sigmoid_slope(g: Any, y: Any) -> Any:

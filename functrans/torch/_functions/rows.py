@@ -6,12 +6,14 @@ can. ``Row.general`` takes all other operands, such as those of different types.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from functrans._kernels.large import SCALAR, in_one_pass
 from functrans.extend import Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
@@ -20,7 +22,7 @@ from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
-from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.quiet import quiet, quietly
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
@@ -153,14 +155,23 @@ def of_arrays(row: Elementwise) -> Callable:
     return compute
 
 
+def _unary_of_arrays(row: Elementwise) -> Callable:
+    """``of_arrays``, by a kernel where NumPy has no vectors in single precision."""
+    ufunc, name = of_arrays(row), row.facts.libm
+    if name not in SCALAR:
+        return ufunc
+
+    def compute(x: Any) -> Any:
+        y = in_one_pass(name, x) if x.dtype is _F32 else None
+        return ufunc(x) if y is None else y
+
+    return compute
+
+
 def _quietly(ufunc: Callable) -> Callable:
     """``ufunc`` without NumPy's warnings about infinities and NaNs."""
 
-    def compute(*xs: Any) -> Any:
-        with quiet():
-            return ufunc(*xs)
-
-    return compute
+    return functools.partial(quietly, ufunc)
 
 
 def binary(name: str, row: Any, *, floats: bool = False, title: str | None = None,
@@ -256,7 +267,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
           booleans: Callable | None = None) -> Callable:
     """The function ``name`` of one tensor. ``booleans`` computes it of booleans."""
     kind = named(ElementwiseNode, title or title_for(name))
-    ufunc: Any = of_arrays(row)
+    ufunc: Any = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
     needs, pick = action.needs, getattr(action, "pick", None)
     compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc

@@ -82,11 +82,12 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
     def run(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             kwargs = renamed(kwargs, wanted)
-        out = kwargs.pop("out", None)
-        if out is not None:
-            return write_out(name, functools.partial(run, *args, **kwargs), out, (args, kwargs))
+            out = kwargs.pop("out", None)
+            if out is not None:
+                return write_out(name, functools.partial(run, *args, **kwargs), out,
+                                 (args, kwargs))
         if by_row is not None:
-            y = _directly(name, kind, by_row, args, kwargs)
+            y = _directly(kind, by_row, args, kwargs)
             if y is not None:
                 return y
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
@@ -118,17 +119,16 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
     return called
 
 
-def _directly(name: str, kind: type[RowNode], by_row: ByRow, args: tuple,
+def _directly(kind: type[RowNode], by_row: ByRow, args: tuple,
               kwargs: dict[str, Any]) -> Tensor | None:
-    """The result by what ``by_row`` returns, its node shown as ``kind``; None if that is None."""
+    """The result by what ``by_row`` returns, its node shown as ``kind``; None where that is None or
+    refused."""
     try:
         call = by_row(*args, **kwargs)
-        if isinstance(call, RowCall):
+        if type(call) is RowCall:
             return record_row(kind, call)
-    except (ValueError, IndexError) as failure:
-        raise_as_torch(name, failure)
-    except TypeError as failure:
-        raise wrong_arguments(name, failure, args, kwargs) from None
+    except (ValueError, IndexError, TypeError):
+        return None  # the general way says what is wrong
     if call is not None and call._node is not None:
         rename(call._node, kind.__name__)
     return call

@@ -76,25 +76,23 @@ class CustomNode(Node):
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         cts = [ct] if self.outputs == 1 else ct
-        for c in cts:
-            if type(c) is not np.ndarray and isinstance(c, Tracer) and type(c) is not Value:
-                raise NotImplementedError(f"{self.name()}: a custom function is not batched")
-        grads = self.backward(*[None if out is None else self.shown(cts[out[0]], out[1])
-                                for out in self.outs])
-        return self.taken(grads, create)
+        shown = [None if out is None else self.shown(cts[out[0]], out[1]) for out in self.outs]
+        return self.taken(self.backward(*shown), create)
 
     def shown(self, ct: Any, aval: Aval) -> Tensor | None:
         """The gradient of an output, which others read too: it cannot be written to."""
         if ct is None:
             return from_array(np.zeros(*aval)) if self.ctx.materialize_grads else None
+        if isinstance(ct, Tracer) and type(ct) is not Value:
+            raise NotImplementedError(f"{self.name()}: a custom function is not batched")
         grad = from_array(ct) if type(ct) is np.ndarray and ct.dtype.kind != "c" else show(ct)
         grad._array = array = grad._array.view()
-        array.flags.writeable = False
+        array.setflags(write=False)
         return grad
 
     def taken(self, grads: Any, create: bool) -> Sequence:
         """The cotangents of the operands that ``backward`` returned."""
-        grads = tuple(grads) if isinstance(grads, tuple | list) else (grads,)
+        grads = grads if isinstance(grads, (tuple, list)) else (grads,)
         n = len(self.args)
         if len(grads) > n and all(g is None for g in grads[n:]):
             grads = grads[:n]
@@ -195,13 +193,17 @@ def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tu
     else:
         ctx.needs_input_grad = tuple([isinstance(x, Tensor) and x.requires_grad for x in inputs])
     before, state.grad = state.grad, False
-    level, state.forward = state.forward, 0
+    level = state.forward
+    if level:
+        state.forward = 0
     try:
         result = forward(*inputs)
     finally:
-        state.grad, state.forward = before, level
+        state.grad = before
+        if level:
+            state.forward = level
     results = result if isinstance(result, tuple) else (result,)
-    node = kind(ctx, backward, inputs, edges) if any(e is not None for e in edges) else None
+    node = kind(ctx, backward, inputs, edges) if any(edges) else None
     outs = _placed(ctx, node, inputs, results, kind.__name__)
     if node is not None:
         node.outs = _numbered(outs)

@@ -59,10 +59,15 @@ class RowNode(Node):
         keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
         self.prim, self.params, self.outputs = prim, params, prim.outputs
         self.y = y if keep_y else None
-        self.xs = [x if keep else aval_of(x) for x, keep in zip(xs, keep_xs, strict=True)]
-        marks = [(s, s.version) for s, keep in zip(storages, keep_xs, strict=True) if s and keep]
-        self.marks = [*marks, (own, own.version)] if keep_y else marks
-        self.where = (state.where or caller()) if self.marks else None
+        self.xs, self.marks = [], []
+        for x, keep, storage in zip(xs, keep_xs, storages, strict=True):
+            self.xs.append(x if keep else aval_of(x))
+            if keep and storage:
+                self.marks.append((storage, storage.version))
+        if keep_y:
+            self.marks.append((own, own.version))
+        # five frames up is the user's, or one of ours
+        self.where = (state.where or caller(5)) if self.marks else None
         if unusual and state.saving is not None:
             self.xs, self.y = packed(self.xs), packed((self.y,))
             self.marks = marked(self.marks, self.xs, self.y)

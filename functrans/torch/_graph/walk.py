@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from functrans import vmap
+from functrans._core.bind import may_have_nan
 from functrans.errors import name_of
-from functrans.extend import General, is_finite
+from functrans.extend import General
 from functrans.torch._graph.levels import forward_value, leads_forward
 from functrans.torch._graph.modes import set_unusual, state, unusual
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
@@ -191,7 +192,7 @@ def _glance(cts: dict, found: Sequence[Node], route: Route | None, captured: dic
         passed = _pass_plain(order, here, route, seen, create, sound)
     finally:
         state.where = None
-    if not _all_finite([*seen.values(), *here.values()], sound):
+    if _have_nan([*seen.values(), *here.values()], sound):
         return cts, captured
     sound.clear()  # for ``is_alone``
     if passed == len(order):  # what is left are leaves
@@ -268,14 +269,14 @@ def _hand_on(cts: dict, sums: set, edges: Sequence, parts: Sequence,
 
 
 def _note_spread(node: Any, ct: Any, parts: Sequence, sound: dict) -> None:
-    """Note the id of an operand if its many entries are zeros and those of ``ct``, which are
-    finite.
+    """Note the id of an operand if its many entries are zeros and those of ``ct``, which has no
+    NaN.
 
     Looking through ``ct`` was then enough, as for a table of which a few rows were read.
     """
     whole = parts[0]
     if (type(whole) is np.ndarray and whole.size >= max(_SPREAD, 4 * ct.size)
-            and node.prim.facts.indexing == "reads" and is_finite(ct)):
+            and node.prim.facts.indexing == "reads" and not may_have_nan(ct)):
         sound[id(whole)] = whole
 
 
@@ -288,16 +289,19 @@ def _once(node: Any, ct: Any) -> bool:
     if type(node) is AccumulateGrad:
         return True  # it has hooks
     # its rule may refuse a NaN, which strong zero might spare it
-    return isinstance(node.prim, General) and not _all_finite([ct])
+    return isinstance(node.prim, General) and _have_nan([ct])
 
 
-def _all_finite(cts: Sequence, sound: Collection[int] = ()) -> bool:
-    """Whether there is no NaN or infinity; with several outputs a cotangent is a list of them.
+def _have_nan(cts: Sequence, sound: Collection[int] = ()) -> bool:
+    """Whether there may be a NaN; with several outputs a cotangent is a list of them.
 
     ``sound``: the ids of those that need not be looked through.
     """
-    flat = [c for ct in cts for c in (ct if type(ct) is list else (ct,))]
-    return all([c is None or id(c) in sound or is_finite(c) for c in flat])
+    for ct in cts:
+        for c in ct if type(ct) is list else (ct,):
+            if c is not None and id(c) not in sound and may_have_nan(c):
+                return True
+    return False
 
 
 def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, retain: bool,

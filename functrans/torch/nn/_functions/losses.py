@@ -203,19 +203,23 @@ def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.
             f"{who}: target must hold classes, integers in the shape {list(shape)}, but it is "
             f"{target.dtype.name}{list(target.shape)}"
         )
-    kept = target != ignored
-    index = np.where(kept, target, 0)
-    if anywhere((index < 0) | (index >= x.shape[axis])):
-        wrong = index[(index < 0) | (index >= x.shape[axis])][0]
-        raise IndexError(f"Target {wrong} is out of bounds: there are {x.shape[axis]} classes.")
-    values = np.take_along_axis(x, np.expand_dims(index, axis), axis).reshape(shape)
-    values = values if total is None else values - total
-    w = kept.astype(x.dtype) if weight is None else np.where(kept, weight[index], 0)
-    loss = np.where(kept, -values * w, 0)
+    classes, kept = x.shape[axis], True
+    if 0 <= ignored < classes or anywhere((target < 0) | (target >= classes)):
+        kept = target != ignored
+        target = np.where(kept, target, 0)
+        outside = (target < 0) | (target >= classes)
+        if anywhere(outside):
+            raise IndexError(
+                f"Target {target[outside][0]} is out of bounds: there are {classes} classes.")
+    values = np.take_along_axis(x, np.expand_dims(target, axis), axis).reshape(shape)
+    loss = -values if total is None else total - values
+    weights = loss.size
+    if kept is not True or weight is not None:
+        w = kept.astype(x.dtype) if weight is None else np.where(kept, weight[target], 0)
+        loss, weights = np.where(kept, loss * w, 0), np.sum(w)
     if smoothing:
-        loss = (1 - smoothing) * loss + smoothing / x.shape[axis] * _smooth(
-            x, total, weight, kept, axis)
-    return np.sum(loss) / np.sum(w) if reduction == "mean" else reduced(loss, reduction, who)
+        loss = (1 - smoothing) * loss + smoothing / classes * _smooth(x, total, weight, kept, axis)
+    return np.sum(loss) / weights if reduction == "mean" else reduced(loss, reduction, who)
 
 
 def _smooth(x: Any, total: Any, weight: Any, kept: Any, axis: int) -> Any:
