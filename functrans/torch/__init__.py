@@ -49,6 +49,7 @@ from functrans.torch._functions import (
     elementwise,
     indexing,
     joining,
+    lowrank,
     order,
     outputs,
     parts,
@@ -177,5 +178,5 @@ for _name, _f in table.FUNCTIONS.items():
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions
-assert parts and sampling and scattering and shares and synonyms and systems and windows
+assert lowrank and parts and sampling and scattering and shares and synonyms and systems and windows
 assert _C and _six  # which programs import by name

@@ -25,8 +25,7 @@ DoubleTensor = _constructor("DoubleTensor", dtypes.float64)
 
 def sum(input: SparseTensor, dim: Any = None, dtype: Any = None) -> Tensor:
     """The sum of the values, or over ``dim``, which is dense here."""
-    dense = input._values() if dim is None else input.to_dense()
-    return dense.sum(dtype=dtype) if dim is None else dense.sum(dim, dtype=dtype)
+    return input.sum(dim, dtype)
 
 
 def mm(mat1: SparseTensor, mat2: Tensor) -> Tensor:

@@ -404,3 +404,16 @@ def test_what_torch_refuses_has_no_value(name):
     call, error, text = REFUSED_BY_TORCH[name]
     with pytest.raises(error, match=f"^{text}"):
         call()
+
+
+def test_functions_of_sparse_tensors_are_their_own_methods_or_refused():
+    s = torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+    assert torch.sparse.sum(s) == s.sum() == 7
+    np.testing.assert_array_equal(torch.matmul(s, torch.ones(3)), [3, 4])
+    for refused in (torch.exp, torch.sum, torch.flatten, lambda s: torch.matmul(s, s.t())):
+        with pytest.raises(NotImplementedError, match=r"Could not run .* with arguments from "
+                                                      "the 'SparseCPU' backend.*to_dense"):
+            refused(s)
+    with pytest.raises(NotImplementedError, match=r"have .*coalesce.* here"):
+        s.cumsum(0)
+    assert not hasattr(s, "__array__")
