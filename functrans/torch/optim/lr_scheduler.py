@@ -219,6 +219,8 @@ class ChainedScheduler:
         """The learning rates that were set last."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
+    state_dict, load_state_dict = LRScheduler.state_dict, LRScheduler.load_state_dict
+
 
 class SequentialLR(LRScheduler):
     """One scheduler after another, each from its milestone on."""

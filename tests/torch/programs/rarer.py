@@ -10,6 +10,7 @@ __all__ = [
     "attention_layers",
     "linear_cross_entropy",
     "low_rank",
+    "recurrent_layers",
     "softmax_at_infinity",
     "sparse_products",
 ]
@@ -124,3 +125,22 @@ def sparse_products():
     total = sum([p.sum() for p in products]) + sum([v.square().sum() for v in vectors])
     return {"products": products, "vectors": vectors,
             "grads": torch.autograd.grad(total, (values, d))}
+
+
+def recurrent_layers():
+    out = {}
+    for name, kind, options in (
+            ("projected", nn.LSTM, {"proj_size": 2}), ("free", nn.GRU, {"bias": False}),
+            ("relu", nn.RNN, {"nonlinearity": "relu"}),
+            ("both", nn.LSTM, {"bidirectional": True, "num_layers": 2, "proj_size": 3})):
+        layer = filled(kind(3, 4, **options))
+        x = spread(4, 2, 3).requires_grad_()
+        y, state = layer(x)
+        again = layer(x, state)
+        (y.square().sum() + again[0].sum()).backward()
+        out[name] = [y, state, again, x.grad, [p.grad for _, p in sorted(layer.named_parameters())]]
+    packed = nn.utils.rnn.pack_padded_sequence(spread(4, 2, 3), [4, 3])
+    layer = filled(nn.LSTM(3, 4, proj_size=2))
+    y, state = layer(packed)
+    out["packed"] = [y.data, state]
+    return out

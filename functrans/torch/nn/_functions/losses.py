@@ -120,8 +120,8 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
                                      reduction="mean", pos_weight=None):
     """-p t log(s) - (1 - t) log(1 - s) for s = sigmoid(input), without overflow."""
     if target.shape != input.shape:
-        raise WrongValue(f"Target size ({target.shape}) must be the same as input size "
-                         f"({input.shape})")
+        raise WrongValue(f"Target size ({Size(target.shape)}) must be the same as input size "
+                         f"({Size(input.shape)})")
     if pos_weight is None:
         loss = _softplus(input) - input * target
     else:
