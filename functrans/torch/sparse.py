@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from functrans.torch._names import absent
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.sparse import SparseTensor, sparse_coo_tensor
 from functrans.torch._tensors.tensor import Tensor
@@ -40,3 +41,5 @@ def mm(mat1: SparseTensor, mat2: Tensor) -> Tensor:
 
 
 __all__ = ["DoubleTensor", "FloatTensor", "mm", "sum"]
+
+__getattr__ = absent(__name__)

@@ -9,6 +9,7 @@ tensor(1.5000)
 
 from __future__ import annotations
 
+from functrans.torch._names import absent
 from functrans.torch.distributions import constraints, kl, transforms
 from functrans.torch.distributions.constraints import biject_to, transform_to
 from functrans.torch.distributions.continuous import (
@@ -89,3 +90,5 @@ __all__ = [
     "biject_to", "constraints", "identity_transform", "kl", "kl_divergence", "register_kl",
     "transform_to", "transforms",
 ]
+
+__getattr__ = absent(__name__)

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+from functrans.torch._names import absent
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.optim.cycles import CyclicLR, OneCycleLR
 from functrans.torch.optim.optimizer import Optimizer
@@ -302,3 +303,5 @@ __all__ = [
     "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
     "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]
+
+__getattr__ = absent(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functrans.torch._names import absent
 from functrans.torch.nn.modules import (
     attention,
     classification,
@@ -69,3 +70,5 @@ for _name in ("Linear", *[f"{_kind}{_n}d" for _n in (1, 2, 3)
 
 __all__ = ["Module", *LAYERS]
 globals().update(LAYERS)
+
+__getattr__ = absent(__name__)
