@@ -49,6 +49,7 @@ from functrans.torch._functions import (
     elementwise,
     indexing,
     joining,
+    lowrank,
     order,
     outputs,
     parts,
@@ -73,6 +74,7 @@ from functrans.torch._graph.modes import (
     set_grad_enabled,
 )
 from functrans.torch._graph.nodes import Node
+from functrans.torch._names import absent
 from functrans.torch._tensors import dtypes, factories, kinds, memory
 from functrans.torch._tensors import sparse as _sparse
 from functrans.torch._tensors.devices import (
@@ -177,5 +179,7 @@ for _name, _f in table.FUNCTIONS.items():
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions
-assert parts and sampling and scattering and shares and synonyms and systems and windows
+assert lowrank and parts and sampling and scattering and shares and synonyms and systems and windows
 assert _C and _six  # which programs import by name
+
+__getattr__ = absent(__name__)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from functrans.torch._functions import fourier
 from functrans.torch._functions.table import FFT
+from functrans.torch._names import absent
 
 assert fourier  # for what it enters
 __all__ = list(FFT)
 globals().update(FFT)
+
+__getattr__ = absent(__name__)

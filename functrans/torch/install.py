@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from functrans.torch._names import PARENTS
+
 _OURS = "functrans.torch"
 
 
@@ -37,7 +39,8 @@ class _Finder(importlib.abc.MetaPathFinder):
                   target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
-        ours = f"functrans.{fullname}"
+        parent = PARENTS.get(fullname.removeprefix("torch."))
+        ours = f"functrans.{fullname}" if parent is None else f"{_OURS}.{parent}".rstrip(".")
         if ours not in sys.modules and importlib.util.find_spec(ours) is None:
             raise ModuleNotFoundError(
                 f"No module named '{fullname}': functrans.torch, which is installed as torch, has "

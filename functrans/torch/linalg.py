@@ -10,7 +10,10 @@ from __future__ import annotations
 from functrans.torch._functions import algebra, systems
 from functrans.torch._functions.failures import LinAlgError
 from functrans.torch._functions.table import LINALG
+from functrans.torch._names import absent
 
 assert algebra and systems  # for what they enter
 __all__ = ["LinAlgError", *LINALG]
 globals().update(LINALG)
+
+__getattr__ = absent(__name__)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.table import METHODS, NN
+from functrans.torch._names import absent
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array
 
@@ -204,3 +205,5 @@ __all__ = [
     "logsumexp", "mean", "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum",
     "var",
 ]
+
+__getattr__ = absent(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from functrans.torch._names import absent
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.sparse import SparseTensor, sparse_coo_tensor
 from functrans.torch._tensors.tensor import Tensor
@@ -25,8 +26,7 @@ DoubleTensor = _constructor("DoubleTensor", dtypes.float64)
 
 def sum(input: SparseTensor, dim: Any = None, dtype: Any = None) -> Tensor:
     """The sum of the values, or over ``dim``, which is dense here."""
-    dense = input._values() if dim is None else input.to_dense()
-    return dense.sum(dtype=dtype) if dim is None else dense.sum(dim, dtype=dtype)
+    return input.sum(dim, dtype)
 
 
 def mm(mat1: SparseTensor, mat2: Tensor) -> Tensor:
@@ -41,3 +41,5 @@ def mm(mat1: SparseTensor, mat2: Tensor) -> Tensor:
 
 
 __all__ = ["DoubleTensor", "FloatTensor", "mm", "sum"]
+
+__getattr__ = absent(__name__)

@@ -232,3 +232,99 @@ def test_an_expanded_distribution_has_the_same_densities(d):
 def test_what_cannot_be_expanded_says_so():
     with pytest.raises(NotImplementedError, match="cannot be expanded here"):
         Unnamed().expand((2,))
+
+
+def test_a_mode_is_where_the_density_is_greatest():
+    d = D.Kumaraswamy(torch.tensor([1.2, 3.2], dtype=torch.float64), B)
+    at = d.mode.requires_grad_()
+    (slope,) = torch.autograd.grad(d.log_prob(at).sum(), at)
+    np.testing.assert_allclose(slope, 0, atol=1e-12)
+    assert D.Kumaraswamy(0.7, 2.0).mode.isnan()
+    with pytest.raises(NotImplementedError, match="does not implement mode"):
+        _ = D.Multinomial(3, X / X.sum()).mode
+
+
+def test_an_entropy_of_counts_is_that_of_scipy():
+    p = X / X.sum()
+    np.testing.assert_allclose(D.Multinomial(4, p).entropy(), stats.multinomial(4, p).entropy(),
+                               rtol=1e-12)
+    with pytest.raises(NotImplementedError, match="Inhomogeneous total count"):
+        D.Binomial(K, X).entropy()
+
+
+def test_a_wishart_of_one_number_is_a_gamma_and_its_samples_move_with_the_scale():
+    df = torch.tensor(3.5, dtype=torch.float64, requires_grad=True)
+    V = torch.tensor([[1.7]], dtype=torch.float64, requires_grad=True)
+    x = torch.tensor([[0.8]], dtype=torch.float64)
+    one, other = D.Wishart(df, V), D.Gamma(df / 2, 0.5 / V[0, 0])
+    found, wanted = [torch.autograd.grad(y, (df, V)) for y in (
+        one.log_prob(x) + one.entropy() + D.kl_divergence(one, D.Wishart(5.0, V.detach() * 2)),
+        other.log_prob(x[0, 0]) + other.entropy() + D.kl_divergence(
+            other, D.Gamma(2.5, 0.25 / V[0, 0].detach())))]
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    S = torch.tensor([[1.7, 0.4], [0.4, 0.9]], dtype=torch.float64, requires_grad=True)
+    torch.manual_seed(0)
+    drawn = D.Wishart(6.0, S).rsample((20000,))
+    # an estimate, whose error is about 1 %
+    np.testing.assert_allclose(drawn.detach().mean(0), 6 * numbers(S), rtol=0.05)
+    (g,) = torch.autograd.grad(drawn[..., 0, 0].mean(), S)
+    np.testing.assert_allclose(g, [[6, 0], [0, 0]], atol=0.3)  # an estimate
+    with pytest.raises(ValueError, match="expected to be greater than ndim - 1 = 1"):
+        D.Wishart(0.5, S)
+
+
+def test_samples_of_lkj_are_factors_of_correlations():
+    torch.manual_seed(0)
+    d = D.LKJCholesky(3, torch.tensor([0.5, 4.0], dtype=torch.float64))
+    L = d.sample((20000,))
+    R = L @ L.mT
+    np.testing.assert_allclose(R.diagonal(dim1=-2, dim2=-1), 1, rtol=1e-12)
+    assert d.log_prob(L).shape == (20000, 2)
+    # each correlation is 2 b - 1 for b of a beta distribution with a = c + 1/2; an estimate
+    np.testing.assert_allclose(R[..., 2, 1].var(0), [1 / 3, 1 / 10], rtol=0.05)
+    np.testing.assert_allclose(R[..., 1, 0].var(0), [1 / 3, 1 / 10], rtol=0.05)  # an estimate
+    with pytest.raises(ValueError, match="support"):
+        d.log_prob(2 * L)
+
+
+@pytest.mark.parametrize("d", [D.HalfNormal(A), D.HalfCauchy(A), D.Gumbel(A, B),
+                               D.Kumaraswamy(A, B), D.ContinuousBernoulli(X)], ids=repr)
+def test_probabilities_take_values_of_the_support_and_quantiles_lead_back(d):
+    np.testing.assert_allclose(d.icdf(d.cdf(X)), X, rtol=1e-12)
+    if not isinstance(d, D.Gumbel):
+        with pytest.raises(ValueError, match="within the support"):
+            d.cdf(-X)
+
+
+def test_a_density_integrates_to_one_on_both_sides_of_a_half():
+    for p in (0.1, 0.4995, 0.5, 0.7):
+        d = D.ContinuousBernoulli(torch.tensor(p, dtype=torch.float64))
+
+        def density(x, d=d):
+            return math.exp(d.log_prob(torch.tensor(x, dtype=torch.float64)).item())
+
+        assert integrate.quad(density, 0, 1)[0] == pytest.approx(1, rel=1e-9)  # of the series
+        mean = integrate.quad(lambda x, f=density: x * f(x), 0, 1)[0]
+        assert d.mean.item() == pytest.approx(mean, rel=1e-9)  # of the series
+
+
+def test_straight_through_samples_have_the_gradients_of_probabilities():
+    logits = A.clone().requires_grad_()
+    y = D.OneHotCategoricalStraightThrough(logits=logits).rsample()
+    assert sorted(y.tolist()) == [0, 1]
+    (g,) = torch.autograd.grad(y[0], logits)
+    p = torch.softmax(A, 0)
+    np.testing.assert_allclose(g, [p[0] * p[1], -p[0] * p[1]], rtol=1e-12)
+
+
+def test_the_shape_of_a_value_must_be_that_of_samples():
+    with pytest.raises(ValueError, match="The right-most size of value must match event_shape"):
+        D.Dirichlet(A).log_prob(torch.ones(3, dtype=torch.float64) / 3)
+    with pytest.raises(ValueError, match="Value is not broadcastable with batch_shape"):
+        D.Normal(A, B).log_prob(torch.ones(3))
+
+
+def test_what_vectors_pass_through_has_no_probability_below():
+    with pytest.raises(NotImplementedError, match="has no direction"):
+        D.LogisticNormal(A, B).cdf(torch.tensor([0.2, 0.3, 0.5]))

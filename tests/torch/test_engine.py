@@ -560,3 +560,10 @@ def test_a_zero_slope_wins_against_an_infinite_one():
     x = leaf(0.0)
     (x * x.sqrt()).backward()
     assert x.grad.tolist() == [0.0]
+
+
+def test_a_seed_is_complex_exactly_where_its_output_is():
+    x = torch.ones(2, dtype=torch.complex64, requires_grad=True)
+    for y, seed in ((x * 2, torch.ones(2)), (x.real, torch.ones(2, dtype=torch.complex64))):
+        with pytest.raises(RuntimeError, match="For complex Tensors, both grad_output and output"):
+            torch.autograd.grad(y, x, seed)

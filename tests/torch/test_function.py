@@ -798,3 +798,15 @@ def test_vjp_is_another_name_for_backward():
     assert x.grad.tolist() == [2.0]
     with pytest.raises(RuntimeError, match=r"both 'backward' and 'vjp'.* in Both"):
         Both.apply(x).backward()
+
+
+def test_a_leaf_that_is_a_view_is_not_changed_by_a_function():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+    x = torch.ones(2, 2).view(4).requires_grad_()
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad has been used in"):
+        Doubled.apply(x)

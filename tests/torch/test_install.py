@@ -1,11 +1,14 @@
 """Being torch: ``install``, ``python -m functrans.torch``, and where names are imported from."""
 
+import importlib
+import re
 import subprocess
 import sys
 
 import pytest
 
 import functrans.torch as torch
+from functrans.torch._names import INSTEAD, PARENTS
 
 
 def run(*arguments, code=None):
@@ -198,3 +201,46 @@ def test_switches_that_mean_nothing_here_are_accepted():
     assert torch.are_deterministic_algorithms_enabled() and torch.get_num_threads() >= 1
     assert torch.get_float32_matmul_precision() == "highest" and not torch.set_flush_denormal(True)
     assert not torch.backends.cudnn.is_available() and torch.backends.cudnn.version() is None
+
+
+def test_a_missing_name_says_what_is_there():
+    for module, name, said in (
+            (torch, "lobpcg", "'torch' has no attribute 'lobpcg': linalg.eigh is there"),
+            (torch.optim, "Muon", "'torch.optim' has no attribute 'Muon': optim.SGD"),
+            (torch.nn, "cross_entropy", "torch.nn.functional.cross_entropy is there"),
+            (torch.linalg, "sovle", "near it are solve"),
+            (torch.nn.functional, "qqq", "nothing like it is there; docs/torch.md says")):
+        assert not hasattr(module, name)
+        with pytest.raises(AttributeError, match=re.escape(said)):
+            getattr(module, name)
+
+
+def test_what_is_named_in_place_of_a_missing_name_is_there():
+    spaces = (torch, torch.nn, torch.optim, torch.distributions, torch.linalg, torch.utils.data)
+    for name, said in INSTEAD.items():
+        assert not any(hasattr(space, name) for space in spaces), name
+        first = said.split()[0]
+        if " is there" in said or " are there" in said:
+            *path, last = first.split(".")
+            space = getattr(torch, path[0]) if path else None
+            found = [space] if space else spaces
+            assert "no " in said or any(hasattr(m, last) for m in found), said
+    for parent in set(PARENTS.values()) - {""}:
+        importlib.import_module(f"functrans.torch.{parent}")
+
+
+def test_modules_of_one_name_are_those_of_several():
+    code = """
+import functrans.torch
+functrans.torch.install()
+from torch.distributions.normal import Normal
+from torch.nn.modules.loss import MSELoss
+from torch.nn.utils.clip_grad import clip_grad_norm_
+from torch.optim.adam import Adam
+import torch, torch.functional
+assert Normal is torch.distributions.Normal and MSELoss is torch.nn.MSELoss
+assert Adam is torch.optim.Adam and clip_grad_norm_ is torch.nn.utils.clip_grad_norm_
+assert torch.functional.einsum is torch.einsum
+"""
+    found = run(code=code)
+    assert found.returncode == 0, found.stderr

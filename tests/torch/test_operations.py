@@ -404,3 +404,68 @@ def test_what_torch_refuses_has_no_value(name):
     call, error, text = REFUSED_BY_TORCH[name]
     with pytest.raises(error, match=f"^{text}"):
         call()
+
+
+def test_functions_of_sparse_tensors_are_their_own_methods_or_refused():
+    s = torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+    assert torch.sparse.sum(s) == s.sum() == 7
+    np.testing.assert_array_equal(torch.matmul(s, torch.ones(3)), [3, 4])
+    for refused in (torch.exp, torch.sum, torch.flatten, lambda s: torch.matmul(s, s.t())):
+        with pytest.raises(NotImplementedError, match=r"Could not run .* with arguments from "
+                                                      "the 'SparseCPU' backend.*to_dense"):
+            refused(s)
+    with pytest.raises(NotImplementedError, match=r"have .*coalesce.* here"):
+        s.cumsum(0)
+    assert not hasattr(s, "__array__")
+
+
+def test_schedulers_of_schedulers_take_over_the_states_inside():
+    def made():
+        sgd = optim.SGD([torch.ones(1, requires_grad=True)], lr=1.0)
+        inner = [optim.lr_scheduler.ConstantLR(sgd, 0.1, 2),
+                 optim.lr_scheduler.ExponentialLR(sgd, 0.5)]
+        return sgd, inner
+
+    for make in (lambda sgd, inner: optim.lr_scheduler.SequentialLR(sgd, inner, [2]),
+                 lambda sgd, inner: optim.lr_scheduler.ChainedScheduler(inner)):
+        (one, first), (other, second) = made(), made()
+        a, b = make(one, first), make(other, second)
+        for _ in range(3):
+            a.step()
+        state = pickle.loads(pickle.dumps(a.state_dict()))
+        assert "optimizer" not in state
+        b.load_state_dict(state)
+        other.load_state_dict(one.state_dict())
+        for _ in range(3):
+            a.step()
+            b.step()
+            assert a.get_last_lr() == b.get_last_lr()
+
+
+def test_what_layers_compute_of_single_precision_is_of_single_precision():
+    x = torch.linspace(-1, 1, 48).reshape(1, 2, 4, 6)
+    at = torch.linspace(-0.9, 0.9, 18).reshape(1, 3, 3, 2)
+    for mode in ("bilinear", "nearest"):
+        for padding in ("zeros", "border", "reflection"):
+            y = F.grid_sample(x, at, mode, padding, align_corners=False)
+            assert y.dtype is torch.float32, (mode, padding)
+    logs = torch.zeros(4, 2, 3).log_softmax(2)
+    for reduction in ("none", "mean"):
+        loss = F.ctc_loss(logs, torch.tensor([[1], [2]]), [4, 3], [1, 1], reduction=reduction)
+        assert loss.dtype is torch.float32
+
+
+def test_recurrent_layers_take_arguments_in_torchs_order_and_check_what_they_get():
+    assert nn.RNN(3, 4, 1, "relu", False).nonlinearity == "relu"
+    assert nn.LSTM(3, 4, 1, True, False, 0.0, False, 2).proj_size == 2
+    with pytest.raises(ValueError, match="Unknown nonlinearity"):
+        nn.RNN(3, 4, nonlinearity="sin")
+    with pytest.raises(ValueError, match="proj_size argument is only supported for LSTM"):
+        nn.GRU(3, 4, proj_size=2)
+    lstm, x = nn.LSTM(3, 4), torch.ones(5, 2, 3)
+    with pytest.raises(RuntimeError, match=r"input.size\(-1\) must be equal to input_size. Expect"):
+        lstm(torch.ones(5, 2, 4))
+    with pytest.raises(RuntimeError, match=r"Expected hidden\[1\] size \(1, 2, 4\), got"):
+        lstm(x, (torch.ones(1, 2, 4), torch.ones(1, 1, 4)))
+    with pytest.raises(RuntimeError, match=r"Expected hidden size \(1, 2, 4\), got \[2, 4\]"):
+        nn.GRU(3, 4)(x, torch.ones(2, 4))

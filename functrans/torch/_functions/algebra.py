@@ -121,6 +121,8 @@ _MV = named(VectorProductNode, "MvBackward0")
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, of batches of matrices too."""
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
+        if hasattr(input, "of_sparse"):
+            return input.of_sparse("matmul", (other,), {})
         for name, position, x in (("input", 1, input), ("other", 2, other)):
             if not isinstance(x, Tensor | np.ndarray):
                 raise not_a_tensor("matmul", name, position, x)

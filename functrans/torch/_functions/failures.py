@@ -91,8 +91,12 @@ def _shapes(m: re.Match) -> list[tuple[int, ...]]:
     return [tuple(map(int, filter(None, re.split(r"[, ]+", s)))) for s in m.groups()]
 
 
-def not_a_tensor(name: str, argument: str, position: int, found: object) -> TypeError:
+def not_a_tensor(name: str, argument: str, position: int, found: object) -> Exception:
     """The error of a function that was called with something else."""
+    if hasattr(found, "of_sparse"):
+        return NotImplementedError(
+            f"Could not run 'aten::{name}' with arguments from the 'SparseCPU' backend. There is "
+            "no such function of a sparse tensor here; take its to_dense() first")
     return TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not "
                      f"{type(found).__name__}")
 

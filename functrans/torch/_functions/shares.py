@@ -16,7 +16,41 @@ from functrans.torch._functions.reductions import (
 )
 from functrans.torch._functions.table import floating, op, row
 
-_logsumexp, _softmax = row("logsumexp"), row("softmax")
+_logsumexp = row("logsumexp")
+
+
+def _shares(x, axis):
+    """Not the row of the core, which is a slope: the shares of a row whose greatest entry is
+    infinite are NaN."""
+    logs = np.empty(x.shape[:-1], x.dtype)
+    y = in_one_pass("softmax_and_log", x, axis=axis, filled=(logs,))
+    if y is not None:
+        lost = ~np.isfinite(logs)
+        if lost.any():
+            y[lost] = np.nan
+        return y
+    y = np.exp(x - np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf))
+    return y / np.add.reduce(y, axis, keepdims=True)
+
+
+def _shares_move(g, y, axis):
+    """Symmetric, so both the tangent and the cotangent."""
+    moved = in_one_pass("softmax_slope", g, y, axis=axis)
+    if moved is not None:
+        return moved
+    g = g * y
+    if type(g) is type(y) is np.ndarray:
+        return g - y * np.add.reduce(g, axis, keepdims=True)
+    return g - y * np.sum(g, axis=axis, keepdims=True)
+
+
+# rows for this module alone: one pass forward and one back
+_softmax = General(
+    "softmax", _shares, jvp=lambda ts, y, xs, axis: _shares_move(ts[0], y, axis),
+    vjp=lambda ct, y, xs, wanted, axis: [_shares_move(ct, y, axis)],
+    batch=lambda size, xs, batched, axis: bind(_softmax, xs[0], axis=after_batch(axis)),
+    saves="y", abstract=lambda x, axis: x,
+)
 
 
 def _logs_of_shares(x, axis):
@@ -40,7 +74,6 @@ def _log_softmax_pull(ct, y, axis):
     return ct - np.exp(y) * np.sum(ct, axis=axis, keepdims=True)
 
 
-# a row for this module alone: one pass forward and one back
 _log_softmax = General(
     "log_softmax", _logs_of_shares, jvp=lambda ts, y, xs, axis: _moved(ts[0], y, axis),
     vjp=lambda ct, y, xs, wanted, axis: [_log_softmax_pull(ct, y, axis)],

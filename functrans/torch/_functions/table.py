@@ -99,12 +99,14 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         try:
             with quiet():
                 out = body(*operands, **options)
-        except TypeError as failure:
-            refuse(name, failure, operands)
-            raise wrong_arguments(name, failure, args, kwargs) from failure
-        except (ValueError, IndexError) as failure:
-            raise_as_torch(name, failure)
-        except AttributeError as failure:
+        except (TypeError, ValueError, IndexError, AttributeError) as failure:
+            if args and hasattr(args[0], "of_sparse"):
+                return args[0].of_sparse(name, args[1:], kwargs)
+            if isinstance(failure, TypeError):
+                refuse(name, failure, operands)
+                raise wrong_arguments(name, failure, args, kwargs) from failure
+            if not isinstance(failure, AttributeError):
+                raise_as_torch(name, failure)
             if args and not isinstance(args[0], Tensor):  # of which a body read what tensors have
                 raise not_a_tensor(name, "input", 1, args[0]) from failure
             raise

@@ -297,7 +297,7 @@ def _dirty(ctx: Any, inputs: Sequence[Tensor], results: tuple) -> set[int]:
 def _overwritten(t: Tensor, edge: Edge | None, recorded: bool, name: str) -> None:
     """An input that ``forward`` has changed, from now on the output at ``edge``."""
     if recorded:
-        if t._requires and t._node is None and t._base is None:
+        if t._requires and t._node is None:
             raise RuntimeError(
                 "a leaf Variable that requires grad has been used in an in-place operation. Pass "
                 f"{name} a clone()."

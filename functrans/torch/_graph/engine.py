@@ -195,7 +195,7 @@ def _seed(g: Tensor, t: Tensor, i: int, create: bool, batched: bool) -> Any:
             f"{rule}grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of "
             f"{t.shape}."
         )
-    if g.is_complex() and not t.is_complex():
+    if g.is_complex() != t.is_complex():
         raise RuntimeError(
             "For complex Tensors, both grad_output and output are required to have the same dtype. "
             f"Mismatch in dtype: grad_output[{i}] has a dtype of {g.dtype} and output[{i}] has a "

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import functrans as ft
+from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.table import op
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import Size
@@ -143,6 +144,8 @@ class SparseTensor:
 
     def mm(self, mat2: Tensor) -> Tensor:
         """The product of this matrix with a dense one."""
+        if not isinstance(mat2, Tensor):
+            raise not_a_tensor("mm", "mat2", 2, mat2)
         if self.sparse_dim() != 2 or self.dense_dim() or mat2.ndim != 2:
             raise RuntimeError(f"mm: a sparse and a dense matrix are needed, but the shapes are "
                                f"{tuple(self._size)} and {tuple(mat2.shape)}")
@@ -152,8 +155,30 @@ class SparseTensor:
                                f"{mat2.shape[0]}x{mat2.shape[1]})")
         return _product(self._leaf, mat2, *self._places, self._size[0])
 
-    def __matmul__(self, other: Tensor) -> Tensor:
+    def matmul(self, other: Tensor) -> Tensor:
+        """The product of this matrix with a dense one or a vector."""
         return self.mm(other) if other.ndim == 2 else self.mm(other.unsqueeze(1)).squeeze(1)
+
+    __matmul__ = mv = matmul
+
+    def sum(self, dim: Any = None, dtype: Any = None) -> Tensor:
+        """The sum of the values, or over ``dim``, which is dense here."""
+        if dim is None:
+            return self._leaf.sum(dtype=dtype)
+        return self.to_dense().sum(dim, dtype=dtype)
+
+    def of_sparse(self, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """What the function ``name`` of tensors is of this one: its own method, or an error."""
+        if name not in vars(SparseTensor):
+            raise not_a_tensor(name, "input", 1, self)
+        return getattr(self, name)(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        kind = AttributeError if name.startswith("__") else NotImplementedError
+        here = [n for n in vars(SparseTensor) if not n.startswith("_") and n != "of_sparse"]
+        what = "this function" if name == "_array" else f"'{name}'"  # what functions read first
+        raise kind(f"Could not run {what} with arguments from the 'SparseCPU' backend: sparse "
+                   f"tensors have {', '.join(sorted(here))} here; to_dense() has the rest")
 
     def detach(self) -> SparseTensor:
         """The same values without history."""
@@ -192,8 +217,10 @@ METHODS: dict[str, Callable] = {"to_dense": to_dense, "to_sparse": to_sparse}
 
 
 def sparse_coo_tensor(indices: Any, values: Any, size: Any = None, *, dtype: Any = None,
-                      device: Any = None, requires_grad: bool = False) -> SparseTensor:
-    """A sparse tensor with ``values[k]`` at ``indices[:, k]``.
+                      device: Any = None, requires_grad: bool = False,
+                      check_invariants: bool | None = None,
+                      is_coalesced: bool = False) -> SparseTensor:
+    """A sparse tensor with ``values[k]`` at ``indices[:, k]``, which is always checked.
 
     >>> from functrans import torch
     >>> s = torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
@@ -227,4 +254,5 @@ def sparse_coo_tensor(indices: Any, values: Any, size: Any = None, *, dtype: Any
                 f"sparse_coo_tensor: size is {tuple(size)}, but an index of axis {axis} is "
                 f"{row.min() if row.min() < 0 else row.max()}"
             )
-    return SparseTensor(places, leaf.requires_grad_() if requires_grad else leaf, size, False)
+    return SparseTensor(places, leaf.requires_grad_() if requires_grad else leaf, size,
+                        is_coalesced)

@@ -26,6 +26,7 @@ from functrans.torch._graph.modes import (
     set_multithreading_enabled,
 )
 from functrans.torch._graph.seen import SavedTensor
+from functrans.torch._names import absent
 from functrans.torch._tensors.factories import tensor
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.autograd import (
@@ -76,3 +77,5 @@ __all__ = [
     "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "kineto_available", "no_grad", "profiler",
     "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]
+
+__getattr__ = absent(__name__)

@@ -9,6 +9,7 @@ tensor(1.5000)
 
 from __future__ import annotations
 
+from functrans.torch._names import absent
 from functrans.torch.distributions import constraints, kl, transforms
 from functrans.torch.distributions.constraints import biject_to, transform_to
 from functrans.torch.distributions.continuous import (
@@ -30,12 +31,19 @@ from functrans.torch.distributions.discrete import (
     Bernoulli,
     Binomial,
     Categorical,
+    ContinuousBernoulli,
     Geometric,
     OneHotCategorical,
+    OneHotCategoricalStraightThrough,
     Poisson,
 )
 from functrans.torch.distributions.distribution import Distribution, Independent
 from functrans.torch.distributions.kl import kl_divergence, register_kl
+from functrans.torch.distributions.matrices import (
+    LKJCholesky,
+    LowRankMultivariateNormal,
+    Wishart,
+)
 from functrans.torch.distributions.multivariate import Dirichlet, MultivariateNormal
 from functrans.torch.distributions.rarer import (
     FisherSnedecor,
@@ -70,14 +78,17 @@ from functrans.torch.distributions.transforms import (
 
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy",
-    "Chi2", "ComposeTransform", "Dirichlet", "Distribution", "ExpTransform", "Exponential",
-    "FisherSnedecor", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
-    "InverseGamma", "Kumaraswamy", "Laplace", "LogNormal", "LogisticNormal",
-    "LogitRelaxedBernoulli", "LowerCholeskyTransform", "MixtureSameFamily", "Multinomial",
-    "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical", "Pareto", "Poisson",
-    "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "SigmoidTransform",
+    "Chi2", "ComposeTransform", "ContinuousBernoulli", "Dirichlet", "Distribution", "ExpTransform",
+    "Exponential", "FisherSnedecor", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal",
+    "Independent", "InverseGamma", "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal",
+    "LogisticNormal", "LogitRelaxedBernoulli", "LowRankMultivariateNormal",
+    "LowerCholeskyTransform", "MixtureSameFamily", "Multinomial", "MultivariateNormal",
+    "NegativeBinomial", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto",
+    "Poisson", "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "SigmoidTransform",
     "SoftmaxTransform", "SoftplusTransform", "StickBreakingTransform", "StudentT", "TanhTransform",
-    "Transform", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "biject_to",
-    "constraints", "identity_transform", "kl", "kl_divergence", "register_kl", "transform_to",
-    "transforms",
+    "Transform", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart",
+    "biject_to", "constraints", "identity_transform", "kl", "kl_divergence", "register_kl",
+    "transform_to", "transforms",
 ]
+
+__getattr__ = absent(__name__)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from functrans.torch._functions.special import scipy
-from functrans.torch._functions.table import METHODS, SPECIAL, op
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, SPECIAL, op
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array, has_history
@@ -39,6 +39,8 @@ class Normal(_OfLocationAndScale):
     >>> Normal(torch.tensor(0.0), 1.0).log_prob(torch.tensor(1.0))
     tensor(-1.4189)
     """
+
+    mode = property(lambda d: d.loc)
 
     @property
     def mean(self) -> Tensor:
@@ -83,6 +85,8 @@ class LogNormal(Distribution):
         self.loc, self.scale = broadcast(loc, scale)
         self.base = Normal(self.loc, self.scale, validate_args)
         super().__init__(self.loc.shape, (), validate_args)
+
+    mode = property(lambda d: (d.loc - d.scale.square()).exp())
 
     @property
     def mean(self) -> Tensor:
@@ -129,8 +133,16 @@ class Half(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         return self.base.log_prob(self.checked(value)) + math.log(2)
 
+    def cdf(self, value: Tensor) -> Tensor:
+        return 2 * self.base.cdf(self.checked(value)) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base.icdf((value + 1) / 2)
+
     def entropy(self) -> Tensor:
         return self.base.entropy() - math.log(2)
+
+    mode = property(lambda d: d.scale.new_zeros(d.scale.shape))
 
 
 class HalfNormal(Half):
@@ -146,9 +158,6 @@ class HalfNormal(Half):
     def variance(self) -> Tensor:
         return self.scale.square() * (1 - 2 / math.pi)
 
-    def cdf(self, value: Tensor) -> Tensor:
-        return 2 * self.base.cdf(value) - 1
-
 
 class Uniform(Distribution):
     """1 / (high - low) from ``low`` up to ``high``."""
@@ -161,6 +170,8 @@ class Uniform(Distribution):
         super().__init__(self.low.shape, (), validate_args)
         if self._validate and not np.all(self.low._array < self.high._array):
             raise ValueError("Uniform is not defined when low>= high")
+
+    mode = property(lambda d: d.high * math.nan)
 
     @property
     def mean(self) -> Tensor:
@@ -204,6 +215,8 @@ class Exponential(Distribution):
         (self.rate,) = broadcast(rate)
         super().__init__(self.rate.shape, (), validate_args)
 
+    mode = property(lambda d: d.rate.new_zeros(d.rate.shape))
+
     @property
     def mean(self) -> Tensor:
         return self.rate.reciprocal()
@@ -235,6 +248,8 @@ class Exponential(Distribution):
 class Laplace(_OfLocationAndScale):
     """exp(-|x - loc| / scale) / (2 scale)."""
 
+    mode = property(lambda d: d.loc)
+
     @property
     def mean(self) -> Tensor:
         return self.loc
@@ -265,6 +280,8 @@ class Laplace(_OfLocationAndScale):
 class Cauchy(_OfLocationAndScale):
     """1 / (pi scale (1 + ((x - loc) / scale)**2))."""
 
+    mode = property(lambda d: d.loc)
+
     @property
     def mean(self) -> Tensor:
         return from_array(np.full_like(self.loc._array, math.nan))
@@ -293,6 +310,8 @@ class Cauchy(_OfLocationAndScale):
 class Gumbel(_OfLocationAndScale):
     """exp(-(z + exp(-z))) / scale for z = (x - loc) / scale."""
 
+    mode = property(lambda d: d.loc)
+
     @property
     def mean(self) -> Tensor:
         return self.loc + self.scale * EULER
@@ -302,8 +321,13 @@ class Gumbel(_OfLocationAndScale):
         return self.scale.square() * (math.pi**2 / 6)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = uniform(self._extended(sample_shape), self.loc)
-        return self.loc - self.scale * (-u.log()).log()
+        return self.icdf(uniform(self._extended(sample_shape), self.loc))
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return (-((self.loc - self.checked(value)) / self.scale).exp()).exp()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.loc - self.scale * (-value.log()).log()
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = (self.loc - self.checked(value)) / self.scale
@@ -323,6 +347,8 @@ class StudentT(Distribution):
                  validate_args: bool | None = None):
         self.df, self.loc, self.scale = broadcast(df, loc, scale)
         super().__init__(self.df.shape, (), validate_args)
+
+    mode = property(lambda d: d.loc)
 
     @property
     def mean(self) -> Tensor:
@@ -384,6 +410,8 @@ class Gamma(Distribution):
         self.concentration, self.rate = broadcast(concentration, rate)
         super().__init__(self.rate.shape, (), validate_args)
 
+    mode = property(lambda d: ((d.concentration - 1) / d.rate).clamp(min=0))
+
     @property
     def mean(self) -> Tensor:
         return self.concentration / self.rate
@@ -418,6 +446,14 @@ class Chi2(Gamma):
         super().__init__(0.5 * self.df, 0.5, validate_args)
 
 
+def mode_of_shares(concentration: Tensor) -> Tensor:
+    """Where the product of x_i**(c_i - 1) is greatest, for x that add up to 1; where all c_i are
+    below 1 there is no such place, and torch has the first corner."""
+    over = (concentration - 1).clamp(min=0)
+    corner = NN["one_hot"](over.argmax(-1), concentration.shape[-1]).to(over.dtype)
+    return FUNCTIONS["where"]((concentration < 1).all(-1, True), corner, over / over.sum(-1, True))
+
+
 class Beta(Distribution):
     """x**(a - 1) (1 - x)**(b - 1), normalised, for a = concentration1, b = concentration0."""
 
@@ -438,6 +474,9 @@ class Beta(Distribution):
     def variance(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
         return a * b / ((a + b).square() * (a + b + 1))
+
+    mode = property(lambda d: mode_of_shares(
+        FUNCTIONS["stack"]([d.concentration1, d.concentration0], -1))[..., 0])
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended(sample_shape)

@@ -71,6 +71,8 @@ class TransformedDistribution(Distribution):
     def _sign(self) -> Any:
         sign: Any = 1
         for t in self.transforms:
+            if t.event_dim:
+                raise NotImplementedError(f"{t!r} has no direction: its values are vectors")
             sign = sign * t.sign
         return sign
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from functrans.torch._functions.table import METHODS, NN
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NN
 from functrans.torch._tensors import factories, random
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.distributions.distribution import Distribution, broadcast, uniform
@@ -56,6 +58,9 @@ class Bernoulli(_ByProbability):
 
     support = "boolean"
 
+    mode = property(
+        lambda d: (d.probs >= 0.5).to(d.probs.dtype).masked_fill(d.probs == 0.5, math.nan))
+
     @property
     def mean(self) -> Tensor:
         return self.probs
@@ -84,6 +89,8 @@ class Geometric(_ByProbability):
     """(1 - p)**k p: how often 0 came before the first 1."""
 
     support = "natural"
+
+    mode = property(lambda d: d.probs.new_zeros(d.probs.shape))
 
     @property
     def mean(self) -> Tensor:
@@ -121,6 +128,8 @@ class Binomial(_ByProbability):
         probs, logits = (value, None) if logits is None else (None, value)
         super().__init__(probs, logits, validate_args)
 
+    mode = property(lambda d: ((d.total_count + 1) * d.probs).floor().clamp(max=d.total_count))
+
     @property
     def mean(self) -> Tensor:
         return self.total_count * self.probs
@@ -142,6 +151,24 @@ class Binomial(_ByProbability):
         logits = self.logits
         return count + x * logits - n * NN["softplus"](logits)
 
+    def _same_count(self, what: str) -> int:
+        n = self.total_count._array
+        if np.any(n != np.max(n)):
+            raise NotImplementedError(f"Inhomogeneous total count not supported by `{what}`.")
+        return int(np.max(n))
+
+    def entropy(self) -> Tensor:
+        self._same_count("entropy")
+        logs = self.log_prob(self.enumerate_support(False))
+        return -(logs.exp() * logs).sum(0)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """0 to ``total_count`` along a first dimension."""
+        n = self._same_count("enumerate_support") + 1
+        values = from_array(np.arange(n).astype(self.total_count._array.dtype))
+        values = values.reshape(n, *[1] * len(self.batch_shape))
+        return values.expand(n, *self.batch_shape) if expand else values
+
 
 class Poisson(Distribution):
     """rate**k exp(-rate) / k!."""
@@ -152,6 +179,8 @@ class Poisson(Distribution):
     def __init__(self, rate: Any, validate_args: bool | None = None):
         (self.rate,) = broadcast(rate)
         super().__init__(self.rate.shape, (), validate_args)
+
+    mode = property(lambda d: d.rate.floor())
 
     @property
     def mean(self) -> Tensor:
@@ -205,15 +234,13 @@ class Categorical(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs[..., 0] * float("nan")
+        return from_array(np.full(self.batch_shape, np.nan, self.probs._array.dtype))
 
     @property
     def variance(self) -> Tensor:
         return self.mean
 
-    @property
-    def mode(self) -> Tensor:
-        return self.probs.argmax(-1)
+    mode = property(lambda d: d.probs.argmax(-1))
 
     @property
     def param_shape(self) -> Any:
@@ -258,10 +285,17 @@ class OneHotCategorical(Distribution):
         self._categorical = Categorical(probs, logits, validate_args)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], False)
 
+    def expand(self, batch_shape: Any) -> OneHotCategorical:
+        """The distribution with its logits repeated to ``batch_shape``."""
+        logits = self.logits.expand(*batch_shape, *self.event_shape)
+        return type(self)(logits=logits, validate_args=False)
+
     def __getattr__(self, name: str) -> Any:
         if name in ("probs", "logits"):
             return getattr(self._categorical, name)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    mode = property(lambda d: NN["one_hot"](d.probs.argmax(-1), d.event_shape[0]).to(d.probs.dtype))
 
     @property
     def mean(self) -> Tensor:
@@ -280,3 +314,80 @@ class OneHotCategorical(Distribution):
 
     def entropy(self) -> Tensor:
         return self._categorical.entropy()
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All vectors with one 1 along a first dimension."""
+        n = self.event_shape[0]
+        values = from_array(np.eye(n, dtype=self.probs._array.dtype))
+        values = values.reshape(n, *[1] * len(self.batch_shape), n)
+        return values.expand(n, *self.batch_shape, n) if expand else values
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """``OneHotCategorical`` whose samples have the gradients of the probabilities."""
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())
+
+
+class ContinuousBernoulli(_ByProbability):
+    """p**x (1 - p)**(1 - x), normalised, for x from 0 to 1. Between ``lims`` p is so near to 1/2
+    that series in p - 1/2 take the place of the formulas."""
+
+    arg_constraints = _ByProbability.arg_constraints
+    support = "unit"
+    has_rsample = True
+
+    def __init__(self, probs: Any = None, logits: Any = None,
+                 lims: tuple[float, float] = (0.499, 0.501), validate_args: bool | None = None):
+        super().__init__(probs, logits, validate_args)
+        self._lims = lims
+
+    def _by_series(self, formula: Callable[[Tensor], Tensor], series: Any) -> Tensor:
+        """``formula`` of p, ``series`` of p - 1/2 where that is near 0."""
+        p = self.probs
+        low, high = self._lims
+        near = (p > low) & (p <= high)
+        away = formula(p.masked_fill(near, low))
+        return FUNCTIONS["where"](near, series(p - 0.5) if callable(series) else series, away)
+
+    def _log_size(self) -> Tensor:
+        """What makes the density's integral 1."""
+        return self._by_series(
+            lambda p: ((-p).log1p() - p.log()).abs().log() - (1 - 2 * p).abs().log(),
+            lambda x: math.log(2) + (4 / 3 + 104 / 45 * x.square()) * x.square())
+
+    @property
+    def mean(self) -> Tensor:
+        return self._by_series(
+            lambda p: p / (2 * p - 1) + 1 / ((-p).log1p() - p.log()),
+            lambda x: 0.5 + (1 / 3 + 16 / 45 * x.square()) * x)
+
+    @property
+    def variance(self) -> Tensor:
+        return self._by_series(
+            lambda p: p * (p - 1) / (1 - 2 * p).square() + ((-p).log1p() - p.log()).pow(-2),
+            lambda x: 1 / 12 - (1 / 15 - 128 / 945 * x.square()) * x.square())
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.icdf(uniform(self._extended(sample_shape), self.probs))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self._log_size() - self._losses(self.checked(value))
+
+    def cdf(self, value: Tensor) -> Tensor:
+        x = self.checked(value)
+        inside = self._by_series(
+            lambda p: (p**x * (1 - p) ** (1 - x) + p - 1) / (2 * p - 1), x)
+        return inside.masked_fill(x <= 0, 0).masked_fill(x >= 1, 1)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self._by_series(
+            lambda p: ((value * (2 * p - 1) - p).log1p() - (-p).log1p())
+            / (p.log() - (-p).log1p()), value)
+
+    def entropy(self) -> Tensor:
+        other = (-self.probs).log1p()
+        return self.mean * (other - self.probs.log()) - self._log_size() - other

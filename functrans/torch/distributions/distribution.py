@@ -27,6 +27,9 @@ CONSTRAINTS: dict[str, Callable[[np.ndarray], Any]] = {
     "positive vector": lambda x: (x > 0).all(-1),
     "one-hot": lambda x: ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1),
     "lower": lambda x: (np.diagonal(x, 0, -2, -1) > 0).all(-1) & (np.tril(x) == x).all((-2, -1)),
+    "real matrix": lambda x: (x == x).all((-2, -1)),
+    "corr cholesky": lambda x: (CONSTRAINTS["lower"](x)
+                                & (np.abs((x**2).sum(-1) - 1) < 1e-4).all(-1)),
     "positive definite": lambda x: (np.linalg.eigvalsh((x + x.swapaxes(-1, -2)) / 2) > 0).all(-1),
 }
 
@@ -77,9 +80,22 @@ class Distribution:
     def variance(self) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no variance here")
 
+    def _no_mode(self) -> Tensor:
+        raise NotImplementedError(f"{type(self)} does not implement mode")
+
+    mode: Any = property(_no_mode)
+
     @property
     def stddev(self) -> Tensor:
         return self.variance.sqrt()
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values along a first dimension."""
+        raise NotImplementedError(f"{type(self).__name__} has no values that can be listed")
+
+    @property
+    def has_enumerate_support(self) -> bool:
+        return type(self).enumerate_support is not Distribution.enumerate_support
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Samples that are differentiable functions of the parameters."""
@@ -133,6 +149,7 @@ class Distribution:
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         if self._validate:
+            self._fitting(value)
             inside = self._inside(value._array)
             if not np.all(inside):
                 raise ValueError(
@@ -140,6 +157,18 @@ class Distribution:
                     f"{tuple(value.shape)}) to be within the support ({self.support}) of the "
                     f"distribution {self!r}, but found invalid values:\n{value}")
         return value
+
+    def _fitting(self, value: Tensor) -> None:
+        """Raise where the shape of ``value`` is not that of samples."""
+        event, size = self._event_shape, len(self._event_shape)
+        if value.shape[len(value.shape) - size :] != event:
+            raise ValueError("The right-most size of value must match event_shape: "
+                             f"{value.shape} vs {event}.")
+        whole = self._batch_shape + event
+        if any(i not in (1, j) and j != 1
+               for i, j in zip(reversed(value.shape), reversed(whole), strict=False)):
+            raise ValueError("Value is not broadcastable with batch_shape+event_shape: "
+                             f"{value.shape} vs {whole}.")
 
     def _inside(self, x: np.ndarray) -> Any:
         return CONSTRAINTS[self.support](x)
@@ -197,6 +226,8 @@ class Independent(Distribution):
     @property
     def variance(self) -> Tensor:
         return self.base_dist.variance
+
+    mode = property(lambda d: d.base_dist.mode)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         return self.base_dist.sample(sample_shape)

@@ -30,6 +30,12 @@ from functrans.torch.distributions.discrete import (
     Poisson,
 )
 from functrans.torch.distributions.distribution import Distribution, Independent
+from functrans.torch.distributions.matrices import (
+    LowRankMultivariateNormal,
+    Wishart,
+    mvdigamma,
+    whitened_matrix,
+)
 from functrans.torch.distributions.multivariate import Dirichlet, MultivariateNormal, whitened
 from functrans.torch.distributions.rarer import Pareto
 
@@ -198,3 +204,26 @@ def _independent(p, q):
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError("kl_divergence: the two must have as many dimensions of events")
     return p.total(kl_divergence(p.base_dist, q.base_dist))
+
+
+@register_kl(Wishart, Wishart)
+def _wishart(p, q):
+    """The half log-determinants are those of the scales."""
+    n, a, b = p.event_shape[0], p.df, q.df
+    trace = whitened_matrix(q.scale_tril, p.scale_tril).square().sum((-2, -1))
+    lgamma = METHODS["mvlgamma"]
+    return (b * (q.half_log_det() - p.half_log_det()) + 0.5 * a * (trace - n)
+            + lgamma(b / 2, n) - lgamma(a / 2, n) + 0.5 * (a - b) * mvdigamma(a / 2, n))
+
+
+def _whole(d):
+    """A normal distribution of low rank with its whole covariance."""
+    if isinstance(d, MultivariateNormal):
+        return d
+    return MultivariateNormal(d.loc, d.covariance_matrix, validate_args=False)
+
+
+for _pair in ((LowRankMultivariateNormal, LowRankMultivariateNormal),
+              (LowRankMultivariateNormal, MultivariateNormal),
+              (MultivariateNormal, LowRankMultivariateNormal)):
+    register_kl(*_pair)(lambda p, q: kl_divergence(_whole(p), _whole(q)))

@@ -9,7 +9,7 @@ import numpy as np
 from functrans.torch._functions import linalg, systems
 from functrans.torch._functions.table import METHODS
 from functrans.torch._tensors.tensor import Tensor, from_array
-from functrans.torch.distributions.continuous import standard_gamma
+from functrans.torch.distributions.continuous import mode_of_shares, standard_gamma
 from functrans.torch.distributions.distribution import LOG_2PI, Distribution, normal
 
 cholesky = linalg.cholesky
@@ -20,10 +20,51 @@ def whitened(L: Tensor, x: Tensor) -> Tensor:
     return systems.solve_triangular(L, x.unsqueeze(-1), upper=False).squeeze(-1)
 
 
-class MultivariateNormal(Distribution):
-    """exp(-(x - loc)^T S^-1 (x - loc) / 2), normalised; S, S^-1 or its Cholesky factor is given."""
+class OfMatrix(Distribution):
+    """A distribution of which a matrix, its inverse or its Cholesky factor is a parameter."""
 
     has_rsample = True
+
+    def _take(self, lead: tuple, given: dict[str, Tensor | None]) -> tuple:
+        """Enter the one matrix that is given, its batch broadcast with ``lead``; the batch."""
+        matrices = {name: m for name, m in given.items() if m is not None}
+        if len(matrices) != 1:
+            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril "
+                             "may be specified.")
+        ((name, m),) = matrices.items()
+        if m.dim() < 2:
+            raise ValueError(f"{name} must be at least two-dimensional, with optional leading "
+                             "batch dimensions")
+        batch = np.broadcast_shapes(m.shape[:-2], lead)
+        self.__dict__[name] = m.expand(*batch, *m.shape[-2:])
+        return batch
+
+    def _factored(self) -> None:
+        """Find the Cholesky factor, once the matrix has been checked."""
+        fields = self.__dict__
+        if "scale_tril" in fields:
+            self._factor = fields["scale_tril"]
+        elif "covariance_matrix" in fields:
+            self._factor = cholesky(fields["covariance_matrix"])
+        else:
+            self._factor = _from_precision(fields["precision_matrix"])
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "scale_tril":
+            return self._factor
+        if name in ("covariance_matrix", "precision_matrix"):
+            C = self._factor @ self._factor.mT
+            return C if name == "covariance_matrix" else linalg.inv(C)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def half_log_det(self) -> Tensor:
+        """The logarithm of the determinant of the Cholesky factor."""
+        return self._factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+class MultivariateNormal(OfMatrix):
+    """exp(-(x - loc)^T S^-1 (x - loc) / 2), normalised; S, S^-1 or its Cholesky factor is given."""
+
     arg_constraints: ClassVar = {
         "loc": "real vector", "covariance_matrix": "positive definite",
         "precision_matrix": "positive definite", "scale_tril": "lower",
@@ -33,43 +74,20 @@ class MultivariateNormal(Distribution):
     def __init__(self, loc: Tensor, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
                  validate_args: bool | None = None):
-        given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        if len(given) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril "
-                             "may be specified.")
-        if given[0].dim() < 2:
-            raise ValueError("the matrix must be at least two-dimensional, with optional leading "
-                             "batch dimensions")
-        batch = np.broadcast_shapes(given[0].shape[:-2], loc.shape[:-1])
+        batch = self._take(loc.shape[:-1], {
+            "covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix,
+            "scale_tril": scale_tril})
         self.loc = loc.expand(*batch, loc.shape[-1])
-        fields = self.__dict__
-        for name, m in (("covariance_matrix", covariance_matrix),
-                        ("precision_matrix", precision_matrix), ("scale_tril", scale_tril)):
-            if m is not None:
-                fields[name] = m.expand(*batch, *m.shape[-2:])
         super().__init__(batch, loc.shape[-1:], validate_args)
-        if scale_tril is not None:
-            self._factor = scale_tril
-        elif covariance_matrix is not None:
-            self._factor = cholesky(covariance_matrix)
-        else:
-            self._factor = _from_precision(given[0])
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "scale_tril":
-            return self._factor.expand(*self.batch_shape, *self._factor.shape[-2:])
-        if name in ("covariance_matrix", "precision_matrix"):
-            C = self._factor @ self._factor.mT
-            return C if name == "covariance_matrix" else linalg.inv(C)
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        self._factored()
 
     @property
     def mean(self) -> Tensor:
         return self.loc
 
-    mode = mean
+    mode = property(lambda d: d.loc)
 
     @property
     def variance(self) -> Tensor:
@@ -83,10 +101,6 @@ class MultivariateNormal(Distribution):
         z = whitened(self._factor, self.checked(value) - self.loc)
         n = self.event_shape[0]
         return -0.5 * (n * LOG_2PI + z.square().sum(-1)) - self.half_log_det()
-
-    def half_log_det(self) -> Tensor:
-        """The logarithm of the determinant of the Cholesky factor."""
-        return self._factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def entropy(self) -> Tensor:
         n = self.event_shape[0]
@@ -121,6 +135,8 @@ class Dirichlet(Distribution):
     def variance(self) -> Tensor:
         total = self.concentration.sum(-1, True)
         return self.concentration * (total - self.concentration) / (total.square() * (total + 1))
+
+    mode = property(lambda d: mode_of_shares(d.concentration))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         x = standard_gamma(self.concentration.expand(self._extended(sample_shape)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans.torch._functions.elementwise import softplus
 from functrans.torch._functions.special import scipy
-from functrans.torch._functions.table import METHODS, op
+from functrans.torch._functions.table import METHODS, SPECIAL, op
 from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.distributions.continuous import EULER, Cauchy, Gamma, Gumbel, Half, Normal
@@ -46,12 +46,6 @@ class HalfCauchy(Half):
     def variance(self) -> Tensor:
         return self.mean
 
-    def cdf(self, value: Tensor) -> Tensor:
-        return 2 * self.base.cdf(self.checked(value)) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base.icdf((value + 1) / 2)
-
 
 class InverseGamma(Distribution):
     """One divided by what has a gamma distribution."""
@@ -64,6 +58,8 @@ class InverseGamma(Distribution):
         self.concentration, self.rate = broadcast(concentration, rate)
         self.base = Gamma(self.concentration, self.rate, validate_args)
         super().__init__(self.rate.shape, (), validate_args)
+
+    mode = property(lambda d: d.rate / (d.concentration + 1))
 
     @property
     def mean(self) -> Tensor:
@@ -82,6 +78,9 @@ class InverseGamma(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         x = self.checked(value)
         return self.base.log_prob(x.reciprocal()) - 2 * x.log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return SPECIAL["gammaincc"](self.concentration, self.rate / self.checked(value))
 
     def entropy(self) -> Tensor:
         a = self.concentration
@@ -132,6 +131,8 @@ class Weibull(_OfMoments):
     def icdf(self, value: Tensor) -> Tensor:
         return self.scale * (-(-value).log1p()) ** self.concentration.reciprocal()
 
+    mode = property(lambda d: d.scale * (1 - 1 / d.concentration) ** (1 / d.concentration))
+
     def entropy(self) -> Tensor:
         k: Any = self.concentration
         return EULER * (1 - 1 / k) + (self.scale / k).log() + 1
@@ -160,6 +161,20 @@ class Kumaraswamy(_OfMoments):
         a, b, x = self.concentration1, self.concentration0, self.checked(value)
         return a.log() + b.log() + (a - 1) * x.log() + (b - 1) * (-(x**a)).log1p()
 
+    def cdf(self, value: Tensor) -> Tensor:
+        return 1 - (1 - self.checked(value) ** self.concentration1) ** self.concentration0
+
+    def icdf(self, value: Tensor) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        return (1 - (1 - value) ** b.reciprocal()) ** a.reciprocal()
+
+    def _likeliest(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        inside = (a >= 1) & (b >= 1) & ((a != 1) | (b != 1))
+        return _above(((a - 1) / (a * b - 1)) ** a.reciprocal(), inside, math.nan)
+
+    mode = property(_likeliest)
+
     def entropy(self) -> Tensor:
         a: Any = self.concentration1
         b: Any = self.concentration0
@@ -179,6 +194,8 @@ class Pareto(Distribution):
 
     def _inside(self, x: np.ndarray) -> Any:
         return x >= self.scale._array
+
+    mode = property(lambda d: d.scale)
 
     @property
     def mean(self) -> Tensor:
@@ -217,6 +234,9 @@ class FisherSnedecor(Distribution):
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None):
         self.df1, self.df2 = broadcast(df1, df2)
         super().__init__(self.df1.shape, (), validate_args)
+
+    mode = property(lambda d: _above(
+        (d.df1 - 2) / d.df1 * d.df2 / (d.df2 + 2), d.df1 > 2, math.nan))
 
     @property
     def mean(self) -> Tensor:
@@ -264,6 +284,8 @@ class VonMises(Distribution):
         self.loc, self.concentration = broadcast(loc, concentration)
         super().__init__(self.loc.shape, (), validate_args)
 
+    mode = property(lambda d: d.loc)
+
     @property
     def mean(self) -> Tensor:
         return self.loc
@@ -287,6 +309,8 @@ class NegativeBinomial(Binomial):
 
     arg_constraints: ClassVar = {**Binomial.arg_constraints, "total_count": "nonnegative"}
 
+    mode = property(lambda d: ((d.total_count - 1) * d.logits.exp()).floor().clamp(min=0))
+
     @property
     def mean(self) -> Tensor:
         return self.total_count * self.logits.exp()
@@ -305,6 +329,8 @@ class NegativeBinomial(Binomial):
         weighed = -r * softplus(self.logits) - k * softplus(-self.logits)
         ways = lgamma(r + k) - lgamma(1 + k) - lgamma(r)
         return weighed + _above(ways, r + k != 0, 0.0)
+
+    enumerate_support = Distribution.enumerate_support
 
     def _inside(self, x: np.ndarray) -> Any:
         return CONSTRAINTS["natural"](x)
@@ -370,6 +396,12 @@ class Multinomial(_OfOdds):
         logs = log_softmax(self.logits, -1).masked_fill(
             (x == 0) & (self.logits == -math.inf), 0)
         return lgamma(x.sum(-1) + 1) - lgamma(x + 1).sum(-1) + (x * logs).sum(-1)
+
+    def entropy(self) -> Tensor:
+        one = Binomial(self.total_count, self.probs)
+        counts = one.enumerate_support(False)[1:]
+        weighed = (one.log_prob(counts).exp() * lgamma(counts + 1)).sum((0, -1))
+        return self.total_count * self.odds.entropy() - math.lgamma(self.total_count + 1) + weighed
 
 
 class LogitRelaxedBernoulli(_OfOdds):

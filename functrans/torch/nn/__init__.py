@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functrans.torch._names import absent
 from functrans.torch.nn import functional, init, modules, parameter, utils
 from functrans.torch.nn.modules import LAYERS, Module
 from functrans.torch.nn.parameter import Buffer, Parameter, UninitializedParameter
@@ -11,3 +12,5 @@ __all__ = [
     "parameter", "utils", *LAYERS,
 ]
 globals().update(LAYERS)
+
+__getattr__ = absent(__name__)

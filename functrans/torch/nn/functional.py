@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functrans.torch._functions import special
 from functrans.torch._functions.table import NN
+from functrans.torch._names import absent
 from functrans.torch.nn._functions import (
     activations,
     alignment,
@@ -29,3 +30,5 @@ assert activations and attention and convolutions and images and losses and norm
 assert alignment and fractional and natives and pooling and special and spectra
 __all__ = sorted(NN)
 globals().update(NN)
+
+__getattr__ = absent(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._graph.modes import no_grad
+from functrans.torch._names import absent
 from functrans.torch._tensors.tensor import Tensor
 
 _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
@@ -154,3 +155,5 @@ __all__ = [
     "normal_", "ones_", "orthogonal_", "trunc_normal_", "uniform_", "xavier_normal_",
     "xavier_uniform_", "zeros_", *_OLD,
 ]
+
+__getattr__ = absent(__name__)

@@ -11,6 +11,7 @@ tensor([0.5000], requires_grad=True)
 
 from __future__ import annotations
 
+from functrans.torch._names import absent
 from functrans.torch.optim import lr_scheduler, swa_utils
 from functrans.torch.optim.lbfgs import LBFGS
 from functrans.torch.optim.optimizer import Optimizer
@@ -32,3 +33,5 @@ __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam",
     "Optimizer", "RAdam", "RMSprop", "Rprop", "lr_scheduler", "swa_utils",
 ]
+
+__getattr__ = absent(__name__)

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+from functrans.torch._names import absent
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.optim.cycles import CyclicLR, OneCycleLR
 from functrans.torch.optim.optimizer import Optimizer
@@ -219,6 +220,8 @@ class ChainedScheduler:
         """The learning rates that were set last."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
+    state_dict, load_state_dict = LRScheduler.state_dict, LRScheduler.load_state_dict
+
 
 class SequentialLR(LRScheduler):
     """One scheduler after another, each from its milestone on."""
@@ -300,3 +303,5 @@ __all__ = [
     "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
     "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]
+
+__getattr__ = absent(__name__)

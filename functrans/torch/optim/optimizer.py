@@ -28,7 +28,7 @@ class Optimizer:
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]):
         if isinstance(params, Tensor):
             raise TypeError("params argument given to the optimizer should be an iterable of "
-                            f"Tensors or dicts, but got {type(params).__name__}")
+                            f"Tensors or dicts, but got {params.type()}")
         self.defaults = defaults
         self.state: Any = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []

@@ -42,10 +42,16 @@ class LRScheduler:
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the optimiser."""
-        return {k: v for k, v in self.__dict__.items()
-                if k != "optimizer" and not callable(v)}
+        """All but the optimiser; of schedulers inside, theirs."""
+        kept = {k: v for k, v in self.__dict__.items() if k != "optimizer" and not callable(v)}
+        if "_schedulers" in kept:
+            kept["_schedulers"] = [inner.state_dict() for inner in kept["_schedulers"]]
+        return kept
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what ``state_dict`` returned."""
-        self.__dict__.update(state_dict)
+        own = dict(state_dict)
+        for inner, state in zip(self.__dict__.get("_schedulers", ()), own.pop("_schedulers", ()),
+                                strict=True):
+            inner.load_state_dict(state)
+        self.__dict__.update(own)

@@ -5,4 +5,5 @@ nothing and returns its numbers by name. ``record`` stores what torch computes.
 """
 
 NAMES = ["fitting", "networks", "higher", "functions", "chances", "dynamics", "structures",
-         "operations", "signals", "training", "flows"]
+         "operations", "signals", "training", "flows", "rarer",
+         "probabilities"]

@@ -35,7 +35,8 @@ def _negative_log_likelihood(log_probs, labels, lengths, counts, blank):
     last = alpha[rows, 2 * counts]
     with_label = alpha[rows, np.maximum(2 * counts - 1, 0)]
     total = np.where(counts > 0, np.logaddexp(last, with_label), last)
-    total = np.where(lengths > 0, total, np.where(counts > 0, _NEVER, 0.0))
+    empty = np.where(counts > 0, _NEVER, 0.0).astype(log_probs.dtype)
+    total = np.where(lengths > 0, total, empty)
     return np.where(total > _NEVER / 2, -total, np.inf)
 
 

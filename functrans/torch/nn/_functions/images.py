@@ -259,13 +259,14 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         at.append(x)
     if mode == "nearest":
         return _gathered(input, [np.rint(plain(x)).astype(np.int64) for x in at], lengths)
-    low = [np.floor(plain(x)).astype(np.int64) for x in at]
+    low = [np.floor(plain(x)) for x in at]  # in the type of the grid, as the weights shall be
     total = None
     for corner in np.ndindex(*[2] * n):
         weight: Any = 1
         for c, x, k in zip(corner, at, low, strict=True):
             weight = weight * ((x - k) if c else (k + 1 - x))
-        part = _gathered(input, [k + c for k, c in zip(low, corner, strict=True)], lengths)
+        places = [(k + c).astype(np.int64) for k, c in zip(low, corner, strict=True)]
+        part = _gathered(input, places, lengths)
         part = part * weight[:, None]
         total = part if total is None else total + part
     return total

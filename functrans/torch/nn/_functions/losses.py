@@ -15,6 +15,7 @@ from functrans.torch._functions.shares import logsumexp
 from functrans.torch._functions.table import NN, floating, op, promoted
 from functrans.torch._graph.batches import anywhere
 from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn._functions.direct import (
     cross_entropy_row,
     logits_row,
@@ -119,8 +120,8 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
                                      reduction="mean", pos_weight=None):
     """-p t log(s) - (1 - t) log(1 - s) for s = sigmoid(input), without overflow."""
     if target.shape != input.shape:
-        raise WrongValue(f"Target size ({target.shape}) must be the same as input size "
-                         f"({input.shape})")
+        raise WrongValue(f"Target size ({Size(target.shape)}) must be the same as input size "
+                         f"({Size(input.shape)})")
     if pos_weight is None:
         loss = _softplus(input) - input * target
     else:
@@ -369,3 +370,22 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 
 
 NN["triplet_margin_with_distance_loss"] = triplet_margin_with_distance_loss
+
+
+def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *,
+                         linear_bias: Tensor | None = None, weight: Tensor | None = None,
+                         reduction: str = "mean", ignore_index: int | None = None,
+                         label_smoothing: float = 0.0, options: Any = None) -> Tensor:
+    """``cross_entropy`` of ``linear(input, linear_weight, linear_bias)``; how the work is divided,
+    which ``options`` says, changes no number and is ignored."""
+    if linear_weight.dim() != 2:
+        raise NotImplementedError(
+            "linear_cross_entropy: linear_weight must be (classes, features) here, but has the "
+            f"shape {tuple(linear_weight.shape)}; use linear, reshape and cross_entropy")
+    return NN["cross_entropy"](
+        NN["linear"](input, linear_weight, linear_bias), target, weight,
+        ignore_index=-100 if ignore_index is None else ignore_index, reduction=reduction,
+        label_smoothing=label_smoothing)
+
+
+NN["linear_cross_entropy"] = linear_cross_entropy

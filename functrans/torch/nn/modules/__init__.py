@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functrans.torch._names import absent
 from functrans.torch.nn.modules import (
     attention,
+    classification,
     containers,
     layers,
     lazy,
@@ -28,7 +30,9 @@ def _variant(name: str, base: type[Module], doc: str, **fields: object) -> None:
 
 
 _enter(
-    attention.MultiheadAttention, attention.TransformerEncoderLayer, containers.Identity,
+    attention.MultiheadAttention, attention.TransformerEncoderLayer,
+    classification.AdaptiveLogSoftmaxWithLoss, classification.LinearCrossEntropyLoss,
+    containers.Identity,
     containers.ModuleDict, containers.ModuleList, containers.ParameterDict,
     containers.ParameterList, containers.Sequential, layers.Bilinear, layers.Embedding,
     layers.EmbeddingBag, layers.Flatten, layers.Linear, layers.PReLU, layers.Unflatten,
@@ -54,6 +58,11 @@ for _n in (1, 2, 3):
         _variant(f"{_mode}Pad{_n}d", layers.Padding, f"``pad`` in the mode {_as!r}.", _n=_n,
                  _mode=_as)
 
+_variant("UpsamplingNearest2d", LAYERS["Upsample"], "``Upsample`` in the mode 'nearest'.",
+         _row=layers.upsampling("nearest", None))
+_variant("UpsamplingBilinear2d", LAYERS["Upsample"],
+         "``Upsample`` in the mode 'bilinear', corners aligned.",
+         _row=layers.upsampling("bilinear", True))
 for _name in ("Linear", *[f"{_kind}{_n}d" for _n in (1, 2, 3)
                           for _kind in ("Conv", "ConvTranspose", "BatchNorm", "InstanceNorm")]):
     _variant(f"Lazy{_name}", lazy.Lazy, f"``{_name}``, which learns the size of its input.",
@@ -61,3 +70,5 @@ for _name in ("Linear", *[f"{_kind}{_n}d" for _n in (1, 2, 3)
 
 __all__ = ["Module", *LAYERS]
 globals().update(LAYERS)
+
+__getattr__ = absent(__name__)

@@ -15,7 +15,7 @@ from functrans.torch.nn.modules.module import Module
 from functrans.torch.nn.modules.normalisation import LayerNorm
 from functrans.torch.nn.parameter import Parameter
 
-empty = vars(factories)["empty"]
+empty, zeros = vars(factories)["empty"], vars(factories)["zeros"]
 
 
 class MultiheadAttention(Module):
@@ -28,44 +28,44 @@ class MultiheadAttention(Module):
         super().__init__()
         if embed_dim % num_heads:
             raise AssertionError("embed_dim must be divisible by num_heads")
-        if add_bias_kv or add_zero_attn or (kdim or embed_dim) != embed_dim or (
-                vdim or embed_dim) != embed_dim:
-            raise NotImplementedError("MultiheadAttention: add_bias_kv, add_zero_attn, kdim and "
-                                      "vdim are not supported")
+        kdim, vdim = kdim or embed_dim, vdim or embed_dim
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
-        self.batch_first = batch_first
-        self.in_proj_weight = Parameter(empty(3 * embed_dim, embed_dim, dtype=dtype))
-        self.register_parameter("in_proj_bias", Parameter(empty(3 * embed_dim, dtype=dtype))
+        self.batch_first, self.add_zero_attn = batch_first, add_zero_attn
+        self.kdim, self.vdim = kdim, vdim
+        together = kdim == vdim == embed_dim
+        shapes = {"in_proj_weight": (3 * embed_dim, embed_dim) if together else None,
+                  "q_proj_weight": None if together else (embed_dim, embed_dim),
+                  "k_proj_weight": None if together else (embed_dim, kdim),
+                  "v_proj_weight": None if together else (embed_dim, vdim)}
+        for name, shape in shapes.items():
+            self.register_parameter(name, shape and Parameter(empty(shape, dtype=dtype)))
+            if shape:
+                init.xavier_uniform_(getattr(self, name))
+        self.register_parameter("in_proj_bias", Parameter(zeros(3 * embed_dim, dtype=dtype))
                                 if bias else None)
         self.out_proj = Linear(embed_dim, embed_dim, bias, dtype=dtype)
-        init.xavier_uniform_(self.in_proj_weight)
         if bias:
-            init.zeros_(self.in_proj_bias)
             init.zeros_(self.out_proj.bias)  # type: ignore[arg-type]  # it is there
+        for name in ("bias_k", "bias_v"):
+            self.register_parameter(name, Parameter(empty(1, 1, embed_dim, dtype=dtype))
+                                    if add_bias_kv else None)
+            if add_bias_kv:
+                init.xavier_normal_(getattr(self, name))
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor,
                 key_padding_mask: Tensor | None = None, need_weights: bool = True,
                 attn_mask: Tensor | None = None, average_attn_weights: bool = True,
                 is_causal: bool = False) -> tuple[Tensor, Tensor | None]:
-        single = query.dim() == 2
-        q, k, v = [x.unsqueeze(0) if single else x if self.batch_first else x.transpose(0, 1)
-                   for x in (query, key, value)]
-        if attn_mask is not None and attn_mask.dtype.name == "bool":
-            attn_mask = ~attn_mask  # there True is hidden
-        if attn_mask is not None and attn_mask.dim() == 3:
-            attn_mask = attn_mask.reshape(-1, self.num_heads, *attn_mask.shape[1:])
-        if key_padding_mask is not None and single:
-            key_padding_mask = key_padding_mask.unsqueeze(0)
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        turned = self.batch_first and query.dim() == 3
+        if turned:
+            query, key, value = [x.transpose(0, 1) for x in (query, key, value)]
         y, weights = multi_head_attention_forward(
-            q, k, v, self.num_heads, self.in_proj_weight.chunk(3), biases, self.out_proj,
-            self.dropout if self.training else 0.0, attn_mask, key_padding_mask,
-            average_attn_weights)
-        if single:
-            y, weights = y.squeeze(0), weights.squeeze(0)
-        elif not self.batch_first:
-            y = y.transpose(0, 1)
-        return y, weights if need_weights else None
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight,
+            self.in_proj_bias, self.bias_k, self.bias_v, self.add_zero_attn, self.dropout,
+            self.out_proj.weight, self.out_proj.bias, self.training, key_padding_mask,
+            need_weights, attn_mask, self.in_proj_weight is None, self.q_proj_weight,
+            self.k_proj_weight, self.v_proj_weight, None, None, average_attn_weights, is_causal)
+        return y.transpose(0, 1) if turned else y, weights
 
 
 class TransformerEncoderLayer(Module):

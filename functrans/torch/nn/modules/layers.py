@@ -22,6 +22,14 @@ empty = vars(factories)["empty"]
 
 # class -> function, options by name with their defaults (... for those that must be there), and
 # whether it is told of ``training``
+
+
+def upsampling(mode: str, align_corners: bool | None) -> tuple[str, dict[str, Any], bool]:
+    """The row of a layer that interpolates."""
+    return ("interpolate", {"size": None, "scale_factor": None, "mode": mode,
+                            "align_corners": align_corners}, False)
+
+
 STATELESS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "ReLU": ("relu", {"inplace": False}, False),
     "ReLU6": ("relu6", {"inplace": False}, False),
@@ -47,12 +55,14 @@ STATELESS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "GLU": ("glu", {"dim": -1}, False),
     "Softmax": ("softmax", {"dim": None}, False),
     "Softmin": ("softmin", {"dim": None}, False),
+    "Softmax2d": ("softmax", {"dim": -3}, False),
     "LogSoftmax": ("log_softmax", {"dim": None}, False),
     "RReLU": ("rrelu", {"lower": 1 / 8, "upper": 1 / 3, "inplace": False}, True),
     "Dropout": ("dropout", {"p": 0.5, "inplace": False}, True),
     "Dropout1d": ("dropout1d", {"p": 0.5, "inplace": False}, True),
     "Dropout2d": ("dropout2d", {"p": 0.5, "inplace": False}, True),
     "Dropout3d": ("dropout3d", {"p": 0.5, "inplace": False}, True),
+    "FeatureAlphaDropout": ("feature_alpha_dropout", {"p": 0.5, "inplace": False}, True),
     "AlphaDropout": ("alpha_dropout", {"p": 0.5, "inplace": False}, True),
     "PixelShuffle": ("pixel_shuffle", {"upscale_factor": ...}, False),
     "ChannelShuffle": ("channel_shuffle", {"groups": ...}, False),
@@ -64,8 +74,7 @@ STATELESS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "PairwiseDistance": ("pairwise_distance", {"p": 2.0, "eps": 1e-6, "keepdim": False}, False),
     "LocalResponseNorm": ("local_response_norm",
                           {"size": ..., "alpha": 1e-4, "beta": 0.75, "k": 1.0}, False),
-    "Upsample": ("interpolate", {"size": None, "scale_factor": None, "mode": "nearest",
-                                 "align_corners": None}, False),
+    "Upsample": upsampling("nearest", None),
     "MSELoss": ("mse_loss", {"reduction": "mean"}, False),
     "L1Loss": ("l1_loss", {"reduction": "mean"}, False),
     "SmoothL1Loss": ("smooth_l1_loss", {"reduction": "mean", "beta": 1.0}, False),
@@ -88,6 +97,9 @@ STATELESS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "CosineEmbeddingLoss": ("cosine_embedding_loss", {"margin": 0.0, "reduction": "mean"}, False),
     "TripletMarginLoss": ("triplet_margin_loss", {"margin": 1.0, "p": 2.0, "eps": 1e-6,
                                                   "swap": False, "reduction": "mean"}, False),
+    "TripletMarginWithDistanceLoss": (
+        "triplet_margin_with_distance_loss",
+        {"distance_function": None, "margin": 1.0, "swap": False, "reduction": "mean"}, False),
     "MultiMarginLoss": ("multi_margin_loss", {"p": 1, "margin": 1.0, "weight": None,
                                               "reduction": "mean"}, False),
     "MultiLabelMarginLoss": ("multilabel_margin_loss", {"reduction": "mean"}, False),
@@ -118,7 +130,7 @@ _OLD = ("size_average", "reduce")
 
 # what is not shown: options, and layers that show none
 _HIDDEN = frozenset({"return_indices", "count_include_pad", "_random_samples"})
-_UNSHOWN = frozenset({"CosineSimilarity", "PairwiseDistance"})
+_UNSHOWN = frozenset({"CosineSimilarity", "PairwiseDistance", "Softmax2d"})
 
 
 class Stateless(Module):

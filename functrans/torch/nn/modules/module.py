@@ -14,7 +14,7 @@ from functrans.torch.nn.modules.hooks import Watch, as_tuple
 from functrans.torch.nn.parameter import Buffer, Parameter
 
 
-class Missing(NamedTuple):
+class _IncompatibleKeys(NamedTuple):
     """What ``load_state_dict`` returns: names that only the module, or only the dict, has."""
 
     missing_keys: list
@@ -23,7 +23,7 @@ class Missing(NamedTuple):
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
-        return f"Missing(missing_keys={self[0]}, unexpected_keys={self[1]})"
+        return f"_IncompatibleKeys(missing_keys={self[0]}, unexpected_keys={self[1]})"
 
 
 class Module:
@@ -328,10 +328,10 @@ class Module:
         return out
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True,
-                        assign: bool = False) -> Missing:
+                        assign: bool = False) -> _IncompatibleKeys:
         """Write the tensors of ``state_dict`` to the parameters and buffers of those names."""
         own = self.state_dict(keep_vars=True)
-        result = Missing([k for k in own if k not in state_dict],
+        result = _IncompatibleKeys([k for k in own if k not in state_dict],
                          [k for k in state_dict if k not in own])
         wrong = [f"size mismatch for {k}: copying a param with shape {state_dict[k].shape} from "
                  f"checkpoint, the shape in current model is {own[k].shape}."

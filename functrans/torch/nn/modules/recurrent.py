@@ -25,10 +25,14 @@ where: Callable = FUNCTIONS["where"]
 sigmoid: Callable = METHODS["sigmoid"]
 
 
-def rnn_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any, relu: bool = False) -> tuple:
-    """tanh, or relu, of the sum of what input and state say."""
-    total = gates[0] + gates[1]
-    return (total.relu() if relu else total.tanh()), None
+def rnn_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any) -> tuple:
+    """tanh of the sum of what input and state say."""
+    return (gates[0] + gates[1]).tanh(), None
+
+
+def relu_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any) -> tuple:
+    """relu of the sum of what input and state say."""
+    return (gates[0] + gates[1]).relu(), None
 
 
 def lstm_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Tensor) -> tuple:
@@ -47,12 +51,14 @@ def gru_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any) -> tuple:
 
 
 def _parameters(module: Module, size: int, hidden: int, gates: int, bias: bool, suffix: str,
-                dtype: Any) -> None:
+                dtype: Any, projected: int = 0) -> None:
     bound = 1 / math.sqrt(hidden) if hidden else 0.0
     shapes: dict[str, tuple] = {"weight_ih": (gates * hidden, size),
-                                "weight_hh": (gates * hidden, hidden)}
+                                "weight_hh": (gates * hidden, projected or hidden)}
     if bias:
         shapes |= {"bias_ih": (gates * hidden,), "bias_hh": (gates * hidden,)}
+    if projected:
+        shapes["weight_hr"] = (projected, hidden)
     for name, shape in shapes.items():
         p = Parameter(empty(shape, dtype=dtype))
         init.uniform_(p, -bound, bound)
@@ -80,8 +86,8 @@ class Cell(Module):
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         zero = input.new_zeros(*input.shape[:-1], self.hidden_size)
         h, c = (hx if self._memory else (hx, None)) if hx is not None else (zero, zero)
-        options = (True,) if self.nonlinearity == "relu" else ()
-        h, c = self._step(_gates(self, input, h, ""), h, c, *options)
+        step = relu_step if self.nonlinearity == "relu" else self._step
+        h, c = step(_gates(self, input, h, ""), h, c)
         return (h, c) if self._memory else h
 
     def extra_repr(self) -> str:
@@ -112,17 +118,21 @@ class Recurrent(Module):
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
                  batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
-                 nonlinearity: str = "tanh", device: Any = None, dtype: Any = None):
+                 proj_size: int = 0, device: Any = None, dtype: Any = None):
         super().__init__()
+        if proj_size and not (self._memory and 0 < proj_size < hidden_size):
+            raise ValueError("proj_size has to be smaller than hidden_size" if self._memory else
+                             "proj_size argument is only supported for LSTM, not RNN or GRU")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.proj_size = proj_size
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
-        self.bidirectional, self.nonlinearity = bidirectional, nonlinearity
+        self.bidirectional = bidirectional
         self.suffixes = [["_l{}", "_l{}_reverse"][d].format(k) for k in range(num_layers)
                          for d in range(1 + bidirectional)]
         for i, suffix in enumerate(self.suffixes):
             first = i < 1 + bidirectional
-            size = input_size if first else hidden_size * (1 + bidirectional)
-            _parameters(self, size, hidden_size, self._gate_count, bias, suffix, dtype)
+            size = input_size if first else (proj_size or hidden_size) * (1 + bidirectional)
+            _parameters(self, size, hidden_size, self._gate_count, bias, suffix, dtype, proj_size)
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         if isinstance(input, PackedSequence):
@@ -148,10 +158,20 @@ class Recurrent(Module):
         """``alive``: at each time, which sequences have not ended."""
         flat = input.dim() == 2
         x = input.unsqueeze(1) if flat else (input.transpose(0, 1) if self.batch_first else input)
-        zero = x.new_zeros(len(self.suffixes), x.shape[1], self.hidden_size)
-        hs, cs = (hx if self._memory else (hx, zero)) if hx is not None else (zero, zero)
-        if flat and hx is not None:
-            hs, cs = hs.unsqueeze(1), cs if cs is zero else cs.unsqueeze(1)
+        if x.shape[-1] != self.input_size:
+            raise RuntimeError("input.size(-1) must be equal to input_size. Expected "
+                               f"{self.input_size}, got {x.shape[-1]}")
+        count = len(self.suffixes), x.shape[1]
+        sizes = (*count, self.proj_size or self.hidden_size), (*count, self.hidden_size)
+        if hx is None:
+            hs, cs = [x.new_zeros(size) for size in sizes]
+        else:
+            given = [h.unsqueeze(1) if flat else h for h in (hx if self._memory else (hx,))]
+            for i, (h, size) in enumerate(zip(given, sizes, strict=False)):
+                if h.shape != size:
+                    raise RuntimeError(f"Expected hidden{f'[{i}]' if self._memory else ''} size "
+                                       f"{size}, got {list(h.shape)}")
+            hs, cs = given if self._memory else (*given, given[0])
         last, directions = [], 1 + self.bidirectional
         for layer in range(self.num_layers):
             if layer and self.dropout:
@@ -174,12 +194,14 @@ class Recurrent(Module):
     def _along(self, x: Tensor, h: Tensor, c: Any, suffix: str, backward: bool,
                alive: list[Tensor] | None) -> tuple:
         """One layer in one direction: its outputs, and its last state."""
-        options = (True,) if self.nonlinearity == "relu" else ()
+        weight = self._parameters.get("weight_hr" + suffix)
         outputs = []
         times = range(x.shape[0])
         steps = x.unbind(0)
         for t in reversed(times) if backward else times:
-            new, memory = self._step(_gates(self, steps[t], h, suffix), h, c, *options)
+            new, memory = self._step(_gates(self, steps[t], h, suffix), h, c)
+            if weight is not None:
+                new = NN["linear"](new, weight)
             if alive is not None:  # a sequence that has ended, or not begun, keeps its state
                 new = where(alive[t], new, h)
                 memory = memory if memory is None else where(alive[t], memory, c)
@@ -192,14 +214,27 @@ class Recurrent(Module):
         """Nothing: parameters stay where they are."""
 
     def extra_repr(self) -> str:
-        shown = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0,
-                 "bidirectional": False}
+        shown = {"proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False,
+                 "dropout": 0.0, "bidirectional": False}
         options = [f"{k}={getattr(self, k)}" for k, v in shown.items() if getattr(self, k) != v]
         return ", ".join([f"{self.input_size}, {self.hidden_size}", *options])
 
 
 class RNN(Recurrent):
     """Layers of ``RNNCell``."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1,
+                 nonlinearity: str = "tanh", bias: bool = True, batch_first: bool = False,
+                 dropout: float = 0.0, bidirectional: bool = False, device: Any = None,
+                 dtype: Any = None):
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or "
+                             "'relu'.")
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout,
+                         bidirectional, dtype=dtype)
+        self.nonlinearity = nonlinearity
+        if nonlinearity == "relu":
+            self._step = relu_step
 
 
 class LSTM(Recurrent):

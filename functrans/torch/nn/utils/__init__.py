@@ -8,6 +8,7 @@ import numpy as np
 
 from functrans.torch._functions.table import FUNCTIONS
 from functrans.torch._graph.modes import no_grad
+from functrans.torch._names import absent
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn.utils import parametrizations, parametrize, rnn
 from functrans.torch.nn.utils.norms import (
@@ -81,3 +82,5 @@ __all__ = [
     "parametrizations", "parametrize", "remove_spectral_norm", "remove_weight_norm", "rnn",
     "spectral_norm", "vector_to_parameters", "weight_norm",
 ]
+
+__getattr__ = absent(__name__)
