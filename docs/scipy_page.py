@@ -81,6 +81,8 @@ SciPy's own functions, for plain arrays.
   and rates of spectra are constants.
 - Of uniform and extreme filters, the windows that hold a NaN or an infinity have it: SciPy's
   running sums carry it along the row, and its ranks depend on the order.
+- `Rotation` holds quaternions of its own, traced or not, so SciPy's functions do not take it: give
+  them `scipy.spatial.transform.Rotation.from_quat(r.as_quat())`.
 - Distances have the derivative 0 where points coincide, as a norm at 0.
 - A constant sparse array of SciPy takes part in `A @ x`, `x @ A` and, with a traced number, in
   `a * A`, `A / a`, and `A + a * B` as it is (formats `lil` and `dok` have to be converted). Traced
