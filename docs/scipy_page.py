@@ -66,6 +66,11 @@ SciPy's own functions, for plain arrays.
   and have room for `max_steps` steps and `max_events` times of an event; shapes stay as they are,
   and what a terminal event cuts off, or no event fills, is NaN. `adjoint=True` gives gradients
   of first order that are right up to the tolerances, in memory that does not grow with the steps.
+- Solvers (`quad`, `brentq`, `root`, `minimize`, `least_squares`, `curve_fit`, `linprog`,
+  `lu_factor`, ...) are a step of their own under `jit` and `vmap`, which runs SciPy's with compiled
+  functions, once for each entry of a batch; the derivative is another such step. Functions that
+  they are given may not decide by values there, as in any program; results are numbers without
+  texts (`message` is None), and those whose size depends on values (`allvecs`) raise.
 - `jit` calls the C functions that SciPy offers to Cython. Spherical Bessel functions, `lambertw`,
   `wofz`, `ellipj`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy
   between compiled loops.
@@ -76,6 +81,8 @@ SciPy's own functions, for plain arrays.
   and rates of spectra are constants.
 - Of uniform and extreme filters, the windows that hold a NaN or an infinity have it: SciPy's
   running sums carry it along the row, and its ranks depend on the order.
+- `Rotation` holds quaternions of its own, traced or not, so SciPy's functions do not take it: give
+  them `scipy.spatial.transform.Rotation.from_quat(r.as_quat())`.
 - Distances have the derivative 0 where points coincide, as a norm at 0.
 - A constant sparse array of SciPy takes part in `A @ x`, `x @ A` and, with a traced number, in
   `a * A`, `A / a`, and `A + a * B` as it is (formats `lil` and `dok` have to be converted). Traced

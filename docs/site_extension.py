@@ -33,7 +33,8 @@ CHAPTERS = {
     "SciPy's names": [
         f"functrans.scipy.{name}"
         for name in ("fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal",
-                     "sparse", "sparse.linalg", "spatial", "spatial.distance", "special", "stats")
+                     "sparse", "sparse.linalg", "spatial", "spatial.distance", "spatial.transform",
+                     "special", "stats")
     ],
     "Others": ["functrans.interop", "functrans.numba", "functrans.torch",
                "functrans.torch.autograd", "functrans.torch.func", "functrans.torch.nn",

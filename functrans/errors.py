@@ -118,9 +118,22 @@ def user_frames() -> Iterator[FrameType]:
 def user_frame() -> FrameType | None:
     """The innermost frame that is neither ours nor NumPy's or SciPy's."""
     frame = sys._getframe(1)
-    while frame is not None and (_is_ours(frame) or _is_of_library(frame)):
+    # this runs for each frame below each equation that is written
+    while frame is not None and (id(frame.f_globals) in _passed_over or _is_passed_over(frame)):
         frame = frame.f_back
     return frame
+
+
+# Namespaces of modules that are not the user's, by identity; held, so that it stays theirs.
+_passed_over: dict[int, dict] = {}
+
+
+def _is_passed_over(frame: FrameType) -> bool:
+    found = _is_ours(frame) or _is_of_library(frame)
+    names = frame.f_globals
+    if found and getattr(sys.modules.get(str(names.get("__name__"))), "__dict__", None) is names:
+        _passed_over[id(names)] = names
+    return found
 
 
 def _is_ours(frame: FrameType) -> bool:

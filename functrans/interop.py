@@ -90,7 +90,7 @@ def from_torch(f: Callable, *, outputs: int = 1) -> ExternalFunction:
     """
     require_callable("from_torch", f)
     from functrans._interop import of_torch  # lazy: few need it
-    from functrans._interop.foreign import foreign  # lazy: few need it
+    from functrans._transforms.rules.foreign import foreign  # lazy: few need it
 
     return foreign(f, of_torch, outputs)
 
@@ -107,7 +107,7 @@ def from_jax(f: Callable, *, outputs: int = 1) -> ExternalFunction:
     """
     require_callable("from_jax", f)
     from functrans._interop import of_jax  # lazy: few need it
-    from functrans._interop.foreign import foreign  # lazy: few need it
+    from functrans._transforms.rules.foreign import foreign  # lazy: few need it
 
     return foreign(f, of_jax, outputs)
 

@@ -13,8 +13,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import functrans as ft
-from functrans._interop.foreign import foreign
 from functrans._interop.leaves import Leaves, writable
+from functrans._transforms.rules.foreign import foreign
 from functrans.errors import ArgumentError
 
 A, B = np.array([0.3, 0.7, -0.2]), np.array([1.0, 2.0, 3.0])

@@ -41,6 +41,7 @@ class Facts(NamedTuple):
     native_from: str = ""
     jumps: str = ""  # where its value jumps; unlike at kinks, the derivative there is clear
     at_jump: Callable | None = None  # where ndarray operands are so, as booleans
+    example: Callable | None = None  # a result to write programs with, where a run may take long
 
     @property
     def cheap(self) -> bool:

@@ -116,6 +116,7 @@ NAMES: dict[str, Names] = {
             mahalanobis minkowski pdist seuclidean sqeuclidean squareform
         """,
     ),
+    "spatial.transform": Names(ours="Rotation"),
     "stats": Names(
         ours="""
             bernoulli beta binom cauchy chi2 dirichlet expon f gamma gaussian_kde genextreme
@@ -182,6 +183,9 @@ def _candidates(frames: list[FrameType]) -> Iterator[tuple[str, str, str]]:
         method = frame.f_code.co_name
         owner = frame.f_locals.get("self")
         if owner is None:
+            if frame.f_code.co_qualname.count(".") == 1:  # a static method, by its class
+                full = frame.f_code.co_qualname
+                yield namespace, full.partition(".")[0], full
             yield namespace, method, method
             # a decorator's wrapper has the function that it wraps among its variables
             inside = [v for v in frame.f_locals.values() if isinstance(v, FunctionType)]

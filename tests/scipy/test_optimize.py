@@ -160,18 +160,6 @@ def test_a_coarse_solution_is_improved_to_the_last_digits():
     assert [y, slope] == approx([np.sqrt(2), 0.5 / np.sqrt(2)], rel=1e-15)
 
 
-@pytest.mark.parametrize("transform, where", [
-    (ft.jit, "under jit"), (lambda f: lambda x: ft.vmap(f)(np.stack([x, x])), "under vmap"),
-])
-def test_where_there_are_no_numbers_a_solver_refuses(transform, where):
-    f = transform(lambda a: optimize.brentq(lambda x: x**3 - a, 0.0, 5.0))
-    with pytest.raises(UnsupportedError, match=where):
-        f(np.array(8.0))
-    g = transform(lambda a: optimize.brentq(lambda x, a: x**3 - a, 0.0, 5.0, (a,)))
-    with pytest.raises(UnsupportedError, match=where):
-        g(np.array(8.0))
-
-
 # ---- minima
 
 

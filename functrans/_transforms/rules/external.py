@@ -269,10 +269,12 @@ class OpaqueOp:
     def __init__(self, name: str, f: Callable, rule: DerivativeRule, outputs: int):
         self.name, self.f, self.rule, self.outputs = name, f, rule, outputs
         self.seen: dict[tuple, list[Aval]] = {}  # output types, which only a run can tell
+        self.examples: dict[tuple, list] = {}  # outputs of a run, where they are to be kept
         self.derivatives: dict[tuple, OpaqueDerivative] = {}
         self.row = General(
             name, self.run, jvp=self.jvp, vjp=self.vjp, batch=None, saves="x",
             abstract=self.abstract, outputs=outputs, doc="A function that cannot be looked into.",
+            example=self.example,
         )
 
     def run(self, *xs: Any, **options: Any) -> np.ndarray | tuple:
@@ -291,6 +293,17 @@ class OpaqueOp:
         if key not in self.seen:
             self.run(*(xs or [np.ones(a.shape, a.dtype) for a in avals]), **options)
         return self.seen[key]
+
+    def remember(self, xs: Sequence, ys: Sequence) -> None:
+        """The outputs ``ys`` are those of ``xs``: an example of the results for such operands."""
+        key = self._key(xs, {})
+        self.seen[key], self.examples[key] = list(map(aval_of, ys)), list(ys)
+
+    def example(self, *xs: Any, **options: Any) -> Any:
+        """A result for operands like ``xs``, which a program is written with: it may be ones."""
+        ones = [np.broadcast_to(a.dtype.type(1), a.shape) for a in self.out_avals(xs, options, xs)]
+        ys = self.examples.get(self._key(xs, options), ones)
+        return tuple(ys) if self.outputs > 1 else ys[0]
 
     def _key(self, xs: Sequence, options: dict) -> tuple:
         return (*map(aval_of, xs), repr(options))
@@ -349,6 +362,14 @@ class OpaqueDerivative(OpaqueOp):
         self.further = of.further
         rule = self.further(self) if self.further else differences(self.run_rule)
         super().__init__(name, self.run_rule, rule, outputs)
+
+    def out_avals(self, avals: Sequence[Aval], options: dict, xs: Sequence | None) -> list[Aval]:
+        """Those of the operands or outputs that it is a change of."""
+        n = self.split(avals)
+        if self.back:
+            return [aval_of(avals[i]) for i in self.changed]
+        types = self.of.out_avals(avals[:n], options, xs and xs[:n])
+        return [types[i] for i in self.out]
 
     def run_rule(self, operands: Sequence, options: dict) -> list:
         sources, out = (self.out, self.changed) if self.back else (self.changed, self.out)

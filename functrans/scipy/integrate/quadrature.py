@@ -6,6 +6,7 @@ of 21 points on these pieces, which move along with the limits.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,12 +21,14 @@ from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Numbers, as_args
 from functrans.scipy.implicit import concrete
+from functrans.scipy.programs import in_programs
 from functrans.scipy.public import counterpart, is_traced
 
 si: Any = integrate  # its types say less than its functions take
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(21)
 
 
+@in_programs
 def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, limit=50, points=None,
          weight=None, **options):
     """The integral of ``func(x, *args)`` from ``a`` to ``b``, and an estimate of its error.
@@ -48,7 +51,9 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
 
     value, error, info, *message = run(1)
     if not f.depends_on((a, b, args)):
-        return run(full_output) if message or not full_output else (value, error, info)
+        if message:
+            return run(full_output)  # which warns as SciPy does
+        return (value, error, info) if full_output else (value, error)
     options = {k: v for k, v in options.items() if v}
     if weight is not None or options:
         raise UnsupportedError(
@@ -68,6 +73,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
     return (y, error, info) if full_output else (y, error)
 
 
+@in_programs
 def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-8, epsrel=1.49e-8):
     """The integral of ``func(y, x, *args)``, x from ``a`` to ``b``, y from ``gfun(x)`` to
     ``hfun(x)``; differentiated in all limits.
@@ -77,14 +83,15 @@ def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-8, epsrel=1.49e-8):
     Array(10.)
     """
     args, errors = as_args(args), []
+    quad_alone = inspect.unwrap(quad)  # in a program the whole is one step
 
     def of_y(x: Any) -> Any:
         low, high = [f(x) if callable(f) else f for f in (gfun, hfun)]
-        found = quad(lambda y: func(y, x, *args), low, high, epsabs=epsabs, epsrel=epsrel)
+        found = quad_alone(lambda y: func(y, x, *args), low, high, epsabs=epsabs, epsrel=epsrel)
         errors.append(found[1])
         return found[0]
 
-    found = quad(of_y, a, b, epsabs=epsabs, epsrel=epsrel)
+    found = quad_alone(of_y, a, b, epsabs=epsabs, epsrel=epsrel)
     return found[0], max(found[1], *errors)
 
 
@@ -128,6 +135,7 @@ def _require_equal(who: str, total: Any, value: Any, error: float) -> None:
         )
 
 
+@in_programs
 def quad_vec(f, a, b, epsabs=1e-200, epsrel=1e-8, norm="2", *rest: Any, full_output=False, args=(),
              **options):
     """The integral of a function of one number whose values are arrays, over a finite range.

@@ -13,7 +13,9 @@ from functrans._ops.lu import lu as _factors
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
 from functrans.numpy import decompositions, linear_algebra
 from functrans.numpy.structure import as_operand
+from functrans.scipy.implicit import Numberless
 from functrans.scipy.linalg.systems import order_from, solve_triangular
+from functrans.scipy.programs import in_programs
 from functrans.scipy.public import counterpart, refused
 
 # ---- Cholesky
@@ -42,10 +44,9 @@ def _pivoted(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
     a = linear_algebra.matrices(a)
     plain: Any = known(a)
     if plain is None or plain.ndim > 2:
-        raise UnsupportedError(
+        raise (Numberless if a.ndim == 2 else UnsupportedError)(
             f"{user_line()}: functrans.scipy.linalg.{function} exchanges rows by their values, "
-            f"which {a!r} does not tell here. Use solve, det or inv, or call it for one matrix "
-            "outside of jit and vmap."
+            f"which {a!r} does not tell. Use solve, det or inv, or ft.vmap of it for one matrix."
         )
     square = np.eye(len(plain), dtype=plain.dtype)
     square[:, : plain.shape[1]] = plain[:, : len(plain)]
@@ -55,6 +56,7 @@ def _pivoted(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
 
 
 @counterpart(sl.lu)
+@in_programs
 def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
     """``a = p @ l @ u``: a permutation, which does not move, a lower and an upper triangle."""
     a, _, order, (low, up) = _pivoted(a, "lu")
@@ -65,6 +67,7 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False
 
 
 @counterpart(sl.lu_factor)
+@in_programs
 def lu_factor(a, overwrite_a=False, check_finite=True):
     """Both triangles in one matrix, and LAPACK's exchanges of rows."""
     _, piv, _, (low, up) = _pivoted(a, "lu_factor")

@@ -16,6 +16,8 @@ from functrans._ops import matrix_functions
 from functrans._ops.declare import where
 from functrans.numpy import decompositions, linear_algebra
 from functrans.numpy.structure import as_operand
+from functrans.scipy.implicit import concrete
+from functrans.scipy.programs import in_programs
 from functrans.scipy.public import counterpart, refused
 
 solve_plain: Any = linear_algebra.solve
@@ -116,10 +118,11 @@ def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
 
 
 @counterpart(sl.lu_solve)
+@in_programs
 def lu_solve(lu_and_piv, b, trans: Any = 0, overwrite_b=False, check_finite=True):
     """The solution with the matrix whose factors ``lu_factor`` has returned."""
     lu, piv = lu_and_piv
-    lu, b, order = as_operand(lu), as_operand(b), order_from(np.asarray(piv))
+    lu, b, order = as_operand(lu), as_operand(b), order_from(np.asarray(concrete(piv)))
     if TRANSPOSED[trans] == 0:
         return solve_triangular(lu, solve_triangular(lu, b[order], 0, True, True))
     y = solve_triangular(lu, solve_triangular(lu, b, trans), trans, True, True)

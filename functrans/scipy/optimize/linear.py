@@ -18,6 +18,7 @@ from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.optimize.constraints import ends_of
 from functrans.scipy.optimize.roots import require_success
+from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
 
 so: Any = optimize  # its types say less than its functions take
@@ -34,6 +35,7 @@ class Rows(NamedTuple):
     name: str
 
 
+@in_programs
 def linprog(c, A_ub=None, b_ub=None, A_eq=None, b_eq=None, bounds=(0, None), method="highs",
             callback=None, options=None, x0=None, integrality=None):
     """The minimum of ``c @ x`` under linear constraints and bounds.

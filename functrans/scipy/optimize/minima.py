@@ -15,6 +15,7 @@ from functrans.scipy.calls import Derivative, Numbers, as_args
 from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.optimize.constraints import Conditions, as_list, ends_of, for_scipy
 from functrans.scipy.optimize.roots import require_success
+from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
 
 so: Any = optimize  # its types say less than its functions take
@@ -28,6 +29,7 @@ HESSIAN = frozenset(["dogleg", "trust-exact"])
 PRODUCT = frozenset(["newton-cg", "trust-ncg", "trust-krylov", "trust-constr"])
 
 
+@in_programs
 def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bounds=None,
              constraints=(), tol=None, callback=None, options=None):
     """A minimum of ``fun(x, *args)``, under bounds and constraints.
@@ -83,6 +85,7 @@ def _for_scipy(
     return f, plain
 
 
+@in_programs
 def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=None, options=None):
     """A minimum of a function of one number, differentiated where its slope is zero, or at a bound.
 

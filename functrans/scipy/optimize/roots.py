@@ -11,6 +11,7 @@ from functrans._transforms.matrices.jacobian import jacobian
 from functrans.errors import SolverError, user_line
 from functrans.scipy.calls import Derivative, Numbers, as_args
 from functrans.scipy.implicit import concrete, implicit
+from functrans.scipy.programs import in_programs
 
 so: Any = optimize  # its types say less than its functions take
 
@@ -26,6 +27,7 @@ def require_success(who: str, success: bool, message: str) -> None:
         )
 
 
+@in_programs
 def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
     """A root of a vector function; without ``jac``, methods that take one are given the exact one.
 
@@ -48,6 +50,7 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
     return sol
 
 
+@in_programs
 def fsolve(func, x0, args=(), fprime=None, full_output=False, **options):
     """A root of a vector function, with the exact Jacobian for ``fprime``.
 
@@ -70,6 +73,7 @@ def fsolve(func, x0, args=(), fprime=None, full_output=False, **options):
     return (x, info, flag, message) if full_output else x
 
 
+@in_programs
 def fixed_point(func, x0, args=(), xtol=1e-8, maxiter=500, method="del2"):
     """x with func(x) = x.
 
@@ -84,6 +88,7 @@ def fixed_point(func, x0, args=(), xtol=1e-8, maxiter=500, method="del2"):
     return implicit("fixed_point", lambda x: x - func(x, *args), x) if f.depends_on(args) else x
 
 
+@in_programs
 def root_scalar(f, args=(), method=None, bracket=None, fprime=None, fprime2=None, **options):
     """A root of a function of one number.
 
@@ -103,6 +108,7 @@ def root_scalar(f, args=(), method=None, bracket=None, fprime=None, fprime2=None
     return sol
 
 
+@in_programs
 def newton(func, x0, fprime=None, args=(), tol=1.48e-8, maxiter=50, fprime2=None, x1=None, **options
            ):
     """A root near ``x0``, or one near each of its entries.
@@ -144,7 +150,7 @@ def _bracketing(name: str, theirs: Callable) -> Callable:
         f"A root of ``f`` between ``a`` and ``b``, where its signs differ, with its derivatives: "
         f"``scipy.optimize.{name}``."
     )
-    return solver
+    return in_programs(solver)
 
 
 brentq = _bracketing("brentq", so.brentq)

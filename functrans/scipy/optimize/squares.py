@@ -17,6 +17,7 @@ from functrans.scipy.calls import Derivative, Numbers, as_args
 from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.optimize.constraints import Conditions
 from functrans.scipy.optimize.roots import require_success
+from functrans.scipy.programs import in_programs
 
 so: Any = optimize  # its types say less than its functions take
 
@@ -31,6 +32,7 @@ LOSSES: dict[str, Callable] = {
 }
 
 
+@in_programs
 def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *rest: Any,
                   loss="linear", f_scale=1.0, args=(), kwargs=None, **options: Any):
     """A minimum of half the sum of squares of ``fun(x, *args, **kwargs)``, within bounds.
@@ -69,6 +71,7 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
     return sol
 
 
+@in_programs
 def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **options: Any):
     """A minimum of the sum of squares of ``func(x, *args)``, with the exact Jacobian for ``Dfun``.
 
@@ -125,6 +128,7 @@ def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: A
     return implicit(who, conditions, conditions.start)
 
 
+@in_programs
 def curve_fit(f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=None,
               bounds=(-np.inf, np.inf), method=None, jac=None, *, full_output=False,
               nan_policy=None, **options: Any):

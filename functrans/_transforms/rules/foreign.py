@@ -32,12 +32,19 @@ def foreign(f: Callable, library: ModuleType, outputs: int) -> ExternalFunction:
     functools.update_wrapper(values, f, updated=())
     values.__name__ = name_of(f)
     box: Any = external(values, outputs=outputs)
-    box.opaque.rule = _rule(base, library)
-    box.opaque.further = lambda op: _rule(_function_of(op, base, library), library)
+    differentiate(box.opaque, base, library)
     return box
 
 
-def _rule(g: Callable, library: ModuleType) -> DerivativeRule:
+def differentiate(op: OpaqueOp, base: Callable, library: Any) -> None:
+    """Give the op of ``base``, which returns a list, the derivatives of any order that its library
+    has.
+    """
+    op.rule = _rule(base, library)
+    op.further = lambda op: _rule(_function_of(op, base, library), library)
+
+
+def _rule(g: Callable, library: Any) -> DerivativeRule:
     """The derivative of a function of a library's arrays, on ndarrays."""
 
     def jvp(xs: Sequence, ts: Sequence, options: dict) -> list:
@@ -73,7 +80,7 @@ def _part(
     return part, [xs[i] for i in moving]
 
 
-def _function_of(op: OpaqueOp, base: Callable, library: ModuleType) -> Callable:
+def _function_of(op: OpaqueOp, base: Callable, library: Any) -> Callable:
     """An op, the derivative of one maybe, as a function of the library's arrays."""
     if not isinstance(op, OpaqueDerivative):
         return base
@@ -87,4 +94,4 @@ def _function_of(op: OpaqueOp, base: Callable, library: ModuleType) -> Callable:
     return derivative
 
 
-__all__ = ["foreign"]
+__all__ = ["differentiate", "foreign"]
