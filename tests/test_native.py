@@ -506,3 +506,9 @@ def test_convolutions_with_taps_of_their_own_for_each_row_and_with_infinite_ones
         assert_allclose(y, f(x.astype(dtype), k.astype(dtype)), rtol=4 * float(np.finfo(dtype).eps))
     taps = np.array([1.0, np.nan, 3.0])  # a constant, and a NaN where it reaches
     assert_allclose(ft.jit(lambda x: np.convolve(x, taps))(x[0]), np.convolve(x[0], taps))
+
+
+@pytest.mark.parametrize("log", [np.log, np.log2, np.log10])
+def test_logarithms_of_what_is_known_to_be_positive_are_those_of_vectors_too(log):
+    x = np.random.default_rng(0).uniform(0.1, 10, 10_000)
+    np.testing.assert_array_equal(ft.jit(lambda x: log(np.where(x > 0, x, 1.0)))(x), ft.jit(log)(x))

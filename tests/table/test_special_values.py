@@ -31,9 +31,10 @@ MATRICES = {
 # SciPy's own function does not come back from large numbers, or divides by zero there, which Python
 # reports as an error that it ignores.
 ENDLESS = {"special.hyp0f1", "special.hyp1f1"}
-# Units in the last place for rows whose slopes are differences of functions that vector libraries
-# round in another way.
-ROUNDING = {"special.inv_boxcox1p": 1e3, "special.lambertw": 1e4}
+# Units in the last place for rows whose slopes are differences, or exponentials, of functions that
+# vector libraries and our kernels round in another way.
+ROUNDING = {"special.inv_boxcox1p": 1e3, "special.lambertw": 1e4, "special.betaln": 1e3,
+            "special.gammaincinv": 1e3}
 
 
 def assert_same(eager, compiled, zeros=True, atol=0.0, rtol=2e2):
@@ -94,8 +95,10 @@ def test_elementwise_rows_at_special_values(name, dtype):
             smooth = False
         both = value_and_derivatives(row, active) if smooth else lambda *xs: ()
         value, derivatives = ft.jit(lambda *xs: (row(*xs), both(*xs)))(*xs)
-        assert_same(row(*xs), value, zeros=name not in EITHER_ZERO)
-        assert_same(both(*xs), derivatives, zeros=False, rtol=ROUNDING.get(name, 2e2))
+        # half of the least number is that number or 0
+        assert_same(row(*xs), value, zeros=name not in EITHER_ZERO, atol=5e-324)
+        rtol = ROUNDING.get(name, 2e2)
+        assert_same(both(*xs), derivatives, zeros=False, atol=5e-324, rtol=rtol)
 
 
 LEAVES = {"stop", "checked"}  # the identity, and what refuses a NaN

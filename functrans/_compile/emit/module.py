@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from functrans._compile.emit.alike import one_for_all
 from functrans._compile.emit.hints import metadata
 from functrans._compile.emit.loop_nest import Nest
-from functrans._compile.lowering.numbers import Code, Rounding
+from functrans._compile.lowering.numbers import Code, Rounding, called
 from functrans._compile.schedule.control import Emit, Emitted, Nested
 from functrans._compile.schedule.kernels import Call, Kernel, NativeStep, Tiles
 
@@ -44,10 +44,10 @@ class VectorLibrary(NamedTuple):
         out = []
         for letter, bits in self.lanes:
             n = bits // (32 if t == "float" else 64)
-            shape = f"N{n}{'v' * arity}_{name}"
-            symbol = f"_ZGV{letter}{shape}"
+            shape = f"N{n}{'v' * arity}_"
+            symbol = f"_ZGV{letter}{shape}{name}"
             if symbol in self.symbols:
-                out.append((f"_ZGV_LLVM_{shape}({symbol})", symbol, n))
+                out.append((f"_ZGV_LLVM_{shape}{called(name)}({symbol})", symbol, n))
         return out
 
 
@@ -179,7 +179,14 @@ def declare(functions: dict[str, str], library: VectorLibrary | None) -> list[st
         variants = library.variants(name, t, len(ts)) if library else []
         entries = ",".join(entry for entry, _, _ in variants)
         more = f' "vector-function-abi-variant"="{entries}"' if variants else ""
-        lines.append(f"declare {t} @{name}({', '.join(ts)}) #1{more}")
+        parameters = ", ".join(ts)
+        if called(name) == name:
+            lines.append(f"declare {t} @{name}({parameters}) #1{more}")
+        else:
+            apart = " noinline" if variants else ""
+            lines.append(f"declare {t} @{name}({parameters}) #1")
+            lines.append(f"define internal {t} @{called(name)}({t} %x) #1{apart}{more} {{\n"
+                         f"  %y = call {t} @{name}({t} %x)\n  ret {t} %y\n}}")
         for _, symbol, n in variants:
             v = f"<{n} x {t}>"
             lines.append(f"declare {v} @{symbol}({', '.join([v] * len(ts))}) #1")

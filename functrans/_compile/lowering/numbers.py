@@ -60,6 +60,16 @@ def part_of(t: str) -> str:
     return t[2 : t.index(",")] if is_pair(t) else t
 
 
+# Where LLVM sees that operands of these are positive, it makes intrinsics of calls, of which it
+# knows no vector variants. So they are called by names that it does not know.
+LOGARITHMS = {name + end for name in ("log", "log2", "log10") for end in ("", "f")}
+
+
+def called(name: str) -> str:
+    """The name by which code calls a function of the C library."""
+    return f"plain_{name}" if name in LOGARITHMS else name
+
+
 class Rounding(NamedTuple):
     """How compiled code rounds.
 
@@ -176,7 +186,7 @@ class Code:
         """A call of a function of the C mathematics library."""
         full = name + ("f" if t == "float" else "")
         self.functions[full] = f"{t} {' '.join([t] * len(xs))}"
-        return self.op(f"call {t} @{full}({', '.join(f'{t} {x}' for x in xs)})")
+        return self.op(f"call {t} @{called(full)}({', '.join(f'{t} {x}' for x in xs)})")
 
     def number(self, t: str, value: float) -> str:
         dtype = np.dtype({"float": "f", "double": "d", "i1": "?"}.get(t, "q"))

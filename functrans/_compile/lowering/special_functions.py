@@ -1,7 +1,7 @@
 """Where SciPy's special functions are: those that it offers to Cython, as C functions.
 
 Native code calls them by name, so that object code on disk holds no address; the addresses are
-looked up when it is loaded.
+looked up when it is loaded. The most usual ones of one number have kernels of our own instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from functrans._compile.lowering.formulas import Emission, Emitted
-from functrans._compile.lowering.numbers import Code
+from functrans._compile.lowering.numbers import Code, Rounding
+from functrans._compile.lowering.special_kernels import AT, KERNELS
 from functrans._kernels import routines
 from functrans._ops import elementwise as ops
 
@@ -80,25 +81,32 @@ def called(code: bytes) -> set[str]:
 
 def call(code: Code, lowering_of: Callable, name: str, t: str, *xs: str) -> str:
     """A call of a function, which computes in double precision."""
-    code.functions |= _definition(name, len(xs), lowering_of)
+    for (general, number), kernel in AT.items():
+        if name == general and xs[0] == code.number(t, number) and not code.precise:
+            name, xs = kernel, xs[1:]
+    code.functions |= _definition(name, len(xs), lowering_of, code.precise)
     xs = xs if t == "double" else tuple([code.op(f"fpext {t} {x} to double") for x in xs])
     given = ", ".join([f"double {x}" for x in xs])
     y = code.op(f"call double @{WRAPPED}{name}({given})")
     return y if t == "double" else code.op(f"fptrunc double {y} to {t}")
 
 
-def _definition(name: str, arity: int, lowering_of: Callable) -> dict[str, str]:
+def _definition(name: str, arity: int, lowering_of: Callable, precise: bool) -> dict[str, str]:
     """What defines a function ``WRAPPED + name`` of doubles, as in ``Code.functions``."""
-    full, code = WRAPPED + name, Code()
+    kernel = None if precise else KERNELS.get(name)
+    full, code, attributes = WRAPPED + name, Code(Rounding(precise, contract=bool(kernel))), "#1"
     xs = [Emitted(Emission(code, "double", lowering_of), "double", f"%x{i}") for i in range(arity)]
-    if name in OWN:
+    if kernel:
+        code.line(f"ret double {kernel(*xs).name}")
+        attributes = "#1 alwaysinline"  # or loops around it are no vectors
+    elif name in OWN:
         OWN[name](code, *xs)
     elif "." in name:
         _call_filling(code, *name.split("."))
     else:
         _call_either(code, name, xs)
     parameters = ", ".join([f"double {x.name}" for x in xs])
-    text = code.function(f"internal double @{full}", parameters, "#1")
+    text = code.function(f"internal double @{full}", parameters, attributes)
     return {**code.functions, full: text}
 
 

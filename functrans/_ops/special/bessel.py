@@ -71,13 +71,13 @@ FAR = 30.0
 
 def _series_of_slope(v, x, alternating):
     """The derivative of sum((-+1)^k a_k(v) / x^k) / sqrt(x), over that of the leading term."""
-    mu = 4 * (v * v)
+    mu, inverse = 4 * (v * v), 1 / x
     term, total = 1.0, -0.5
     for k in range(1, 18):
-        term = term * ((mu - (2 * k - 1) ** 2) / (8 * k)) / x
+        term = term * ((mu - (2 * k - 1) ** 2) / (8 * k) * inverse)
         term = -term if alternating else term
         total = total - (k + 0.5) * term
-    return total / (x * sqrt(x))
+    return total * inverse * sqrt(inverse)
 
 
 def _far(v, x):

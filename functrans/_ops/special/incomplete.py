@@ -16,6 +16,7 @@ import math
 import numpy as np
 from scipy import special as sp
 
+from functrans._core.bind import Tracer
 from functrans._ops.calls import stop
 from functrans._ops.declare import elementwise, where
 from functrans._ops.elementwise import absolute, exp, expm1, log, log1p, sqrt
@@ -51,27 +52,47 @@ def _stirling(a):
     return r * polynomial(coefficients, r * r)
 
 
+def _either(mask, f, other, *xs):
+    """``f`` of the operands in the mask and ``other`` of the rest; they are given LARGE and 1 else.
+
+    Only one is computed where the mask is known to be the same for all.
+    """
+    if not isinstance(mask, Tracer):
+        if np.all(mask):
+            return f(*xs)
+        if not np.any(mask):
+            return other(*xs)
+    inner, outer = [where(mask, x, LARGE) for x in xs], [where(mask, 1.0, x) for x in xs]
+    return where(mask, f(*inner), other(*outer))
+
+
 def _log_power_gamma(a, x):
     """log(x^a exp(-x) / gamma(a + 1)), which is finite at a = 0."""
-    large = a > LARGE
-    b = where(large, a, LARGE)
-    gap = b * _log1pmx((x - b) / b) - 0.5 * log(b * (2 * math.pi)) - _stirling(b)
-    c = where(large, 1.0, a)
-    return where(large, gap, c * log(x) - x - gammaln(c + 1))
+
+    def near(a):
+        return a * log(x) - x - gammaln(a + 1)
+
+    def far(a):
+        return a * _log1pmx((x - a) / a) - 0.5 * log(a * (2 * math.pi)) - _stirling(a)
+
+    return _either(a > LARGE, far, near, a)
 
 
 def _log_power_beta(a, b, x):
     """log(x^a (1 - x)^b / beta(a, b))."""
-    large = (a > LARGE) & (b > LARGE)
-    c, d = where(large, a, LARGE), where(large, b, LARGE)
-    n = c + d
-    gap = x - c / n
-    near = c * _log1pmx(gap * n / c) + d * _log1pmx(-gap * n / d)
-    near = near + 0.5 * log(c * d / n * (0.5 / math.pi)) - (
-        _stirling(c) + _stirling(d) - _stirling(n)
-    )
-    c, d = where(large, 1.0, a), where(large, 1.0, b)
-    return where(large, near, c * log(x) + d * log1p(-x) - betaln(c, d))
+
+    def near(a, b):
+        return a * log(x) + b * log1p(-x) - betaln(a, b)
+
+    def far(a, b):
+        n = a + b
+        gap = x - a / n
+        y = a * _log1pmx(gap * n / a) + b * _log1pmx(-gap * n / b)
+        return y + 0.5 * log(a * b / n * (0.5 / math.pi)) - (
+            _stirling(a) + _stirling(b) - _stirling(n)
+        )
+
+    return _either((a > LARGE) & (b > LARGE), far, near, a, b)
 
 
 # ---- the gamma distribution
@@ -122,10 +143,10 @@ def gammainc_in_x(a, x):
     """The derivative of gammainc(a, x) in x: the density."""
     at_zero = where(a > 1, 0.0, where(a == 1, 1.0, np.inf))
     edge = where(x == 0, at_zero, 0.0)
-    none = (a == 0) & (x > 0)  # all at 0
-    inside, a, x = _inside_gamma(where(none, 1.0, a), x)
+    point, elsewhere = a == 0, where(x > 0, 0.0, np.nan)  # all at 0
+    inside, a, x = _inside_gamma(where(point, 1.0, a), x)
     density = where(inside, exp(_log_power_gamma(a, x)) * (a / x), edge + 0.0 * x * a)
-    return where(none, 0.0, density)
+    return where(point, elsewhere, density)
 
 
 def _inverse_in_shape(a, x):
@@ -203,10 +224,11 @@ def betainc_in_x(a, b, x):
     """The derivative of betainc(a, b, x) in x: the density."""
     c = where(x == 0, a, b)
     edge = where(c > 1, 0.0, where(c < 1, np.inf, where(x == 0, b, a)))
-    none = ((a == 0) & (b > 0) | (b == 0) & (a > 0)) & (x > 0) & (x < 1)  # all at one end
-    inside, a, b, x = _inside_beta(where(none, 1.0, a), where(none, 1.0, b), x)
+    point = (a == 0) & (b > 0) | (b == 0) & (a > 0)  # all at one end
+    elsewhere = where((x > 0) & (x < 1), 0.0, np.nan)
+    inside, a, b, x = _inside_beta(where(point, 1.0, a), where(point, 1.0, b), x)
     density = where(inside, exp(_log_power_beta(a, b, x)) / (x * (1 - x)), edge + 0.0 * x * a * b)
-    return where(none, 0.0, density)
+    return where(point, elsewhere, density)
 
 
 def _beta_inverse_in_shapes(a, b, x):
