@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 import functrans as ft
 import functrans.numpy as np
+from functrans import _ops
 from functrans._transforms.callees import Callees
 from functrans._transforms.writing import may_write
 from functrans.errors import ConcretizationError, UnsupportedError
+from functrans.numpy import memory
 from functrans.numpy.layouts import is_ordered
 from tests.compiling import without_optimising
 
@@ -1259,3 +1261,50 @@ def test_results_of_operands_whose_steps_fall_are_in_cs_order(seed):
         for y in (a + b, plain_np.where(a > b, a, b), plain_np.exp(a), a.copy("K"), -b):
             assert y.flags.c_contiguous
     assert found > 10
+
+
+def test_a_part_is_copied_until_as_much_is_read_as_a_write_would_copy(monkeypatch):
+    copied = []
+    bind = memory.bind
+
+    def counted(row, *args, **params):
+        copied.append(row.name)
+        return bind(row, *args, **params)
+
+    monkeypatch.setattr(memory, "bind", counted)
+
+    def f(x, reads):
+        y = np.array(x)
+        y[0] = 2 * x[1]
+        for _ in range(reads):
+            y[2] = y[0:2] @ y[3:5] + y[1:3] @ y[2:4]
+        return np.sum(y * y)
+
+    ft.grad(f)(X, 1)
+    assert copied == ["scatter_set", "fetch", "fetch", "scatter_set"]  # the third had been all
+    copied.clear()
+    ft.grad(lambda x: f(np.concatenate([x, x, x]), 2))(X)
+    assert copied == ["scatter_set", *["fetch"] * 4, "store", *["fetch"] * 4, "store"]
+    steps, ways = derivatives(functools.partial(f, reads=3), X)
+    for g in ways:
+        assert g == pytest.approx(steps, rel=1e-13)
+
+
+def test_updates_by_at_are_walked_back_in_one_buffer(monkeypatch):
+    walked = []
+    bind = _ops.writing.bind
+
+    def counted(row, *args, **params):
+        walked.append(row.name)
+        return bind(row, *args, **params)
+
+    def f(x):
+        y = x * 1.0
+        for i in range(4):
+            y = y.at[i].set(y[i + 1] * 2)
+        return np.sum(y * y)
+
+    monkeypatch.setattr(_ops.writing, "bind", counted)
+    g = ft.grad(f)(X)
+    assert walked == ["fetch", "store"] * 4
+    assert g == pytest.approx([0, 8 * X[1], 8 * X[2], 8 * X[3], 10 * X[4], 2 * X[5]], rel=1e-14)

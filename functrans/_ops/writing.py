@@ -62,20 +62,22 @@ store = Linear(
 )
 
 
-def unstore(ct, v, indices, pattern, wanted, alone):
-    """The cotangents of what ``store`` has written over, and of what it has written.
+def unstore(ct, x, v, indices, pattern, wanted, alone):
+    """The cotangents of ``x``, which was written over, and of ``v``, which was written.
 
     ``alone``: nothing else refers to ``ct``, which becomes the first.
     """
     ct_v = None
     if wanted[1]:
-        ct_v = cast(bind(fetch, ct, *indices, pattern=pattern), v.dtype)
+        read = fetch if alone else getitem
+        ct_v = cast(bind(read, ct, *indices, pattern=pattern), v.dtype)
         if any(map(shape_of, indices)):  # else nothing is written twice
             ct_v = np.where(bind(last_write, *indices, pattern=pattern, shape=ct.shape), ct_v, 0)
     if not wanted[0]:
         return None, ct_v
     zero = np.zeros(v.shape, ct.dtype)
-    return bind(store if alone else scatter_set, ct, zero, *indices, pattern=pattern), ct_v
+    ct_x = bind(store if alone else scatter_set, ct, zero, *indices, pattern=pattern)
+    return cast(ct_x, x.dtype), ct_v
 
 
 __all__ = ["fetch", "store", "unstore"]
