@@ -160,7 +160,9 @@ class Writable(Name):
         """The view in the array that the memory has now."""
         array = self.memory.array
         old = self._window
-        if self._of is not array:
+        if old is self._of:
+            self._window = self._of = array
+        elif self._of is not array:
             offset = address(old) - address(self._of)
             self._window = np.ndarray(old.shape, old.dtype, array, offset, old.strides)
             if not old.flags.writeable and self._of.flags.writeable:
