@@ -1308,3 +1308,30 @@ def test_updates_by_at_are_walked_back_in_one_buffer(monkeypatch):
     g = ft.grad(f)(X)
     assert walked == ["fetch", "store"] * 4
     assert g == pytest.approx([0, 8 * X[1], 8 * X[2], 8 * X[3], 10 * X[4], 2 * X[5]], rel=1e-14)
+
+
+def _swapped_numbers(x):
+    b = np.arange(1.0, 4.0)
+    p = np.argmax(x)
+    b[0], b[p] = b[p], b[0]
+    return np.sum(b * x)
+
+
+def _swapped_rows(x):
+    A = np.array([x, 2 * x, x * x])
+    p = np.argmax(A[:, 0])
+    A[[0, p]] = A[[p, 0]]
+    A[1], A[p] = A[p].copy(), A[1].copy()
+    return np.sum(A * np.arange(9.0).reshape(3, 3))
+
+
+@pytest.mark.parametrize("f", [_swapped_numbers, _swapped_rows])
+def test_a_program_writes_at_its_own_places_into_what_is_its_own(f):
+    ways = ft.jit(ft.value_and_grad(f)), ft.value_and_grad(ft.jit(f))
+    for x in (plain_np.array([0.5, 3.0, 0.25]), plain_np.array([0.5, 0.1, 4.0])):
+        want = ft.value_and_grad(f)(x)
+        for way in ways:
+            for _ in range(2):
+                value, g = way(x)
+                assert value == f(x.copy()) == want[0]
+                assert g == pytest.approx(want[1], rel=1e-14)

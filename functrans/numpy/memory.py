@@ -15,7 +15,7 @@ import numpy as np
 from functrans._core.bind import bind, is_staged
 from functrans._core.writing import require_own, writing
 from functrans._ops import indexing as rows
-from functrans._ops.writing import fetch, store
+from functrans._ops.writing import fetch, written
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import read_at, split_key
 
@@ -176,11 +176,8 @@ class Memory:
         if place.flat:
             x = np.reshape(x, (-1,))
         v = place.disarranged(v)
-        self.alone = self.alone and not is_staged(v)  # as a rule it is nobody else's since a write
-        row = store if self.alone else rows.scatter_set
-        y = bind(row, x, v, *place.indices, pattern=place.pattern)
-        self.read_since = 0
-        self.alone = self.alone or not is_staged(y)
+        y = written(x, v, place.indices, place.pattern, self.alone)
+        self.alone, self.read_since = not is_staged(y), 0  # it is nobody else's since a write
         self.value = np.reshape(y, self.array.shape) if place.flat else y
 
     def _release(self) -> np.ndarray:
