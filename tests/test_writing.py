@@ -1282,7 +1282,7 @@ def test_a_part_is_copied_until_as_much_is_read_as_a_write_would_copy(monkeypatc
 
     with monkeypatch.context() as patched:
         patched.setattr(_ops.writing, "bind", in_place)
-        ft.vjp(f, X, 1)
+        ft.vjp(lambda x: f(x, 1), X)
         assert copied == ["scatter_set", "fetch", "fetch", "scatter_set"]  # the third had been all
         copied.clear()
         ft.vjp(lambda x: f(np.concatenate([x, x, x]), 2), X)
@@ -1337,3 +1337,45 @@ def test_a_program_writes_at_its_own_places_into_what_is_its_own(f):
                 value, g = way(x)
                 assert value == f(x.copy()) == want[0]
                 assert g == pytest.approx(want[1], rel=1e-14)
+
+
+def _applied_along(np, x):
+    def halved(r):
+        r[0] *= 2  # also in y
+        r -= r[1]
+        return r * r
+
+    y = np.array(x).reshape(2, 3)
+    z = np.apply_along_axis(halved, 1, y)
+    s = np.apply_over_axes(np.sum, y, [0])
+    return np.sum(z * np.apply_along_axis(lambda r: r.sum(), 0, y)) + np.sum(y**3 * s)
+
+
+def _enumerated(np, x):
+    y, s = np.array(x).reshape(2, 3), 0.0
+    for (i, j), v in np.ndenumerate(y):  # which sees what is written meanwhile
+        y[(i + 1) % 2, j] += v * v
+        s = s + v * (i + 2 * j)
+    return s + sum(v for _, v in np.ndenumerate([1.0, 2.0]))
+
+
+def _in_pieces(np, x):
+    def clipped(v):
+        v[v > 1] = 1.5  # a copy
+        return v * v
+
+    y = np.array(x)
+    return np.sum(np.piecewise(y, [y < 0, y >= 0], [0.5, clipped]) * y)
+
+
+@pytest.mark.parametrize("f", [_applied_along, _enumerated, _in_pieces])
+def test_functions_that_are_applied_write_as_numpys_do(f):
+    run = functools.partial(f, np)
+    assert ft.value_and_grad(run)(X)[0] == f(plain_np, X.copy()) == ft.jit(run)(X)
+    if f is not _in_pieces:  # NumPy takes no complex steps there
+        steps, ways = derivatives(lambda x: f(plain_np if x.dtype == complex else np, x), X)
+        for g in ways:
+            assert g == pytest.approx(steps, rel=1e-13)
+    else:
+        want = plain_np.select([X > 1, X < 0], [2.25, 0.5], 3 * X * X)
+        assert ft.grad(run)(X) == pytest.approx(want, rel=1e-15)
