@@ -41,17 +41,18 @@ class Named(TypedDict, total=False):
     log: str | None
     tracebacks: str
     verify: bool
+    warnings: bool
 
 
 class Settings:
     """The settings within some blocks: their own, the inner before the outer, else the process's.
 
-    ``compiles``: ``jit`` is on, and kinks are not watched. It is read at each call of a compiled
-    function, so all is looked up when something is set.
+    ``compiles``: ``jit`` is on, and kinks are not watched; ``at_once``: nor are warnings. It is
+    read at each call of a compiled function, so all is looked up when something is set.
     """
 
-    __slots__ = ("__weakref__", "blocks", "compiles", "jit", "keep_memory", "kinks", "log",
-                 "threads", "tracebacks", "verify")
+    __slots__ = ("__weakref__", "at_once", "blocks", "compiles", "jit", "keep_memory", "kinks",
+                 "log", "threads", "tracebacks", "verify", "warnings")
 
     jit: bool
     keep_memory: bool
@@ -60,6 +61,7 @@ class Settings:
     log: str | None
     tracebacks: str
     verify: bool
+    warnings: bool
 
     def __init__(self, blocks: tuple[Block, ...] = ()):
         self.blocks = blocks  # those that are entered here, the innermost last
@@ -76,10 +78,11 @@ class Settings:
             for name, value in values.items():
                 setattr(self, name, value)
             self.compiles = self.jit and self.kinks == SUBGRADIENT
+            self.at_once = self.compiles and not self.warnings
 
 
 _process: Named = {"jit": True, "keep_memory": True, "threads": None, "kinks": SUBGRADIENT,
-                   "log": None, "tracebacks": SHORT, "verify": True}
+                   "log": None, "tracebacks": SHORT, "verify": True, "warnings": False}
 _change = object()  # stands for the last change of the process's settings
 _live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
 _current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
@@ -148,6 +151,11 @@ class Config:
 
     ``verify``: whether code fresh from the compiler is compared with the interpretation of its
     program, on the arguments of its first call.
+
+    ``warnings``: whether NumPy's warnings of division by zero, overflow and invalid values are
+    given for compiled functions. A call that has set the processor's flags of these, or has
+    returned an infinity or a NaN, is run once more by Python, with its side effects, and NumPy
+    warns at the line that is to blame.
     """
 
     @property
@@ -177,6 +185,10 @@ class Config:
     @property
     def verify(self) -> bool:
         return settings().verify
+
+    @property
+    def warnings(self) -> bool:
+        return settings().warnings
 
     def __call__(self, **named: Unpack[Named]) -> Block:
         """Settings for the time of a ``with`` block; what is not named stays."""
@@ -247,6 +259,7 @@ _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "log": (_topic, f"must be None or {COMPILE!r}"),
     "tracebacks": (_length, f"must be {SHORT!r} or {FULL!r}"),
     "verify": (_switch, "must be True or False"),
+    "warnings": (_switch, "must be True or False"),
 }
 
 

@@ -215,9 +215,10 @@ def warn(text: str) -> None:
     if frame is None:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     else:
-        registry = frame.f_globals.setdefault("__warningregistry__", {})
+        space = frame.f_globals
         warnings.warn_explicit(
-            text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry
+            text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno,
+            space.get("__name__"), space.setdefault("__warningregistry__", {}),
         )
 
 

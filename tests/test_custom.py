@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from functrans._core.bind import Tracer
 from functrans._transforms.rules.custom import custom_jvp, custom_vjp
 from functrans._transforms.rules.stop_gradient import stop_gradient
 from functrans.errors import (
@@ -516,6 +517,37 @@ def test_keywords_of_a_ufunc_are_refused():
 
 
 # ---- stop_gradient
+
+
+@pytest.mark.parametrize("number", [float, int, lambda x: float(f"{x}")])
+def test_a_number_of_a_stopped_value_is_a_constant(number):
+    def f(x):
+        return x * x * number(stop_gradient(x))
+
+    compiled = ft.jit(f)
+    for x in (2.0, 3.0):
+        assert compiled(x) == x**3
+        for g in (ft.grad(f), ft.grad(compiled), ft.jit(ft.grad(f)), ft.jit(ft.grad(compiled))):
+            assert g(x) == 2 * x * x
+        assert ft.jvp(compiled, (x,), (1.0,)) == (x**3, 2 * x * x)
+        assert ft.grad(ft.grad(compiled))(x) == ft.jit(ft.grad(ft.grad(f)))(x) == 2 * x
+    assert (ft.vmap(ft.grad(compiled))(np.array([2.0, 3.0])) == [8, 18]).all()
+
+
+def test_compiled_functions_follow_what_may_move():
+    @ft.jit
+    def f(x, y):
+        return x * y, stop_gradient(x) * 2, np.floor(x) + stop_gradient(y), y * 3
+
+    moved = []
+
+    def g(x):
+        outs = f(x, 2.0)
+        moved.extend([isinstance(v, Tracer) for v in outs])
+        return outs[0] + outs[1] * outs[3]
+
+    assert ft.grad(g)(1.5) == 2.0
+    assert moved == [True, False, False, False]
 
 
 def test_stop_gradient_is_constant_in_every_mode():

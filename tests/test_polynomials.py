@@ -343,3 +343,15 @@ def test_series_at_a_traced_point(value, derivative):
     assert_allclose(ft.jit(lambda x: value(x, c))(x), value(x, c), rtol=1e-13)
     with pytest.raises(ConcretizationError):
         ft.grad(lambda c: value(0.5, c))(c)
+
+
+def test_leading_zeros_are_paths_of_compiled_functions():
+    def f(c):
+        return np.poly1d(c)(2.0) + np.sum(np.trim_zeros(c) ** 3)
+
+    both = ft.jit(ft.value_and_grad(f))
+    for c in ([0.0, 1, 2, 0], [1.0, 2, 0, 3], [0.0, 0, 0, 0]):
+        value, g = both(np.array(c))
+        assert value == f(np.array(c))
+        assert (g == ft.grad(f)(np.array(c))).all()
+        assert g == pytest.approx(ft.grad(ft.jit(f))(np.array(c)))

@@ -105,7 +105,7 @@ def test_text_shows_the_value():
 
 
 @pytest.mark.parametrize("text", [
-    "{:.2f}".format, lambda x: "%g" % x, lambda x: f"{x:.1e}",  # noqa: UP031
+    "{:.2f}".format, lambda x: "%g" % x, lambda x: f"{x:.1e}", lambda x: f"{x}",  # noqa: UP031
 ])
 @pytest.mark.parametrize("kind", [float, np.float32, np.int64])
 def test_what_is_chosen_by_text_is_chosen_by_the_value(text, kind):

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 import functrans as ft
 import functrans.numpy as np
+from functrans import _ops
 from functrans._transforms.callees import Callees
 from functrans._transforms.writing import may_write
 from functrans.errors import ConcretizationError, UnsupportedError
+from functrans.numpy import memory
 from functrans.numpy.layouts import is_ordered
 from tests.compiling import without_optimising
 
@@ -1259,3 +1261,121 @@ def test_results_of_operands_whose_steps_fall_are_in_cs_order(seed):
         for y in (a + b, plain_np.where(a > b, a, b), plain_np.exp(a), a.copy("K"), -b):
             assert y.flags.c_contiguous
     assert found > 10
+
+
+def test_a_part_is_copied_until_as_much_is_read_as_a_write_would_copy(monkeypatch):
+    copied = []
+
+    def counted(bind, row, *args, **params):
+        copied.append(row.name)
+        return bind(row, *args, **params)
+
+    monkeypatch.setattr(memory, "bind", functools.partial(counted, memory.bind))
+    in_place = functools.partial(counted, _ops.writing.bind)
+
+    def f(x, reads):
+        y = np.array(x)
+        y[0] = 2 * x[1]
+        for _ in range(reads):
+            y[2] = y[0:2] @ y[3:5] + y[1:3] @ y[2:4]
+        return np.sum(y * y)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_ops.writing, "bind", in_place)
+        ft.vjp(lambda x: f(x, 1), X)
+        assert copied == ["scatter_set", "fetch", "fetch", "scatter_set"]  # the third had been all
+        copied.clear()
+        ft.vjp(lambda x: f(np.concatenate([x, x, x]), 2), X)
+    assert copied == ["scatter_set", *["fetch"] * 4, "store", *["fetch"] * 4, "store"]
+    steps, ways = derivatives(functools.partial(f, reads=3), X)
+    for g in ways:
+        assert g == pytest.approx(steps, rel=1e-13)
+
+
+def test_updates_by_at_are_walked_back_in_one_buffer(monkeypatch):
+    walked = []
+    bind = _ops.writing.bind
+
+    def counted(row, *args, **params):
+        walked.append(row.name)
+        return bind(row, *args, **params)
+
+    def f(x):
+        y = x * 1.0
+        for i in range(4):
+            y = y.at[i].set(y[i + 1] * 2)
+        return np.sum(y * y)
+
+    monkeypatch.setattr(_ops.writing, "bind", counted)
+    g = ft.grad(f)(X)
+    assert walked == ["fetch", "store"] * 4
+    assert g == pytest.approx([0, 8 * X[1], 8 * X[2], 8 * X[3], 10 * X[4], 2 * X[5]], rel=1e-14)
+
+
+def _swapped_numbers(x):
+    b = np.arange(1.0, 4.0)
+    p = np.argmax(x)
+    b[0], b[p] = b[p], b[0]
+    return np.sum(b * x)
+
+
+def _swapped_rows(x):
+    A = np.array([x, 2 * x, x * x])
+    p = np.argmax(A[:, 0])
+    A[[0, p]] = A[[p, 0]]
+    A[1], A[p] = A[p].copy(), A[1].copy()
+    return np.sum(A * np.arange(9.0).reshape(3, 3))
+
+
+@pytest.mark.parametrize("f", [_swapped_numbers, _swapped_rows])
+def test_a_program_writes_at_its_own_places_into_what_is_its_own(f):
+    ways = ft.jit(ft.value_and_grad(f)), ft.value_and_grad(ft.jit(f))
+    for x in (plain_np.array([0.5, 3.0, 0.25]), plain_np.array([0.5, 0.1, 4.0])):
+        want = ft.value_and_grad(f)(x)
+        for way in ways:
+            for _ in range(2):
+                value, g = way(x)
+                assert value == f(x.copy()) == want[0]
+                assert g == pytest.approx(want[1], rel=1e-14)
+
+
+def _applied_along(np, x):
+    def halved(r):
+        r[0] *= 2  # also in y
+        r -= r[1]
+        return r * r
+
+    y = np.array(x).reshape(2, 3)
+    z = np.apply_along_axis(halved, 1, y)
+    s = np.apply_over_axes(np.sum, y, [0])
+    return np.sum(z * np.apply_along_axis(lambda r: r.sum(), 0, y)) + np.sum(y**3 * s)
+
+
+def _enumerated(np, x):
+    y, s = np.array(x).reshape(2, 3), 0.0
+    for (i, j), v in np.ndenumerate(y):  # which sees what is written meanwhile
+        y[(i + 1) % 2, j] += v * v
+        s = s + v * (i + 2 * j)
+    return s + sum(v for _, v in np.ndenumerate([1.0, 2.0]))
+
+
+def _in_pieces(np, x):
+    def clipped(v):
+        v[v > 1] = 1.5  # a copy
+        return v * v
+
+    y = np.array(x)
+    return np.sum(np.piecewise(y, [y < 0, y >= 0], [0.5, clipped]) * y)
+
+
+@pytest.mark.parametrize("f", [_applied_along, _enumerated, _in_pieces])
+def test_functions_that_are_applied_write_as_numpys_do(f):
+    run = functools.partial(f, np)
+    assert ft.value_and_grad(run)(X)[0] == f(plain_np, X.copy()) == ft.jit(run)(X)
+    if f is not _in_pieces:  # NumPy takes no complex steps there
+        steps, ways = derivatives(lambda x: f(plain_np if x.dtype == complex else np, x), X)
+        for g in ways:
+            assert g == pytest.approx(steps, rel=1e-13)
+    else:
+        want = plain_np.select([X > 1, X < 0], [2.25, 0.5], 3 * X * X)
+        assert ft.grad(run)(X) == pytest.approx(want, rel=1e-15)

@@ -251,9 +251,11 @@ class Tracer:
 
     def __format__(self, spec: str) -> str:
         x = self.concrete()
-        if x is None and spec:  # the text may choose what is done, as the key of a dict
+        if x is None:  # the text may choose what is done, as the key of a dict
+            if self.shape and not spec:
+                return repr(self)
             x = np.empty(self.shape) if self.shape else text_of(self)
-        return repr(self) if x is None else format(x, spec)
+        return format(x, spec)
 
     def item(self, *args):
         """The element as a traced scalar: a Python number would lose its derivative."""

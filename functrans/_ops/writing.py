@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from functrans._core.aval import ndim_of, shape_of
-from functrans._core.bind import bind, cast
+from functrans._core.bind import bind, cast, is_staged
 from functrans._ops.declare import Linear
 from functrans._ops.indexing import (
     BatchedIndex,
@@ -62,20 +62,29 @@ store = Linear(
 )
 
 
-def unstore(ct, v, indices, pattern, wanted, alone):
-    """The cotangents of what ``store`` has written over, and of what it has written.
+def written(x, v, indices, pattern, alone):
+    """``x`` with ``v`` at an index: in place where it is ``alone``, so that nothing else refers to
+    it, and no operand depends on the inputs of a program, which would write at each call.
+    """
+    alone = alone and not any(map(is_staged, (x, v, *indices)))
+    return bind(store if alone else scatter_set, x, v, *indices, pattern=pattern)
+
+
+def unstore(ct, x, v, indices, pattern, wanted, alone):
+    """The cotangents of ``x``, which was written over, and of ``v``, which was written.
 
     ``alone``: nothing else refers to ``ct``, which becomes the first.
     """
     ct_v = None
     if wanted[1]:
-        ct_v = cast(bind(fetch, ct, *indices, pattern=pattern), v.dtype)
+        read = fetch if alone else getitem
+        ct_v = cast(bind(read, ct, *indices, pattern=pattern), v.dtype)
         if any(map(shape_of, indices)):  # else nothing is written twice
             ct_v = np.where(bind(last_write, *indices, pattern=pattern, shape=ct.shape), ct_v, 0)
     if not wanted[0]:
         return None, ct_v
     zero = np.zeros(v.shape, ct.dtype)
-    return bind(store if alone else scatter_set, ct, zero, *indices, pattern=pattern), ct_v
+    return cast(written(ct, zero, indices, pattern, alone), x.dtype), ct_v
 
 
-__all__ = ["fetch", "store", "unstore"]
+__all__ = ["fetch", "store", "unstore", "written"]

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from functrans import tree
 from functrans._core.bind import UNSEEN, Tracer
+from functrans._core.warned import at_users_lines
 from functrans._core.writing import patched, with_names
 from functrans._transforms.callees import GIVEN, Callees, function_of
 from functrans._transforms.staging.names import codes_inside
@@ -54,7 +55,7 @@ def follow(f: Callable) -> Callable:
 
 def _followed(f: Callable) -> Callable:
     def followed(*args: Any, **kwargs: Any) -> Any:
-        y = _with_names(f, args, kwargs)
+        y = at_users_lines(_with_names, (f, args, kwargs), {})
         return y.current() if isinstance(y, Tracer) else tree.map(lambda v: v, y)
 
     return _like(f, followed)
@@ -89,7 +90,7 @@ def _followed_where_patched(f: Callable, later: bool) -> Callable:
             return _followed(f)(*args, **kwargs)
         if call is None:
             call = _followed(f) if may_write(f) else f
-        return call(*args, **kwargs)
+        return at_users_lines(call, args, kwargs)
 
     return _like(f, followed)
 

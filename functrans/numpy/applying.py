@@ -23,7 +23,7 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     rest = arr.shape[:axis] + arr.shape[axis + 1 :]
     if 0 in rest:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
-    a = moveaxis(arr, axis, -1)
+    a = np.moveaxis(arr, axis, -1)  # a view, where the function may write into the slices
     y = np.stack([as_operand(func1d(a[i], *args, **kwargs)) for i in np.ndindex(rest)])
     own = y.ndim - 1
     y = reshape(y, rest + y.shape[1:])
@@ -44,6 +44,18 @@ def apply_over_axes(func, a, axes):
             raise ValueError("function is not returning an array of the correct shape")
         y = reduced
     return y
+
+
+@numpy_like(np.ndenumerate)
+def ndenumerate(arr):
+    """The indices of an array, each with the entry that is there when it comes to it.
+
+    >>> import functrans as ft, functrans.numpy as np
+    >>> ft.grad(lambda x: sum(i * v for (i,), v in np.ndenumerate(x)))(np.ones(3))
+    Array([0., 1., 2.])
+    """
+    x = as_operand(arr)
+    return ((i, x[i]) for i in np.ndindex(x.shape))
 
 
 @numpy_like(np.piecewise, applies=True)
@@ -169,5 +181,6 @@ mask_indices = np.mask_indices
 
 __all__ = [
     "apply_along_axis", "apply_over_axes", "diag_indices_from", "fromfunction", "mask_indices",
-    "piecewise", "ravel_multi_index", "tril_indices_from", "triu_indices_from", "unravel_index",
+    "ndenumerate", "piecewise", "ravel_multi_index", "tril_indices_from", "triu_indices_from",
+    "unravel_index",
 ]

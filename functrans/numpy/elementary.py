@@ -429,7 +429,7 @@ _THEIRS = [
     "zeros", "ones", "eye", "identity", "empty", "tri", "indices", "tril_indices",
     "triu_indices", "diag_indices", "ix_", "broadcast_shapes",
     "promote_types", "issubdtype", "isdtype", "min_scalar_type",
-    "iterable", "ndindex", "ndenumerate", "errstate", "dtype", "pi",
+    "iterable", "ndindex", "errstate", "dtype", "pi",
     "e", "inf", "nan", "euler_gamma", "newaxis", "s_", "mgrid", "ogrid", "bool", "bool_", "int_",
     "uint", "int8", "int16", "int32", "int64", "intp", "intc", "uint8", "uint16", "uint32",
     "uint64", "uintp", "float16", "float32", "float64", "half", "single", "double", "longdouble",

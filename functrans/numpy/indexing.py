@@ -31,9 +31,9 @@ _BASIC = frozenset({int, type(None), type(Ellipsis)})
 _GATHER = (ARRAY,)
 
 
-def _entry(e: Any) -> Any:
-    """One entry of a basic index in hashable form; ``_entry`` itself if it is not basic, or is a
-    slice between traced places."""
+def basic_entry(e: Any) -> Any:
+    """One entry of a basic index in hashable form; ``basic_entry`` itself if it is not basic, or is
+    a slice between traced places."""
     kind = type(e)
     if kind in _BASIC:
         return e
@@ -41,10 +41,10 @@ def _entry(e: Any) -> Any:
         start, stop, step = e.start, e.stop, e.step
         if type(start) in _INTS and type(stop) in _INTS and type(step) in _INTS:
             return start, stop, step
-        return _entry if is_traced_slice(e) else _slice_of_indices(start, stop, step)
+        return basic_entry if is_traced_slice(e) else _slice_of_indices(start, stop, step)
     if isinstance(e, np.integer):
         return int(e)
-    return _entry
+    return basic_entry
 
 
 def _is_index_array(e: Any) -> bool:
@@ -66,18 +66,12 @@ def getitem(x: Any, key: Any) -> Any:
     elif kind is tuple:
         if key and all(map(_is_index_array, key)):
             return bind(rows.getitem, x, *key, pattern=_GATHER * len(key))
-        entries = tuple([_entry(e) for e in key])
-        pattern = None if _entry in entries else entries
-    elif (entry := _entry(key)) is not _entry:
+        entries = tuple([basic_entry(e) for e in key])
+        pattern = None if basic_entry in entries else entries
+    elif (entry := basic_entry(key)) is not basic_entry:
         pattern = (entry,)
-    if pattern is not None and isinstance(x, Tracer):
-        if x.owner.closed:
-            y = bind(rows.getitem, x, pattern=pattern)
-        else:
-            y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
-        return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
     if pattern is not None:
-        return bind(rows.getitem, x, pattern=pattern)
+        return read_at(x, pattern)
     key = key if type(key) is tuple else (key,)
     if is_flag(key):
         flag = concrete(key[0], "a boolean as an index")
@@ -86,6 +80,17 @@ def getitem(x: Any, key: Any) -> Any:
         return getitem(*_after_windows(x, key))
     pattern, indices = split_key(key, x.shape)
     return bind(rows.getitem, x, *indices, pattern=pattern)
+
+
+def read_at(x: Any, pattern: tuple, indices: tuple = ()) -> Any:
+    """The entries of ``x`` at an index that ``split_key`` has made."""
+    if indices or not isinstance(x, Tracer):
+        return bind(rows.getitem, x, *indices, pattern=pattern)
+    if x.owner.closed:
+        y = bind(rows.getitem, x, pattern=pattern)
+    else:
+        y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
+    return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
 
 
 def is_flag(key: Any) -> bool:
@@ -155,15 +160,15 @@ def split_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple, tuple]:
             pattern.append(ARRAY)
             indices.append(e)
             continue
-        entry = _entry(e)
-        if entry is _entry and is_traced_slice(e):
+        entry = basic_entry(e)
+        if entry is basic_entry and is_traced_slice(e):
             places = _window(e, shape[_position(pattern, key, shape)]) if _alone(key) else None
             if places is not None:
                 pattern.append(ARRAY)
                 indices.append(places)
                 continue
             entry = _slice_of_indices(e.start, e.stop, e.step)
-        if entry is not _entry:
+        if entry is not basic_entry:
             pattern.append(entry)
             continue
         arrays = _index_arrays(e, shape, _position(pattern, key, shape))

@@ -6,7 +6,7 @@ Whether ``ravel`` and ``reshape`` make a view or a copy depends on it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from operator import gt
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,10 @@ def _falls(x: np.ndarray) -> bool:
     order."""
     if x.flags.c_contiguous:
         return True
-    steps = [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1]
-    return not steps or (steps[-1] > 0 and all([a > b for a, b in pairwise(steps)]))
+    steps = x.strides
+    if 1 in x.shape:
+        steps = [s for s, n in zip(steps, x.shape, strict=True) if n > 1]
+    return not steps or (steps[-1] > 0 and all(map(gt, steps, steps[1:])))
 
 
 def layout_of(call: Callable, args: tuple, options: dict) -> Any:

@@ -15,22 +15,24 @@ import numpy as np
 from functrans._core.bind import bind, is_staged
 from functrans._core.writing import require_own, writing
 from functrans._ops import indexing as rows
-from functrans._ops.writing import fetch, store
+from functrans._ops.writing import fetch, written
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.indexing import split_key
+from functrans.numpy.indexing import read_at, split_key
 
 
 class Place(NamedTuple):
-    """Where a view lies: ``key`` reads its entries, from the flat value where ``flat``.
+    """Where a view lies: the index of ``pattern`` and ``indices`` reads its entries, from the flat
+    value where ``flat``.
 
-    ``order`` are the axes of what the key reads in the order of the view, which may have axes of
+    ``order`` are the axes of what is read in the order of the view, which may have axes of
     length 1 besides; None where it is read as the view has it.
     """
 
-    flat: bool
-    key: Any
-    order: tuple[int, ...] | None
+    pattern: tuple
+    indices: tuple
     shape: tuple[int, ...]
+    flat: bool = False
+    order: tuple[int, ...] | None = None
 
     def arranged(self, y: Any) -> Any:
         """What the key has read, as the view has it."""
@@ -53,6 +55,8 @@ class Place(NamedTuple):
 
 def place_of(window: np.ndarray, owner: np.ndarray) -> Place | None:
     """Where a view of ``owner``, which is in C's order, lies; None: it is all of it."""
+    if window is owner:
+        return None
     size = owner.itemsize
     offset = (address(window) - address(owner)) // size
     strides = [s // size for s in window.strides]
@@ -61,13 +65,14 @@ def place_of(window: np.ndarray, owner: np.ndarray) -> Place | None:
     axes = [(n, s) for n, s in zip(window.shape, strides, strict=True) if n != 1]
     by_axes = _along_axes(offset, axes, owner.shape) if owner.size else None
     if by_axes is not None:
-        return Place(False, *by_axes, window.shape)
+        key, order = by_axes
+        return Place(split_key(key, ())[0], (), window.shape, order=order)
     if window.flags.c_contiguous:
-        return Place(True, slice(offset, offset + window.size), (0,), window.shape)
+        return Place(((offset, offset + window.size, None),), (), window.shape, True, (0,))
     places = np.full(window.shape, offset, np.intp)
     for axis, (n, s) in enumerate(zip(window.shape, strides, strict=True)):
         places += (s * np.arange(n)).reshape((-1,) + (1,) * (window.ndim - axis - 1))
-    return Place(True, places, None, window.shape)
+    return Place((rows.ARRAY,), (places,), window.shape, True)
 
 
 def address(x: np.ndarray) -> int:
@@ -108,13 +113,13 @@ class Memory:
     array is the caller's. ``lent`` refers to what others hold the array by, if they still do.
     """
 
-    __slots__ = ("alone", "array", "borrowed", "lent", "run", "value", "version")
+    __slots__ = ("alone", "array", "borrowed", "lent", "read_since", "run", "value", "version")
 
     def __init__(self, array: np.ndarray, value: Any = None, borrowed: bool = False):
         self.array, self.value, self.borrowed = array, value, borrowed
         self.alone = False
         self.lent: weakref.ref | None = None
-        self.version = 0
+        self.version = self.read_since = 0
         self.run = writing.get()
 
     def own(self) -> None:
@@ -141,18 +146,21 @@ class Memory:
             return x
         if place.flat:
             x = np.reshape(x, (-1,))
-        return place.arranged(self._fetched(x, place.key))
+        if self.alone and not self._pays_copy(math.prod(place.shape)):
+            y = bind(fetch, x, *place.indices, pattern=place.pattern)
+        else:
+            y = read_at(x, place.pattern, place.indices)
+        return place.arranged(y)
 
-    def entry(self, key: Any) -> Any:
-        """A traced number at a basic index of the whole."""
-        return self._fetched(self.value, key)
+    def _pays_copy(self, size: int) -> bool:
+        """Whether as much has been read since the last write as the next one would copy.
 
-    def _fetched(self, x: Any, key: Any) -> Any:
-        """``x[key]``, as a copy if x may be written to in place."""
-        if not self.alone:
-            return x[key]
-        pattern, indices = split_key(key, x.shape)
-        return bind(fetch, x, *indices, pattern=pattern)
+        What is read of a value that may be written to in place is a copy; from then on it is not,
+        and the next write leaves the value to those who have read it.
+        """
+        self.read_since += size
+        self.alone = self.read_since < self.array.size
+        return not self.alone
 
     def write(self, place: Place | None, v: Any) -> None:
         """A value of the shape of a view, and of this dtype, written there."""
@@ -167,11 +175,9 @@ class Memory:
             x = self._release()
         if place.flat:
             x = np.reshape(x, (-1,))
-        pattern, indices = split_key(place.key, x.shape)
         v = place.disarranged(v)
-        self.alone = self.alone and not is_staged(v)  # as a rule it is nobody else's since a write
-        y = bind(store if self.alone else rows.scatter_set, x, v, *indices, pattern=pattern)
-        self.alone = self.alone or not is_staged(y)
+        y = written(x, v, place.indices, place.pattern, self.alone)
+        self.alone, self.read_since = not is_staged(y), 0  # it is nobody else's since a write
         self.value = np.reshape(y, self.array.shape) if place.flat else y
 
     def _release(self) -> np.ndarray:
@@ -226,9 +232,6 @@ class Section:
 
     def read(self, place: Place | None) -> Any:
         return self._copy().read(place)
-
-    def entry(self, key: Any) -> Any:
-        return self.value[key]
 
     def write(self, place: Place | None, v: Any) -> None:
         part = self._copy()

@@ -224,15 +224,15 @@ def trim_zeros(filt, trim="fb", axis=None):
     if trim not in {"fb", "bf", "f", "b"}:
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
     axes = axes_of(axis, x.ndim)
-    values = concrete(x, "np.trim_zeros")
+    kept = concrete(x != 0, "np.trim_zeros")
     whole = slice(None)
-    return x[tuple([_trimmed(values, i, trim) if i in axes else whole for i in range(x.ndim)])]
+    return x[tuple([_trimmed(kept, i, trim) if i in axes else whole for i in range(x.ndim)])]
 
 
-def _trimmed(values: np.ndarray, i: int, trim: str) -> slice:
+def _trimmed(kept: np.ndarray, i: int, trim: str) -> slice:
     """The slice of axis ``i`` without the zeros at its ends."""
-    others = tuple([j for j in range(values.ndim) if j != i])
-    nonzero = np.flatnonzero((values != 0).any(axis=others))
+    others = tuple([j for j in range(kept.ndim) if j != i])
+    nonzero = np.flatnonzero(kept.any(axis=others))
     if not nonzero.size:
         return slice(0, 0)
     start = int(nonzero[0]) if "f" in trim else None

@@ -20,7 +20,7 @@ from functrans._core.primitive import Primitive
 from functrans._core.writing import current
 from functrans._ops import indexing as rows
 from functrans.errors import ArgumentError, UnsupportedError, user_line
-from functrans.numpy.indexing import is_flag, split_key
+from functrans.numpy.indexing import basic_entry, is_flag, split_key
 from functrans.numpy.memory import (
     Place,
     Section,
@@ -123,9 +123,9 @@ class Fixed(Name):
         return repr(self.value)
 
     def __getitem__(self, key: Any) -> Any:
-        key, basic = _opened_key(key)
+        key, pattern = _opened_key(key)
         y = self.value[key]
-        return Fixed(y) if basic or _selects_part(key) else named(y)
+        return Fixed(y) if pattern is not None or _selects_part(key) else named(y)
 
 
 class Writable(Name):
@@ -160,7 +160,9 @@ class Writable(Name):
         """The view in the array that the memory has now."""
         array = self.memory.array
         old = self._window
-        if self._of is not array:
+        if old is self._of:
+            self._window = self._of = array
+        elif self._of is not array:
             offset = address(old) - address(self._of)
             self._window = np.ndarray(old.shape, old.dtype, array, offset, old.strides)
             if not old.flags.writeable and self._of.flags.writeable:
@@ -226,18 +228,17 @@ class Writable(Name):
     # ---- reading and writing
 
     def __getitem__(self, key: Any) -> Any:
-        key, basic = _opened_key(key)
+        key, pattern = _opened_key(key)
         m = self.memory
-        if basic:
+        if pattern is not None:
             part = self.window[key]
             if isinstance(part, np.ndarray):
-                y = view(m, part)
-                if self.place is None:
-                    y._place = Place(False, key, None, part.shape)
-                return y
+                return self._view_at(part, pattern)
             if m.value is None:
                 return part
-            return named(m.entry(key) if self.place is None else self._view_at(key).current())
+            if self.place is None:
+                return named(m.read(Place(pattern, (), ())))
+            return named(self._view_of(key, pattern).current())
         if _selects_part(key):
             return view(Section(self, key))
         if m.value is None and not _is_traced(key):
@@ -245,20 +246,26 @@ class Writable(Name):
         y = self.current()[key]
         return named(y) if y.ndim < 2 or _is_traced(key) else named_like(y, self.window[key])
 
-    def _view_at(self, key: Any) -> Writable:
+    def _view_of(self, key: Any, pattern: tuple) -> Writable:
         """The view that a basic index makes, also of one number."""
         part = self.window[key]
         if not isinstance(part, np.ndarray):
             part = self.window[(*_as_tuple(key), ...)]
-        return view(self.memory, part)
+        return self._view_at(part, pattern)
+
+    def _view_at(self, part: np.ndarray, pattern: tuple) -> Writable:
+        y = view(self.memory, part)
+        if self.place is None:
+            y._place = Place(pattern, (), part.shape)
+        return y
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        key, basic = _opened_key(key)
+        key, pattern = _opened_key(key)
         value = _operand(value)
         if self.is_plain() and not _is_traced(key) and not _is_traced(value):
             self.own_window()[key] = _plain(value)
-        elif basic:
-            self._assign_at(key, value)
+        elif pattern is not None:
+            self._assign_at(key, pattern, value)
         else:
             self._assign_among(key, value)
 
@@ -271,17 +278,18 @@ class Writable(Name):
         else:
             self.assign(_updated(self.current(), key, current(value)))
 
-    def _assign_at(self, key: Any, value: Any) -> None:
+    def _assign_at(self, key: Any, pattern: tuple, value: Any) -> None:
         """Write at a basic index."""
-        if type(value) is Writable or self.place is not None:
-            target = self._view_at(key)
-            if not (type(value) is Writable and _is_same(value, target)):
+        may_alias = type(value) is Writable and value.value is None
+        if may_alias or self.place is not None:
+            target = self._view_of(key, pattern)
+            if not (may_alias and _is_same(value, target)):
                 target.assign(value)
             return
         shape = self.window[key].shape
         value = _fitted(value, shape, self.dtype)
         if value.size:
-            self.memory.write(Place(False, key, None, shape), value)
+            self.memory.write(Place(pattern, (), shape), value)
 
     def _scatter(self, key: Any, value: Any) -> None:
         """Write at an index with arrays, which makes no view."""
@@ -289,7 +297,7 @@ class Writable(Name):
         shape = rows.result_shape(self.shape, indices, pattern)
         value = _fitted(value, shape, self.dtype)
         if value.size:
-            self.memory.write(Place(False, key, None, shape), value)
+            self.memory.write(Place(pattern, indices, shape), value)
 
     def assign(self, value: Any) -> None:
         """Write the whole view."""
@@ -364,28 +372,21 @@ def _as_tuple(key: Any) -> tuple:
     return key if type(key) is tuple else (key,)
 
 
-def _opened_key(key: Any) -> tuple[Any, bool]:
-    """An index without names, and whether it is basic: integers, slices, None and Ellipsis."""
-    entries, basic = [], True
-    for e in _as_tuple(key):
-        if not _is_basic(e):
-            e = _opened_entry(e)
-            basic = basic and _is_basic(e)
-        entries.append(e)
-    return (tuple(entries) if type(key) is tuple else entries[0]), basic
-
-
-def _is_basic(e: Any) -> bool:
-    kind = type(e)
-    return (kind is slice and not is_traced_slice(e)) or kind is int or e is None or (
-        e is Ellipsis or isinstance(e, np.integer)
-    )
+def _opened_key(key: Any) -> tuple[Any, tuple | None]:
+    """An index without names, and its pattern if it is basic: integers, slices, None, Ellipsis."""
+    entries = _as_tuple(key)
+    pattern = tuple(map(basic_entry, entries))
+    if basic_entry in pattern:
+        entries = tuple(map(_opened_entry, entries))
+        pattern = tuple(map(basic_entry, entries))
+        key = entries if type(key) is tuple else entries[0]
+    return key, None if basic_entry in pattern else pattern
 
 
 def _opened_entry(e: Any) -> Any:
     if is_traced_slice(e):
         return slice(*map(_opened_entry, (e.start, e.stop, e.step)))
-    if type(e) is slice or type(e) is int:
+    if basic_entry(e) is not basic_entry:
         return e
     e = np.arange(e.start, e.stop, e.step) if type(e) is range else plain(current(e))
     if isinstance(e, np.ndarray) and not e.ndim and e.dtype.kind in "iu":

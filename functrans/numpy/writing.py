@@ -67,8 +67,10 @@ _CREATORS = {
 }
 # NumPy's own functions: in a block of ``patch`` their names stand for others.
 _OWN = SimpleNamespace(**{name: getattr(np, name) for name in (
-    "copyto", "imag", "nan_to_num", "place", "put", "real", "trim_zeros",
+    "copyto", "imag", "nan_to_num", "piecewise", "place", "put", "real",
 )})
+# They slice by values, or run code of the caller's, which may write: they work on names.
+_ON_NAMES = {np.apply_along_axis, np.apply_over_axes, np.ndenumerate, np.trim_zeros}
 WRITERS = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis}
 
 
@@ -271,8 +273,10 @@ def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
     who = f"np.{f.__name__}"
     if theirs in WRITERS and kwargs.get("inplace", True):
         return _write_by(theirs, *args, **kwargs)
-    if theirs is _OWN.trim_zeros:  # which slices a name by what its values are
-        return protocols.FUNCTIONS[theirs](*args, **kwargs)
+    if theirs in _ON_NAMES:
+        return named(protocols.FUNCTIONS[theirs](*args, **kwargs))
+    if theirs is _OWN.piecewise and args[2:]:
+        args = (*args[:2], [_of_names(g) if callable(g) else g for g in args[2]], *args[3:])
     if theirs in (_OWN.real, _OWN.imag) and isinstance(args[0], Name):
         return getattr(args[0], f.__name__)
     if theirs is _OWN.nan_to_num and kwargs.get("copy", True) is not True:
@@ -282,6 +286,10 @@ def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
     if isinstance(theirs, np.ufunc) and len(args) > theirs.nin:
         args, kwargs = args[: theirs.nin], {**kwargs, "out": args[theirs.nin :]}
     return _apply(who, f, args, kwargs, theirs)
+
+
+def _of_names(g: Callable) -> Callable:
+    return lambda *args, **kwargs: current(g(*map(named, args), **kwargs))
 
 
 def _views(who: str, f: Callable, theirs: Callable, args: tuple, kwargs: dict) -> Any:
@@ -329,8 +337,7 @@ def _write_by(func: Callable, target: Any, *args: Any, **kwargs: Any) -> None:
     if func is _OWN.place:
         require_apart("np.place", target, args[-1] if args else kwargs.get("vals"))
     if type(target) is not Writable:
-        changed(current(target), *_value(args), **kwargs)  # raises, and says why
-        return
+        return changed(current(target), *_value(args), **kwargs)  # raises, and says why
     values = {k: _value(v) for k, v in kwargs.items()}
     target.assign(changed(target.current(), *_value(args), inplace=False, **values))
 

@@ -50,13 +50,15 @@ class CallNode:
             ts[k : k + self.size] = self.push(tangents)
 
 
-def recorded(trace: VJPTrace, node: Any, ys: Sequence) -> tuple:
-    """The outputs of a node; one that a closure has already traced keeps both edges."""
+def recorded(trace: VJPTrace, node: Any, ys: Sequence, takes: Sequence | None = None) -> tuple:
+    """The outputs of a node, followed where it ``takes`` a cotangent of them, which is of all by
+    default; one that a closure has already traced keeps both edges.
+    """
     slot = trace.enter(node, len(ys))
     values = []
     for i, y in enumerate(ys):
         value = trace.lower(y)
-        if not is_inexact(value):
+        if not is_inexact(value) or (takes is not None and not takes[i]):
             values.append(value)
             continue
         mine = VJPTracer(trace, value, slot + i)

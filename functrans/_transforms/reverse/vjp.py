@@ -27,6 +27,7 @@ from functrans._core.bind import (
 from functrans._core.primitive import Primitive
 from functrans._kernels import large, sizes
 from functrans._ops.declare import Bilinear, Elementwise, General, Linear, LinearAction
+from functrans._ops.indexing import scatter_set
 from functrans._ops.writing import store, unstore
 from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import add_cotangents, is_alone, unless_zero
@@ -106,7 +107,7 @@ class Node:
 
 
 class Overwritten(Node):
-    """The entry of ``store``: its cotangent, where no one else has it, becomes its operand's."""
+    """The entry of a write: its cotangent, where no one else has it, becomes its operand's."""
 
     __slots__ = ()
 
@@ -115,11 +116,13 @@ class Overwritten(Node):
             return
         alone = is_alone(cts, k)
         ct, cts[k] = cts[k], None
-        _, v, *indices = self.xs
+        x, v, *indices = self.xs
         pattern = self.params["pattern"]
-        parts = unstore(ct, v, tuple(indices), pattern, self.wanted, alone)
+        parts = unstore(ct, x, v, tuple(indices), pattern, self.wanted, alone)
         add_cotangents(cts, self.parents[:2], parts)
 
+
+_WRITES = frozenset({store, scatter_set})
 
 # The tape entry of the second and later outputs of one node (the first one's entry handles all),
 # and of inputs: the walk passes it.
@@ -263,7 +266,7 @@ class VJPTrace(Trace):
         xs = [self.capture(v) if k is None else v for v, k in zip(primals, parents, strict=True)]
         if isinstance(prim, Elementwise):
             return self._elementwise(prim, parents, y, xs)
-        node = Overwritten if prim is store else Node
+        node = Overwritten if prim in _WRITES else Node
         self.tape.append(node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
 

@@ -173,7 +173,7 @@ class VJPPair:
     def __init__(self, entry: Entry, mask: Mask, how: Products):
         program = entry.program
         self.strong = how is Products.STRONG
-        takes = restage.inexact_outputs(program)
+        takes = restage.reached_outputs(program, mask)
         joint = restage.vjp(program, mask, entry.name, how, takes)
         split = restage.partition(joint, len(mask), len(program.outputs), takes)
         self.forward = entry.of("forward of vjp", split.forward)
@@ -217,7 +217,8 @@ class JitCall(Call):
         pair = self.entry.derive(("vjp", mask, how), lambda: VJPPair(self.entry, mask, how))
         flat = JitCall(pair.forward)(*primals)
         n = len(self.entry.program.outputs)
-        return recorded(trace, Residuals(self, pair, primals, parents, flat[n:], n), flat[:n])
+        node = Residuals(self, pair, primals, parents, flat[n:], n)
+        return recorded(trace, node, flat[:n], pair.takes)
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         mask, size = tuple(batched), trace.batch_size

@@ -40,6 +40,7 @@ from functrans._transforms.staging.reads import Reads, checks, unchanged_since
 from functrans._transforms.staging.recording import Endless, Outcome, Recording, record
 from functrans._transforms.staging.signature import BoundCall, Signature
 from functrans._transforms.staging.staging import StagedFunction, with_consts, writing
+from functrans._transforms.staging.warned import warned
 from functrans.config import settings
 from functrans.errors import (
     ArgumentError,
@@ -119,7 +120,7 @@ def jit(
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            if kwargs or not settings().compiles:
+            if kwargs or not settings().at_once:
                 return handed_to(sys._getframe(1), compiled(args, kwargs))
             unchanged, entry = compiled.latest
             if unchanged is None or unchanged():
@@ -212,6 +213,11 @@ class Jitted:
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not settings().compiles:
             return hand_out_tree(self.signature.called(*args, **kwargs))
+        if settings().warnings:
+            return warned(self._called, self.signature.called, args, kwargs)
+        return self._called(args, kwargs)
+
+    def _called(self, args: tuple, kwargs: dict) -> Any:
         given = self.signature.of(args, kwargs)
         try:
             return self._run(given, args, kwargs)

@@ -227,6 +227,17 @@ def inexact_outputs(program: Program) -> list[bool]:
     return [inexact_dtype(aval_of_atom(o).dtype) for o in program.outputs]
 
 
+def reached_outputs(program: Program, mask: Mask) -> list[bool]:
+    """Which outputs have a derivative in the inputs of ``mask``, as far as the rows tell."""
+    reached = {v for v, m in zip(program.inputs, mask, strict=True) if m}
+    for eqn in program.eqns:
+        if eqn.prim.differentiable and not reached.isdisjoint(a for a in eqn.inputs
+                                                              if isinstance(a, Var)):
+            reached.update(eqn.outputs)
+    inexact = inexact_outputs(program)
+    return [i and o in reached for i, o in zip(inexact, program.outputs, strict=True)]
+
+
 def partition(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Partition:
     """The program of ``vjp``, of ``n`` inputs and ``outs`` outputs, split where seeds come in."""
     primals, seeds = program.inputs[:n], program.inputs[n:]
@@ -310,5 +321,5 @@ class ProgramNode(CallNode):
 
 __all__ = [
     "Partition", "ProgramNode", "RowCall", "examples_of", "inexact_outputs", "jvp",
-    "partition", "products_of", "vjp", "vmap",
+    "partition", "products_of", "reached_outputs", "vjp", "vmap",
 ]

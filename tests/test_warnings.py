@@ -1,0 +1,169 @@
+"""NumPy's warnings in functions that are transformed or compiled."""
+
+import io
+import threading
+import warnings
+
+import numpy as plain_np
+import pytest
+
+import functrans as ft
+import functrans.numpy as np
+from functrans._transforms.staging import warned
+
+HERE = __file__
+ZERO = plain_np.array([0.0, 1.0])
+
+
+def entropy(x):
+    logs = np.log(x)  # the line that is to blame
+    return -np.sum(x * logs)
+
+
+LINE = entropy.__code__.co_firstlineno + 1
+
+
+def written(x):
+    y = np.zeros(2)
+    y[:] = np.log(x)
+    return np.sum(y)
+
+
+def given(f, *args):
+    """What a call warns of: lines, files and texts."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        f(*args)
+    return [(w.lineno, w.filename, str(w.message)) for w in found]
+
+
+OF_LOG = "divide by zero encountered in log"
+OF_MULTIPLY = "invalid value encountered in multiply"
+
+
+@pytest.mark.parametrize("transformed", [
+    ft.grad, ft.hessian, ft.jacfwd, lambda f: lambda x: ft.jvp(f, (x,), (x,)),
+    lambda f: lambda x: ft.vmap(f)(x[None]), lambda f: lambda x: ft.vjp(f, x),
+])
+def test_warnings_point_to_the_users_line(transformed):
+    found = given(transformed(entropy), ZERO)  # jvp may warn of a tangent, too
+    assert list(dict.fromkeys(found)) == [(LINE, HERE, OF_LOG), (LINE + 1, HERE, OF_MULTIPLY)]
+
+
+def test_warnings_of_what_is_written_point_to_the_users_line():
+    line = written.__code__.co_firstlineno + 2
+    assert given(ft.grad(written), ZERO) == [(line, HERE, OF_LOG)]
+
+
+def test_a_warning_is_of_the_users_module():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", module=__name__)
+        assert ft.grad(entropy)(ZERO)[1] == -1.0
+        warnings.filterwarnings("error", category=RuntimeWarning, module=__name__)
+        with pytest.raises(RuntimeWarning, match=OF_LOG):
+            ft.grad(entropy)(ZERO)
+
+
+def test_errors_are_dealt_with_as_numpys_state_says(capsys):
+    grad, calls = ft.grad(entropy), []
+    with plain_np.errstate(all="ignore"):
+        assert given(grad, ZERO) == []
+    with plain_np.errstate(all="raise"), pytest.raises(FloatingPointError, match=OF_LOG):
+        grad(ZERO)
+    with plain_np.errstate(all="call", call=lambda *error: calls.append(error)):
+        grad(ZERO)
+    assert calls == [("divide by zero", 1), ("invalid value", 8)]
+    with plain_np.errstate(all="print"):
+        grad(ZERO)
+    assert capsys.readouterr().out.splitlines() == [f"Warning: {OF_LOG}", f"Warning: {OF_MULTIPLY}"]
+
+    log = io.StringIO()
+    with plain_np.errstate(all="log", call=log):
+        grad(ZERO)
+    assert log.getvalue() == f"Warning: {OF_LOG}\nWarning: {OF_MULTIPLY}\n"
+    before = plain_np.geterr()
+    given(grad, ZERO)
+    assert plain_np.geterr() == before
+
+
+def test_the_function_may_set_numpys_state():
+    def f(x):
+        with plain_np.errstate(divide="ignore"):
+            y = np.log(x)
+        with plain_np.errstate(all="raise"), pytest.raises(FloatingPointError):
+            np.log(x)
+        return np.sum(y)
+
+    assert given(ft.grad(f), ZERO) == []
+
+
+def test_threads_warn_by_their_own_state():
+    found = {}
+
+    def run(how):
+        with plain_np.errstate(all=how):
+            try:
+                found[how] = float(ft.value_and_grad(written)(ZERO)[0])
+            except FloatingPointError as e:
+                found[how] = str(e)
+
+    threads = [threading.Thread(target=run, args=(how,)) for how in ("ignore", "raise")]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == {"ignore": -plain_np.inf, "raise": OF_LOG}
+
+
+# ---- compiled
+
+
+def masked(x):
+    return np.sum(np.where(x > 0, 1 / (1 + 1 / x), 0.0))  # what is infinite does not show
+
+
+COMPILED = {
+    "value": lambda f: ft.jit(f), "gradient": lambda f: ft.jit(ft.grad(f)),
+    "gradient of compiled": lambda f: ft.grad(ft.jit(f)),
+    "within": lambda f: ft.jit(lambda x: ft.jit(f)(x) + 1),
+}
+
+
+@pytest.mark.parametrize("compiled", COMPILED.values(), ids=COMPILED)
+def test_compiled_functions_warn_where_asked_to(compiled):
+    line = masked.__code__.co_firstlineno + 1
+    f = compiled(masked)
+    f(ZERO + 1)
+    assert given(f, ZERO) == []
+    with ft.config(warnings=True):
+        assert given(f, ZERO + 1) == []
+        assert given(f, ZERO) == [(line, HERE, "divide by zero encountered in divide")]
+        assert given(f, ZERO) == [(line, HERE, "divide by zero encountered in divide")]
+    assert given(f, ZERO) == []
+
+
+def test_without_flags_results_tell(monkeypatch):
+    monkeypatch.setattr(warned, "_flags", 0)
+    f = ft.jit(entropy)
+    f(ZERO + 1)
+    with ft.config(warnings=True):
+        assert given(f, ZERO) == [(LINE, HERE, OF_LOG), (LINE + 1, HERE, OF_MULTIPLY)]
+        assert given(ft.jit(masked), ZERO) == []
+
+
+def test_a_function_is_run_again_only_where_something_was_odd():
+    calls = []
+
+    def f(x):
+        calls.append(x)
+        return np.sum(1 / x)
+
+    g = ft.jit(f)
+    g(ZERO + 1)
+    with ft.config(warnings=True), plain_np.errstate(all="ignore"):
+        g(ZERO + 1)
+        assert len(calls) == 1
+        g(ZERO)
+        assert len(calls) == 2
+        ft.vmap(g)(ZERO[None])  # which sees no numbers
