@@ -11,6 +11,7 @@ import functrans as ft
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._transforms.rounding import trace
 from functrans._transforms.rounding.rules import RULES
+from functrans._transforms.rounding.spectra import COMPLEX
 from functrans._transforms.rounding.ulps import ULPS
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError
 from tests.table.references import REFERENCES
@@ -118,7 +119,7 @@ def test_each_row_of_the_table_of_accuracies_has_a_rule_and_is_tested():
 def test_the_page_lists_the_ops_that_have_a_bound():
     text = (Path(ft.__file__).parents[1] / "docs" / "certificates.md").read_text()
     listed = set(re.findall(r"`(\w+)`", text.split("## What has a bound")[1]))
-    names = {row.name.removeprefix("special.") for row in RULES}
+    names = {row.name.removeprefix("special.") for row in (*RULES, *COMPLEX)}
     assert names == listed - {"jit", "UnsupportedError"}
 
 

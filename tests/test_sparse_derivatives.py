@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import functrans as ft
-from functrans._transforms.sparse import compressed, tables
+from functrans._transforms.sparse import blocks, compressed, tables
 from functrans._transforms.sparse.options import FORMATS, ORDERS
 from functrans.errors import (
     ArgumentError,
@@ -183,7 +183,7 @@ def springs(x, y=1, ends=ENDS):
 def test_what_is_gathered_first_takes_few_products(kind, format):
     x = uniform(size=14).astype(kind)
     J = ft.sparse_jacobian(springs, format=format).prepare(x)
-    assert (J.coloring, J.colors) == ("row", 1)
+    assert (J.coloring, J.colors) == ("row", 1) and J._sweeps[0].order is not None
     assert J(x).dtype == kind
     dense = ft.jacobian(springs, holomorphic=kind is np.complex128)(x)
     assert J(x).toarray() == pytest.approx(dense, rel=50 * float(np.finfo(kind).eps))
@@ -203,6 +203,45 @@ def test_jacobians_after_a_gathering_are_the_dense_ones(f, args):
     J = ft.sparse_jacobian(f, argnums=tuple(range(len(args))))(*args)
     dense = ft.jacobian(f, argnums=tuple(range(len(args))))(*args)
     agree(J, np.concatenate(dense, axis=1))
+
+
+WHO, WHAT = np.arange(40) % 7, np.arange(40) % 20 // 3
+
+
+def seen(camera, point):
+    """Two residuals for each pair of a camera and a point, by all but one of their numbers."""
+    away, z = point[WHAT] - camera[WHO][:, 1:4], np.sum(camera[WHO] ** 2, -1) * point[WHAT, 1]
+    return np.stack([away[:, 0] * z / away[:, 2], z / away[:, 2]], -1) + camera[WHO][:, 4:]
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.complex128])
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("turned", [False, True])
+def test_groups_of_rows_are_written_as_blocks(kind, format, turned):
+    f = (lambda p, c: seen(c, p)) if turned else seen
+    args = [uniform(1, 2, (7, 6)).astype(kind), uniform(3, 4, (7, 3)).astype(kind)]
+    args = args[::-1] if turned else args
+    J = ft.sparse_jacobian(f, argnums=(0, 1), format=format).prepare(*args)
+    (sweep,) = J._sweeps
+    assert isinstance(sweep, blocks.Blocks) and J.colors == 2
+    assert sweep.order is None
+    dense = ft.jacobian(f, argnums=(0, 1), holomorphic=kind is np.complex128)
+    rounding = 50 * float(np.finfo(kind).eps)
+
+    def wanted(args):
+        return np.concatenate([x.reshape(80, -1) for x in dense(*args)], 1)
+
+    first = J(*args)
+    assert first.dtype == kind and first.toarray() == pytest.approx(wanted(args), rel=rounding)
+    more = [1.5 * x for x in args]
+    assert J(*more, out=first).toarray() == pytest.approx(wanted(more), rel=rounding)
+    with ft.config(jit=False):
+        assert J(*args).toarray() == pytest.approx(wanted(args), rel=rounding)
+    copy = pickle.loads(pickle.dumps(J))
+    assert copy(*args).toarray() == pytest.approx(wanted(args), rel=rounding)
+    args[turned][2, 2] = np.nan
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(np.isnan(J(*args).toarray()), np.isnan(wanted(args)))
 
 
 def test_a_hessian_without_mixed_derivatives_takes_one_product():

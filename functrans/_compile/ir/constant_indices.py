@@ -7,6 +7,8 @@ program runs. Only the index arrays are listed: other axes have strides.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,16 +21,25 @@ from functrans._ops.indexing import ARRAY, WHOLE
 # The most places that are worked out.
 LISTED = 1 << 22
 
+# Tables of places, by the index arrays and what they are multiplied by: those of columns are equal.
+Tables = dict[Any, tuple[View, Shape]]
 
-def gathered(v: View, eqn: Eqn) -> View | None:
+
+def gathered(v: View, eqn: Eqn, tables: Tables) -> View | None:
     """The view that indexing ``v`` by constant arrays makes, without axes of length 1."""
     shape = eqn.outputs[0].aval.shape
-    places = _places(v, eqn) if v.whole and 0 not in shape else None
-    if places is None:
+    if not v.whole or 0 in shape:
         return None
-    index, strides = _split(*places, shape)
+    v, offset = replace(v, offset=0), v.offset
+    key = *map(id, eqn.inputs[1:]), v.shape, v.strides, str(eqn.params["pattern"])
+    if key not in tables:
+        places = _places(v, eqn)
+        if places is None:
+            return None
+        tables[key] = _split(*places, shape)
+    index, strides = tables[key]
     shape = tuple([n for n in shape if n != 1])
-    return View(v.root, shape, 0, strides, views.full(shape), index)
+    return View(v.root, shape, offset, strides, views.full(shape), index)
 
 
 def scattered(shape: Shape, eqn: Eqn) -> tuple[View, Shape] | None:

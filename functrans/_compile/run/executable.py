@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
+from functrans._compile.ir.columns import by_columns
 from functrans._compile.ir.inline import inlined
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, evaluate, interpret
@@ -34,7 +35,8 @@ class Executable:
     @once
     def program(self) -> Program:
         """What is compiled: functions with rules written out, the passes, and loops rolled up."""
-        return added_by_parts(rolled(optimise(inlined(self.staged)), in_native_steps))
+        program = rolled(optimise(inlined(self.staged)), in_native_steps)
+        return by_columns(added_by_parts(program))
 
     @once
     def _key(self) -> str | None:

@@ -57,6 +57,7 @@ class Builder:
     makers: dict[Var, list[Node]] = field(default_factory=dict)
     shapes: dict[Var, Shape] = field(default_factory=dict)
     factors: dict[tuple, tuple[View, View]] = field(default_factory=dict)  # of matrices
+    tables: dict[Any, tuple[View, Shape]] = field(default_factory=dict)  # of constant indices
 
     # ---- operands
 

@@ -143,7 +143,7 @@ def _indexed(build: Builder, eqn: Eqn) -> bool:
     if not isinstance(x, Var | Const) or not is_native(x.aval.dtype):
         return False
     if eqn.prim is getitem:
-        v = gathered(build.view(x), eqn)
+        v = gathered(build.view(x), eqn, build.tables)
         if v is None:
             return False
         build.add_node(Node("map", gather_row, v.shape, (v,), out, types=(x.aval.dtype,)))

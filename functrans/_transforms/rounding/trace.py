@@ -21,6 +21,7 @@ from functrans._ops.special.errors import DENSITY, SLOPE
 from functrans._ops.writing import store
 from functrans._transforms.arguments import describe
 from functrans._transforms.rounding.rules import MORE, RULES, U
+from functrans._transforms.rounding.spectra import COMPLEX
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError, user_line
 
 # Numbers of rules that are rounded themselves; a user's that is the same is taken to be, too.
@@ -28,7 +29,10 @@ ROUNDED = (LN2, LN10, DEGREE, float(180 / np.pi), SLOPE, DENSITY)
 
 
 class ErrorTracer(PrimalTracer):
-    """``primal``, whose exact value is within ``error``, entry by entry; of booleans 1: unknown."""
+    """``primal``, whose exact value is within ``error``, entry by entry; of booleans 1: unknown.
+
+    Of complex numbers it bounds the absolute value of what they are off by.
+    """
 
     __slots__ = ("error", "root_of")
 
@@ -86,20 +90,23 @@ class ErrorTrace(Trace):
         es = [self._error(x) for x in args]
         y = bind(prim, *xs, **params)
         if prim.facts.rounds == "never" and not any(map(np.any, es)):
-            return y if prim.outputs > 1 or y.dtype.kind != "f" else ErrorTracer(self, y, 0.0)
-        rule = RULES.get(prim)
+            return y if prim.outputs > 1 or y.dtype.kind not in "fc" else ErrorTracer(self, y, 0.0)
+        in_complex = any([np.iscomplexobj(v) for v in (*xs, *(y if prim.outputs > 1 else (y,)))])
+        rule = (COMPLEX if in_complex else RULES).get(prim)
         if rule is None:
+            numbers = " of complex numbers" if in_complex else ""
             raise UnsupportedError(
                 f"{user_line()}: {self.fun}: there is no bound on the rounding error of "
-                f"`{prim.name}`. docs/certificates.md lists the ops that have one; write this part "
-                "with them."
+                f"`{prim.name}`{numbers}. docs/certificates.md lists the ops that have one; write "
+                "this part with them."
             )
         ys = [np.asarray(v) for v in (y if prim.outputs > 1 else (y,))]
         for v in ys:
             self._require_double(prim, v)
         n = prim.operands if isinstance(prim, Linear) else None
         with np.errstate(all="ignore"):
-            numbers = [np.asarray(x, np.float64) for x in xs[:n]] + (xs[n:] if n else [])
+            numbers = [np.asarray(x, complex if np.iscomplexobj(x) else float) for x in xs[:n]]
+            numbers += xs[n:] if n else []
             several = prim.outputs > 1
             passed_on, rounding = rule(prim, numbers, es, ys if several else ys[0], params)
             bounds = zip(passed_on, rounding, strict=True) if several else [(passed_on, rounding)]
@@ -113,7 +120,7 @@ class ErrorTrace(Trace):
         error = np.where(np.isfinite(y), (passed_on + rounding) * MORE, np.inf)
         if self.seen is not None:
             self.seen(Step(prim, user_line(), xs, es, y, passed_on, rounding))
-        if not np.any(error) and y.dtype.kind != "f":
+        if not np.any(error) and y.dtype.kind not in "fc":
             return y
         return ErrorTracer(self, y, np.where(np.isnan(error), np.inf, error))
 
@@ -134,7 +141,7 @@ class ErrorTrace(Trace):
         return error + U * abs(x) if type(x) is float and abs(x) in ROUNDED else error
 
     def _require_double(self, prim: Primitive, y: np.ndarray) -> None:
-        if y.dtype.kind not in "biu" and y.dtype != np.float64:
+        if y.dtype.kind not in "biu" and y.dtype not in (np.float64, np.complex128):
             raise ArgumentError(
                 f"{user_line()}: {self.fun} bounds errors of float64, but `{prim.name}` computed "
                 f"{y.dtype}. Convert the arguments."

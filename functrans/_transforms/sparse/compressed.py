@@ -13,6 +13,7 @@ from functrans._core.aval import Aval
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.reverse.grad import grad
+from functrans._transforms.sparse.blocks import Blocks, blocks
 from functrans._transforms.sparse.coloring import Plan, narrowed
 from functrans._transforms.sparse.gathered import Gathered
 from functrans._transforms.sparse.sets import Csr
@@ -53,6 +54,10 @@ class Sweep(NamedTuple):
                 products.take(sources, out=data, mode="clip")  # without a buffer
             else:
                 data[places] = products[sources]
+
+
+# What writes entries: all of them, or those of products from one side.
+Part = Sweep | Table | Blocks
 
 
 def runner(name: str, program: Program) -> Callable[[Sequence], list]:
@@ -100,13 +105,13 @@ def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, c
 # ---- Jacobians
 
 
-def jacobian_sweeps(s: Staged, name: str, pattern: Csr, plan: Plan) -> list[Sweep | Table]:
+def jacobian_sweeps(s: Staged, name: str, pattern: Csr, plan: Plan) -> Sequence[Part]:
     """From the right for colours of columns, from the left for colours of rows."""
     places = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)), pattern.indices
     return _sweeps(s, s.values, (along(s), across(s)), name, places, plan)
 
 
-def gathered_sweeps(s: Staged, name: str, after: Gathered, plan: Plan) -> list[Sweep | Table]:
+def gathered_sweeps(s: Staged, name: str, after: Gathered, plan: Plan) -> Sequence[Part]:
     """The same by products of what comes after the gathering."""
     def entered(product: Product) -> Product:
         return lambda values, seed: product(after.entered(values), seed)
@@ -115,13 +120,18 @@ def gathered_sweeps(s: Staged, name: str, after: Gathered, plan: Plan) -> list[S
     rows = np.repeat(np.arange(after.pattern.shape[0]), np.diff(after.pattern.indptr))
     places = rows[after.order], after.pattern.indices[after.order]
     plan = plan._replace(by_row=plan.by_row[after.order])
+    if not plan.forward:
+        made = blocks(lambda values: pulls(after.staged, after.entered(values)), s.values, name,
+                      after.staged.sources, plan.rows, plan.rows[places[0]], places[1])
+        if made is not None:
+            return [made]
     return _sweeps(after.staged, s.values, products, name, places, plan)
 
 
 def _sweeps(s: Staged, examples: Sequence, products: tuple[Product, Product], name: str,
-            places: tuple[np.ndarray, np.ndarray], plan: Plan) -> list[Sweep | Table]:
+            places: tuple[np.ndarray, np.ndarray], plan: Plan) -> list[Part]:
     (m, n), (rows, columns) = s.shape, places
-    sweeps: list[Sweep | Table] = []
+    sweeps: list[Part] = []
     for product, colors, count, width, mine, by, place in (
         (products[0], plan.columns, plan.forward, m, ~plan.by_row, columns, rows),
         (products[1], plan.rows, plan.reverse, n, plan.by_row, rows, columns),
@@ -146,12 +156,18 @@ def along(s: Staged) -> Product:
 
 def across(s: Staged) -> Product:
     """A vector times the Jacobian."""
-    def product(values: Sequence, seed: Any) -> Any:
-        _, pull = vjp(_function(s, values), *[values[i] for i in s.places])
-        row = _joined(pull(_parts(seed, s.targets)), s.sources).astype(s.dtype)
-        return np.conjugate(row) if s.is_complex else row  # vjp has conjugate rows
+    return lambda values, seed: _joined(pulls(s, values)(seed), s.sources)
 
-    return product
+
+def pulls(s: Staged, values: Sequence) -> Callable[[Any], list]:
+    """What takes a vector to the vector times the Jacobian, a part for each source."""
+    _, pull = vjp(_function(s, values), *[values[i] for i in s.places])
+
+    def pulled(seed: Any) -> list:
+        rows = [x.astype(s.dtype) for x in pull(_parts(seed, s.targets))]
+        return [np.conjugate(x) for x in rows] if s.is_complex else rows  # vjp has conjugate rows
+
+    return pulled
 
 
 def _function(s: Staged, values: Sequence) -> Callable:
@@ -258,5 +274,5 @@ def _twins(i: np.ndarray, j: np.ndarray, n: int) -> np.ndarray:
     return np.searchsorted(i * n + j, j * n + i)
 
 
-__all__ = ["Product", "Substitution", "Sweep", "across", "along", "gathered_sweeps",
+__all__ = ["Part", "Product", "Substitution", "Sweep", "across", "along", "gathered_sweeps",
            "hessian_product", "jacobian_sweeps", "runner", "star_sources", "substitution", "sweep"]

@@ -13,7 +13,8 @@ from functrans._compile.ir.program import Program
 from functrans._core.locks import lazy
 from functrans._transforms.arguments import describe
 from functrans._transforms.sparse import coloring, compressed, picture, probing
-from functrans._transforms.sparse.compressed import Substitution, Sweep
+from functrans._transforms.sparse.blocks import Blocks
+from functrans._transforms.sparse.compressed import Part, Substitution, Sweep
 from functrans._transforms.sparse.gathered import gathered
 from functrans._transforms.sparse.options import FORMATS, Options
 from functrans._transforms.sparse.sets import Csr, sparse
@@ -63,7 +64,7 @@ class Prepared:
             isinstance(k, tuple) and k[1].isnative for k in s.kinds[1]
         )
         self._plain_kinds = list(s.kinds[1]) if flat else None
-        self._sweeps: list[Sweep | Table] = []
+        self._sweeps: Sequence[Part] = []
         self._substitution: Substitution | None = None
         self._along: Program | None = None  # of what must be holomorphic
         self._arrays, self._order = _structure(pattern, self.format)
@@ -184,8 +185,9 @@ class Prepared:
     def _fresh(self, values: list) -> Any:
         made = copy.copy(self._template)  # a third of the time that SciPy takes to make one
         data = None
-        if self._order is None and isinstance(sweep := next(iter(self._sweeps), None), Table):
-            data = sweep.entries(self._runs[0], values)
+        whole = next(iter(self._sweeps), None)
+        if self._order is None and isinstance(whole, Table | Blocks):
+            data = whole.entries(self._runs[0], values)
         if data is None:
             data = np.empty(self.sparsity.nnz, self.dtype)
             self._write(values, data)

@@ -1,0 +1,129 @@
+"""Bounds for complex numbers and Fourier transforms, against mpmath."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans._ops import elementwise as ops
+from functrans._ops import fourier
+from functrans._transforms.rounding.spectra import COMPLEX
+from functrans.errors import UnsupportedError
+from tests.test_certify import exact_gradient, excess
+
+
+def dft(xs, sign=-1):
+    n = len(xs)
+    return [mp.fsum(x * mp.expjpi(mp.mpf(2 * sign * j * k) / n) for j, x in enumerate(xs))
+            for k in range(n)]
+
+
+def inverse(xs):
+    return [x / len(xs) for x in dft(xs, 1)]
+
+
+def power_spectrum(x):
+    return np.sum(np.abs(np.fft.rfft(x)) ** 3)
+
+
+def exact_power_spectrum(xs):
+    return mp.fsum(abs(y) ** 3 for y in dft(xs)[: len(xs) // 2 + 1])
+
+
+def convolved(x):
+    return np.sum(np.fft.irfft(np.fft.rfft(x) * np.fft.rfft(x**2), len(x)) ** 2)
+
+
+def exactly_convolved(xs):
+    both = zip(dft(xs), dft([x**2 for x in xs]), strict=True)
+    return mp.fsum(y.real**2 for y in inverse([a * b for a, b in both]))
+
+
+def filtered(x):
+    y = np.fft.fft(x, norm="ortho")
+    y = y / (2 + np.arange(len(x)) * 1j) + (y * y)[::-1]
+    return np.sum(np.fft.ifft(y, norm="ortho").imag ** 2) + np.max(y.real)
+
+
+def exactly_filtered(xs):
+    n = len(xs)
+    y = [v / mp.sqrt(n) for v in dft(xs)]
+    y = [v / (2 + 1j * k) + y[-1 - k] ** 2 for k, v in enumerate(y)]
+    back = [v * mp.sqrt(n) for v in inverse(y)]
+    return mp.fsum(v.imag**2 for v in back) + max(v.real for v in y)
+
+
+def waves(x):
+    return np.abs(np.sum(np.exp(1j * x) * x - 0.5)) ** 2
+
+
+def exact_waves(xs):
+    return abs(mp.fsum(mp.expj(x) * x - mp.mpf("0.5") for x in xs)) ** 2
+
+
+@pytest.mark.parametrize("f, exactly", [
+    (power_spectrum, exact_power_spectrum), (convolved, exactly_convolved),
+    (filtered, exactly_filtered), (waves, exact_waves),
+])
+@pytest.mark.parametrize("n", [1, 5, 8])
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+def test_errors_of_spectra_are_within_the_bounds(f, exactly, n, size):
+    x = size * np.random.default_rng(n).normal(size=n) + 0.1
+    _, gradient, bound = ft.certify(f)(x)
+    assert gradient == pytest.approx(ft.grad(f)(x))
+    excess(gradient, bound, exact_gradient(exactly, x))
+    assert np.all(bound < 1e-12 * np.max(np.abs(gradient)))
+
+
+TRANSFORMS = [(fourier.fft, {"inverse": False}), (fourier.fft, {"inverse": True}),
+              (fourier.rfft, {}), (fourier.irfft, {"n": 12}), (fourier.irfft, {"n": 13})]
+
+
+@pytest.mark.parametrize("row, params", TRANSFORMS)
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+def test_what_a_transform_passes_on_is_the_most_that_errors_do(row, params, norm):
+    params, rng = {"axis": 1, "norm": norm, **params}, np.random.default_rng(0)
+    x = rng.normal(size=(2, 7)) + (0 if row is fourier.rfft else 1j * rng.normal(size=(2, 7)))
+    e = rng.uniform(size=x.shape) * (rng.uniform(size=x.shape) < 0.5)
+    y = row.impl(x, **params)
+    passed_on, _ = COMPLEX[row](row, [x], [e], y, params)
+    for _ in range(20):
+        turn = rng.choice([-1, 1], x.shape) if row is fourier.rfft else np.exp(
+            2j * np.pi * rng.uniform(size=x.shape))
+        assert np.all(np.abs(row.impl(x + e * turn, **params) - y) <= passed_on + 1e-12)
+    first = row.impl(x + e, **params) - y
+    assert np.abs(first[:, 0]) == pytest.approx(passed_on[:, 0], rel=1) or row is fourier.irfft
+
+
+@pytest.mark.parametrize("row", [ops.add, ops.subtract, ops.multiply, ops.divide, ops.square,
+                                 ops.exp, ops.absolute_complex, ops.real, ops.imag, ops.conjugate])
+@pytest.mark.parametrize("size", [1e-6, 1e-2, 0.3, 1.0])
+def test_changes_of_any_size_are_within_what_complex_rules_pass_on(row, size):
+    rng = np.random.default_rng(1)
+    xs = list(rng.normal(size=(len(row.actions), 50, 2)) @ [1, 1j])
+    es = [size * rng.uniform(size=50) * np.abs(x) for x in xs]
+    y = row.impl(*xs)
+    passed_on, _ = COMPLEX[row](row, xs, es, y, {})
+    for _ in range(10):
+        turns = np.exp(2j * np.pi * rng.uniform(size=(len(xs), 50)))
+        at = [x + e * turn for x, e, turn in zip(xs, es, turns, strict=True)]
+        assert np.all(np.abs(row.impl(*at) - y) <= passed_on * (1 + 1e-9) + 1e-13 * np.abs(y))
+
+
+def test_complex_ops_without_a_bound_are_named():
+    with pytest.raises(UnsupportedError, match="`sin` of complex numbers"):
+        ft.certify(lambda x: np.sum(np.sin(1j * x).imag))(np.ones(3))
+
+
+def test_parts_that_are_small_beside_each_other_lose_no_digits():
+    report = ft.debug.conditioning(lambda x: np.sum(np.abs(np.fft.rfft(x)) ** 2))(np.ones(8))
+    assert not report.losses
+
+
+def test_a_bound_that_leaves_out_a_transform_is_noticed(monkeypatch):
+    monkeypatch.setitem(COMPLEX, fourier.rfft, lambda prim, xs, es, y, params: (0.0, 0.0))
+    monkeypatch.setitem(COMPLEX, fourier.irfft, lambda prim, xs, es, y, params: (0.0, 0.0))
+    x = np.random.default_rng(5).normal(size=5)
+    with pytest.raises(AssertionError):
+        _, gradient, bound = ft.certify(convolved)(x)
+        excess(gradient, bound, exact_gradient(exactly_convolved, x))

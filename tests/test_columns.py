@@ -1,0 +1,122 @@
+"""Short rows written out column by column: the same bits, and one loop."""
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans._compile.ir import columns
+from functrans._compile.ir.columns import by_columns
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import evaluate
+from functrans._compile.schedule.kernels import HostStep, Kernel
+from functrans._transforms.staging.staging import stage
+from tests.test_passes import SPECIAL, same_bits
+
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
+WHO = np.array([2, 0, -1, 2, 1, 0])
+
+
+def turned(x, y):
+    """Rows that are taken apart, summed and put together."""
+    axis = x / np.sqrt(np.sum(x * x, -1))[..., None]
+    across = np.stack([x[..., 1] * y[..., 2], x[..., 2] * y[..., 0], x[..., 0] * y[..., 1]], -1)
+    return axis * y[..., :1] + across * np.sum(axis * y, -1, keepdims=True)
+
+
+def joined(x, y):
+    flat = np.concatenate([x[..., :2], y[..., ::-1], x[:, None][:, 0]], -1)
+    return flat[..., 1:] * flat[..., :-1], flat[..., -1]
+
+
+def grown(x, y):
+    return np.cumsum(x[..., 1:2] + y, axis=-1) * x[..., 0, None] + np.array([1.0, 2.0, 3.0])
+
+
+def gathered(x, y):
+    seen = x[WHO]
+    return seen[:, 0] * y[WHO, 1], seen * seen[:, 2:] + y[WHO]
+
+
+def other_axes(x, y):
+    return x[1:, 1] * np.sum(y, 0)[1], np.sum(x, 1) + x[0], x.T @ y, np.stack([x, y], 1)
+
+
+def kinds(x, y):
+    low = np.where(x > y, x, 0.0)
+    return np.sum(low > 0, -1), low[..., 0].astype(np.float32), np.sum(np.floor(low), -1)
+
+
+def slope(f):
+    def pulled(x, y):
+        value, pull = ft.vjp(f, x, y)
+        return pull(ft.tree.map(np.ones_like, value))
+
+    return pulled
+
+
+CASES = [turned, joined, grown, gathered, other_axes, kinds]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(columns, "ROWS", 1)
+    monkeypatch.setattr(columns, "CROSSINGS", 1)
+
+
+DERIVED = {
+    **{f.__name__: f for f in CASES}, **{f"slope of {f.__name__}": slope(f) for f in CASES[:4]},
+    "tangent": lambda x, y: ft.jvp(turned, (x, y), (y, x))[1],
+    "batch": lambda x, y: ft.vmap(turned)(np.stack([x, y]), np.stack([y, y])),
+    "batch of slopes": lambda x, y: ft.vmap(slope(turned), (0, None))(np.stack([x, y]), y),
+}
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", DERIVED)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+def test_columns_have_the_same_bits(name, dtype):
+    if name == "kinds" and dtype is np.complex128:
+        pytest.skip("complex numbers have no floor")
+    rng = np.random.default_rng(0)
+    for values in (rng.uniform(0.5, 2, 40), rng.choice(SPECIAL, 40)):
+        with np.errstate(all="ignore"):
+            xs = list(rng.choice(values, (2, 3, 3)).astype(dtype))
+            program = optimise(stage(DERIVED[name], xs, name)[0])
+            apart = by_columns(program)
+            assert apart is not program
+            pairs = zip(evaluate(apart, xs), evaluate(program, xs), strict=True)
+            assert all([same_bits(a, b) for a, b in pairs])
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("f", CASES)
+def test_compiled_columns_are_numpys(f):
+    x, y = np.random.default_rng(1).uniform(0.5, 2, (2, 3, 3))
+    for g in (f, slope(f)) if f is not kinds else (f,):
+        for a, b in zip(ft.tree.leaves(ft.jit(g)(x, y)), ft.tree.leaves(g(x, y)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-14)
+
+
+def test_a_gradient_of_many_short_rows_is_one_loop():
+    x, y = np.random.default_rng(2).uniform(0.5, 2, (2, columns.ROWS, 3))
+    steps = ft.jit(slope(turned)).lower(x, y).schedule.steps
+    assert not any(isinstance(s, HostStep) for s in steps)
+    loops = [k.space for s in steps for k in getattr(s, "kernels", [s]) if isinstance(k, Kernel)]
+    assert loops.count((columns.ROWS,)) == 1 and not any(3 in space for space in loops)
+    steps = ft.jit(slope(turned)).lower(x[:10], y[:10]).schedule.steps
+    assert any(3 in k.space for s in steps for k in getattr(s, "kernels", [s])
+               if isinstance(k, Kernel))
+
+
+def test_columns_share_their_table_of_places():
+    x = np.random.default_rng(3).uniform(size=(50, 4))
+    where = np.random.default_rng(4).integers(0, 50, columns.ROWS)
+
+    def lengths(x):
+        seen = x[where]
+        return seen[:, 0] * seen[:, 1] + seen[:, 2] * seen[:, 3] + np.sum(seen, -1)
+
+    (step,) = ft.jit(lengths).lower(x).schedule.steps
+    (kernel,) = getattr(step, "kernels", [step])
+    assert sum(load.dtype.kind == "i" for load in kernel.loads) == 1
