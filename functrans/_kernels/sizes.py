@@ -22,6 +22,9 @@ SYSTEM = 1 << 17
 # that it takes.
 PASSES, NARROWEST, WIDEST = 1 << 12, 8, 4096
 
+# Entries from which a kernel takes the place of a ufunc that NumPy computes number by number.
+VALUES = 3 << 8
+
 # Bytes of arrays whose memory is kept for others, of which tapes must have referred to so many
 # before it pays to load what keeps it: that takes 50 ms, and saves about 5 ns a byte.
 KEPT, KEPT_FROM = 1 << 15, 1 << 23

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile.emit.module import data_of, declare
+from functrans._compile.lowering import doubles
+from functrans._compile.lowering.doubles import Double
 from functrans._compile.lowering.numbers import Code, type_of
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
@@ -176,14 +178,25 @@ def _logistic(w: _Writer) -> None:
     w.flat(value, "%x0", "%y")
 
 
-@_kernel(2)
-def _times_cos(w: _Writer) -> None:
-    w.flat(lambda g, x: w.op("mul", g, w.code.libm("cos", w.t, x)), "%x0", "%x1", "%y")
+def _valued(f: Callable, operands: int = 1) -> _Kernel:
+    """The kernel of a function of ``doubles``; other numbers are widened for it."""
+
+    def body(w: _Writer) -> None:
+        def value(*xs: str) -> str:
+            return w.single(f(*[Double(w.code, w.double(x)) for x in xs]).name)
+
+        w.flat(value, *[f"%x{i}" for i in range(operands)], "%y")
+
+    return _Kernel(operands, body)
 
 
-@_kernel(2)
-def _times_sin(w: _Writer) -> None:
-    w.flat(lambda g, x: w.op("mul", g, w.code.libm("sin", w.t, x)), "%x0", "%x1", "%y")
+KERNELS |= {
+    "sin": _valued(lambda x: doubles.sine(x, 0)), "cos": _valued(lambda x: doubles.sine(x, 1)),
+    "sin_slope": _valued(lambda g, x: g * doubles.sine(x, 1), 2),
+    "cos_slope": _valued(lambda g, x: g * doubles.sine(x, 2), 2),
+    "exp": _valued(doubles.exp), "log1p": _valued(doubles.log1p), "tanh": _valued(doubles.tanh),
+    "logaddexp": _valued(doubles.logaddexp, 2),
+}
 
 
 @_kernel(1)
@@ -313,7 +326,11 @@ def _outer(pointers: list[str], t: str) -> str:
 # What kernels call for each entry, which NumPy has for vectors where the C library may not.
 _CALLED = {"sigmoid": ("exp",), "logistic": ("exp",), "softmax": ("exp",),
            "softmax_and_log": ("exp",), "log_softmax": ("exp",), "log_softmax_slope": ("exp",),
-           "softplus": ("exp", "log1p"), "times_cos": ("cos",), "times_sin": ("sin",)}
+           "softplus": ("exp", "log1p")}
+
+
+# Functions that NumPy has for vectors of 512 bits, and only for those.
+_NUMPYS = ("exp", "log1p", "tanh")
 
 
 @functools.cache
@@ -322,6 +339,8 @@ def _native(name: str, char: str) -> tuple[Any, Any] | None:
     try:
         with compiler():
             machine = local()
+            if machine.wide and name in _NUMPYS:
+                return None
             t, suffix = type_of(np.dtype(char)), "f" if char == "f" else ""
             called = [f"{f}{suffix}" for f in _CALLED.get(name, ())]
             if not all([machine.library.variants(f, t, 1) for f in called]):
@@ -344,9 +363,16 @@ def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
     if found is None:
         return None
     y = np.empty(xs[0].shape, xs[0].dtype)
-    counts = np.array([y.size, max(1, BLOCK // width) * width, width])
-    found[1]([*xs, y, counts])
+    found[1]([*xs, y, _counts(y.size, width)])
     return y
+
+
+@functools.lru_cache(256)
+def _counts(size: int, width: int) -> np.ndarray:
+    """What a kernel reads of its rows: entries, those of a block, and of a row."""
+    counts = np.array([size, max(1, BLOCK // width) * width, width])
+    counts.setflags(write=False)
+    return counts
 
 
 __all__ = ["run"]
