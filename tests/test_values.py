@@ -28,7 +28,6 @@ QUARTERS = np.arange(1, 83_000, 55) * (np.pi / 2)
 POINTS = {
     "sin": [between(-1, 1), -spread(-300, 5), QUARTERS, [91553.86390724055, 131072.0]],
     "cos": [between(-1, 1), spread(-300, 5), -QUARTERS, [91553.86390724055, -131072.0]],
-    "exp": [between(-1, 1), between(-708, 709), between(-746, -700), -spread(-300, 2)],
     "log1p": [between(-1, 3), spread(-320, 300), -spread(-300, -1e-6), between(-0.5, 0.5)],
     "tanh": [between(-1, 1), between(-25, 25), between(0.9, 1.1), spread(-300, 300)],
 }
@@ -95,7 +94,7 @@ def large(name, *special):
     return (np.float64(0.25) * x, x) if name == "logaddexp" else (x,)
 
 
-NAMES = ["sin", "cos", "exp", "log1p", "tanh", "logaddexp"]
+NAMES = ["sin", "cos", "log1p", "tanh", "logaddexp"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,7 +110,7 @@ def test_numpy_does_what_is_not_finite_or_huge_and_warns(name):
 
 
 @pytest.mark.parametrize(("name", "special"), [
-    ("sin", np.inf), ("cos", np.inf), ("exp", 1000.0), ("log1p", -1.0), ("log1p", -2.0)])
+    ("sin", np.inf), ("cos", np.inf), ("log1p", -1.0), ("log1p", -2.0)])
 def test_warnings_are_numpys(name, special):
     (x,) = large(name, special)
     with pytest.warns(RuntimeWarning) as ours:
@@ -144,7 +143,7 @@ def test_arrays_that_are_not_in_order(name, x):
     assert_allclose(TABLE[name].impl(*xs), getattr(np, name)(*xs), rtol=4e-16)
 
 
-@pytest.mark.parametrize("name", ["sin", "cos", "exp", "log1p", "tanh"])
+@pytest.mark.parametrize("name", ["sin", "cos", "log1p", "tanh"])
 def test_all_modes_have_the_same_values(name):
     x = np.linspace(-0.9, 5.0, sizes.VALUES)
     f = getattr(np, name)

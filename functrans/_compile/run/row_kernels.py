@@ -194,7 +194,7 @@ KERNELS |= {
     "sin": _valued(lambda x: doubles.sine(x, 0)), "cos": _valued(lambda x: doubles.sine(x, 1)),
     "sin_slope": _valued(lambda g, x: g * doubles.sine(x, 1), 2),
     "cos_slope": _valued(lambda g, x: g * doubles.sine(x, 2), 2),
-    "exp": _valued(doubles.exp), "log1p": _valued(doubles.log1p), "tanh": _valued(doubles.tanh),
+    "log1p": _valued(doubles.log1p), "tanh": _valued(doubles.tanh),
     "logaddexp": _valued(doubles.logaddexp, 2),
 }
 
@@ -330,7 +330,7 @@ _CALLED = {"sigmoid": ("exp",), "logistic": ("exp",), "softmax": ("exp",),
 
 
 # Functions that NumPy has for vectors of 512 bits, and only for those.
-_NUMPYS = ("exp", "log1p", "tanh")
+_NUMPYS = ("log1p", "tanh")
 
 
 @functools.cache
