@@ -29,6 +29,7 @@ from functrans.errors import ArgumentError
 SUBGRADIENT, WARN, RAISE = "subgradient", "warn", "raise"
 COMPILE = "compile"
 SHORT, FULL = "short", "full"
+NUMPY, NATIVE = "numpy", "native"
 
 
 class Named(TypedDict, total=False):
@@ -40,6 +41,7 @@ class Named(TypedDict, total=False):
     kinks: str
     log: str | None
     tracebacks: str
+    values: str
     verify: bool
     warnings: bool
 
@@ -52,7 +54,7 @@ class Settings:
     """
 
     __slots__ = ("__weakref__", "at_once", "blocks", "compiles", "jit", "keep_memory", "kinks",
-                 "log", "threads", "tracebacks", "verify", "warnings")
+                 "log", "threads", "tracebacks", "values", "verify", "warnings")
 
     jit: bool
     keep_memory: bool
@@ -60,6 +62,7 @@ class Settings:
     kinks: str
     log: str | None
     tracebacks: str
+    values: str
     verify: bool
     warnings: bool
 
@@ -72,17 +75,18 @@ class Settings:
         change: Any = None
         while change is not _change:  # another thread has set something meanwhile
             change = _change
-            values: dict[str, Any] = {**_process}
+            named: dict[str, Any] = {**_process}
             for block in self.blocks:
-                values |= block.named
-            for name, value in values.items():
+                named |= block.named
+            for name, value in named.items():
                 setattr(self, name, value)
             self.compiles = self.jit and self.kinks == SUBGRADIENT
             self.at_once = self.compiles and not self.warnings
 
 
 _process: Named = {"jit": True, "keep_memory": True, "threads": None, "kinks": SUBGRADIENT,
-                   "log": None, "tracebacks": SHORT, "verify": True, "warnings": False}
+                   "log": None, "tracebacks": SHORT, "values": NATIVE, "verify": True,
+                   "warnings": False}
 _change = object()  # stands for the last change of the process's settings
 _live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
 _current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
@@ -149,6 +153,9 @@ class Config:
     ``tracebacks``: "short" ones of what is raised under a transform leave out the frames of this
     package, and end at the user's line; "full" ones have them.
 
+    ``values``: whether the values of some ufuncs on large traced arrays come from functions of our
+    own, which take less time ("native"), or are NumPy's to the last bit ("numpy").
+
     ``verify``: whether code fresh from the compiler is compared with the interpretation of its
     program, on the arguments of its first call.
 
@@ -181,6 +188,10 @@ class Config:
     @property
     def tracebacks(self) -> str:
         return settings().tracebacks
+
+    @property
+    def values(self) -> str:
+        return settings().values
 
     @property
     def verify(self) -> bool:
@@ -250,6 +261,12 @@ def _length(value: Any) -> str:
     return value
 
 
+def _source(value: Any) -> str:
+    if not isinstance(value, str) or value not in (NUMPY, NATIVE):
+        raise ValueError
+    return value
+
+
 # What each setting must be, as a check and in words.
 _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "jit": (_switch, "must be True or False"),
@@ -258,6 +275,7 @@ _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "kinks": (_policy, f"must be {SUBGRADIENT!r}, {WARN!r} or {RAISE!r}"),
     "log": (_topic, f"must be None or {COMPILE!r}"),
     "tracebacks": (_length, f"must be {SHORT!r} or {FULL!r}"),
+    "values": (_source, f"must be {NUMPY!r} or {NATIVE!r}"),
     "verify": (_switch, "must be True or False"),
     "warnings": (_switch, "must be True or False"),
 }

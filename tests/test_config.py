@@ -183,7 +183,7 @@ def test_functions_follow_the_process():
     ("named", "text"),
     [
         ({"jti": False}, "no setting `jti`; there are `jit`, "
-         "`keep_memory`, `threads`, `kinks`, `log`, `tracebacks`, `verify`"),
+         "`keep_memory`, `threads`, `kinks`, `log`, `tracebacks`, `values`, `verify`"),
         ({"tracebacks": "long"}, "tracebacks must be .short. or .full., but is .long."),
         ({"jit": None}, "jit must be True or False, but is None"),
         ({"jit": np.zeros(2)}, "jit must be True or False"),

@@ -31,11 +31,11 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval
-from functrans._core.bind import STRONG
+from functrans._core.aval import PYTHON_SCALARS, Aval
+from functrans._core.bind import STRONG, is_finite
 from functrans._core.primitive import Primitive
 from functrans._kernels import blocks, sizes
-from functrans.config import config
+from functrans.config import NATIVE, config
 
 # ---- native code
 
@@ -152,16 +152,52 @@ SCALAR = frozenset({
 })
 
 
+def valued(ufunc: np.ufunc, kernel: str, kinds: str = "d") -> Callable:
+    """``ufunc``, of large arrays by ``kernel`` where ``config.values`` leaves that to us.
+
+    Where that is not finite NumPy does it, and warns.
+    """
+
+    def large_value(x: np.ndarray, *xs: Any) -> Any:
+        if x.dtype.char in kinds and config.values == NATIVE:
+            like = [np.full(x.shape, v, x.dtype) if type(v) in PYTHON_SCALARS else v for v in xs]
+            y = in_one_pass(kernel, *like, least=sizes.VALUES)
+            if y is not None and is_finite(y):
+                return y
+        return ufunc(*xs)
+
+    @functools.wraps(ufunc)
+    def of_one(x: Any) -> Any:
+        if type(x) is np.ndarray and x.size >= sizes.VALUES:
+            return large_value(x, x)
+        return ufunc(x)
+
+    @functools.wraps(ufunc)
+    def of_two(x1: Any, x2: Any) -> Any:
+        x = x1 if type(x1) is np.ndarray else x2
+        if type(x) is np.ndarray and x.size >= sizes.VALUES:
+            return large_value(x, x1, x2)
+        return ufunc(x1, x2)
+
+    return of_one if ufunc.nin == 1 else of_two
+
+
+def ufunc_of(impl: Callable) -> Any:
+    """The ufunc that ``impl`` is, or computes the values of."""
+    return getattr(impl, "__wrapped__", impl)
+
+
 def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
-                filled: Sequence[np.ndarray] = ()) -> np.ndarray | None:
+                filled: Sequence[np.ndarray] = (), least: int | None = None) -> np.ndarray | None:
     """The kernel ``name`` of arrays of one shape, row by row along ``axis``, if it is the last.
 
     None where they are small, of other types, or not in order, and where nothing compiles. One
     number may be repeated, as the cotangent of a sum is; repeated rows are written out. New arrays
-    of a number a row are ``filled`` too.
+    of a number a row are ``filled`` too. ``least``: the size from which it pays, if not that of
+    most.
     """
     x = xs[0]
-    if type(x) is not np.ndarray or x.size < sizes.PASSES:
+    if type(x) is not np.ndarray or x.size < (sizes.PASSES if least is None else least):
         return None
     if x.dtype.char not in "fd" or not x.dtype.isnative:
         return None

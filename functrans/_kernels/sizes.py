@@ -18,9 +18,12 @@ NATIVE = 1 << 20
 SYSTEM = 1 << 17
 
 # Entries from which a kernel of one pass pays, which is compiled once for all shapes: the first of
-# a process takes 70 ms, and each call saves 2 to 6 us at an eighth of this size. Widths of the rows
-# that it takes.
-PASSES, NARROWEST, WIDEST = 1 << 12, 8, 4096
+# a process takes 70 ms, and each call saves 2 to 8 us at this size. Widths of the rows that it
+# takes.
+PASSES, NARROWEST, WIDEST = 1 << 9, 8, 4096
+
+# Entries from which a kernel takes the place of a ufunc that NumPy computes number by number.
+VALUES = 3 << 8
 
 # Bytes of arrays whose memory is kept for others, of which tapes must have referred to so many
 # before it pays to load what keeps it: that takes 50 ms, and saves about 5 ns a byte.

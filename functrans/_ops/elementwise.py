@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, floating_of
-from functrans._core.bind import STRONG, is_finite
+from functrans._core.bind import STRONG, is_finite, may_have_nan
 from functrans._kernels import large, sizes
 from functrans._ops.declare import (
     ABOVE_ONE,
@@ -180,12 +180,13 @@ log10 = elementwise(
     "log10", np.log10, lambda g, x: g / (x * LN10), domain=POSITIVE, singular=True, libm="log10"
 )
 log1p = elementwise(
-    "log1p", np.log1p, lambda g, x: g / (1 + x), domain=POSITIVE, singular=True, libm="log1p"
+    "log1p", large.valued(np.log1p, "log1p", "fd"), lambda g, x: g / (1 + x), domain=POSITIVE,
+    singular=True, libm="log1p",
 )
 
 
 def _logistic(x):
-    y = large.in_one_pass("logistic", x)
+    y = large.in_one_pass("logistic", x, least=sizes.VALUES)
     if y is not None:
         return y
     small = np.exp(-np.absolute(x))
@@ -214,7 +215,7 @@ logistic = elementwise(
     "logistic", _logistic, lambda g, x: g * square(0.5 / cosh(x / 2)), formula=logistic_formula
 )
 logaddexp = elementwise(
-    "logaddexp", np.logaddexp,
+    "logaddexp", large.valued(np.logaddexp, "logaddexp", "fd"),
     lambda g, x1, x2: g * logistic(_gap(x1, x2)), lambda g, x1, x2: g * logistic(_gap(x2, x1)),
 )
 logaddexp2 = elementwise(
@@ -225,23 +226,26 @@ logaddexp2 = elementwise(
 
 # ---- trigonometric and hyperbolic
 
-sin = elementwise("sin", np.sin, lambda g, x: _times("times_cos", cos, g, x), propagates=True,
-                  libm="sin")
-cos = elementwise("cos", np.cos, lambda g, x: -_times("times_sin", sin, g, x), propagates=True,
-                  libm="cos")
 
-
-def _times(kernel, function, g, x):
-    """``g * function(x)``, of large arrays of float64 by a kernel in a third of NumPy's time."""
-    if type(x) is np.ndarray and x.size >= sizes.PASSES and x.dtype.char == "d" and (
+def _sine_slope(kernel, slope, g, x):
+    """``g * slope(x)``, of large arrays of float64 by a kernel in a third of NumPy's time."""
+    if type(x) is np.ndarray and x.size >= sizes.VALUES and x.dtype.char == "d" and (
             type(g) in STRONG and g.dtype is x.dtype and (not g.ndim or g.shape == x.shape)):
         every = g if g.ndim else np.full(x.shape, g)
-        moved = large.in_one_pass(kernel, every, x)
-        if moved is not None:
+        moved = large.in_one_pass(kernel, every, x, least=sizes.VALUES)
+        if moved is not None and not may_have_nan(moved):
             return moved
-    return g * function(x)
+    return g * slope(x)
 
 
+sin = elementwise(
+    "sin", large.valued(np.sin, "sin"),
+    lambda g, x: _sine_slope("sin_slope", cos, g, x), propagates=True, libm="sin",
+)
+cos = elementwise(
+    "cos", large.valued(np.cos, "cos"),
+    lambda g, x: _sine_slope("cos_slope", lambda x: -sin(x), g, x), propagates=True, libm="cos",
+)
 tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y), propagates=True, libm="tan")
 
 
@@ -273,7 +277,9 @@ arccos = elementwise(
 arctan = elementwise("arctan", np.arctan, lambda g, x: g / (1 + x * x), libm="atan")
 sinh = elementwise("sinh", np.sinh, lambda g, x: g * cosh(x), singular=True, libm="sinh")
 cosh = elementwise("cosh", np.cosh, lambda g, x: g * sinh(x), singular=True, libm="cosh")
-tanh = elementwise("tanh", np.tanh, lambda g, y: g * (1 - y * y), libm="tanh")
+tanh = elementwise(
+    "tanh", large.valued(np.tanh, "tanh"), lambda g, y: g * (1 - y * y), libm="tanh"
+)
 arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / _hypotenuse(x), libm="asinh")
 arccosh = elementwise(
     "arccosh", np.arccosh, lambda g, x: g / (sqrt(x - 1) * sqrt(x - (-1))),

@@ -47,13 +47,15 @@ def _with_shares(x, axis):
     """The value and the shares, from one pass of exponentials; None where ``x`` is large."""
     if x.size >= sizes.NATIVE or x.dtype.char not in "fd":
         return None
-    y = np.empty(reduced_shape(x.shape, axis), x.dtype)
-    share = large.in_one_pass("softmax_and_log", x, axis=axis, filled=(y,))
-    if share is not None:
-        return y, share
+    shape = reduced_shape(x.shape, axis)
+    if x.size >= sizes.PASSES:
+        y = np.empty(shape, x.dtype)
+        share = large.in_one_pass("softmax_and_log", x, axis=axis, filled=(y,))
+        if share is not None:
+            return y, share
     e, top = _powers(x, axis)
     total = np.add.reduce(e, axis, keepdims=True)
-    y = _log(e, total.reshape(reduced_shape(x.shape, axis)), top)
+    y = _log(e, total.reshape(shape), top)
     e /= total
     return y, e
 

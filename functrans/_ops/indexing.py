@@ -180,7 +180,26 @@ def _add_at(y, indices, pattern, v):
         else:
             y[key] = view + v
     elif not (_whole_rows(pattern) and large.add_rows(indices[0], v, y)):
-        np.add.at(y, index_of(pattern, indices), v)
+        places = _places(y, indices, pattern)
+        if places is None:
+            np.add.at(y, index_of(pattern, indices), v)
+        else:
+            np.add.at(y.reshape(-1), places, v)
+
+
+# Entries from which it pays to number those of the whole: NumPy adds along one axis faster.
+NUMBERED = 256
+
+
+def _places(y, indices, pattern):
+    """Where single entries of ``y`` are in its memory; None where they are few or rows."""
+    if len(indices) != y.ndim or len(indices) == 1 or any([e is not ARRAY for e in pattern]) or (
+            indices[0].size < NUMBERED or not y.flags.c_contiguous):
+        return None
+    try:
+        return np.ravel_multi_index(indices, y.shape)
+    except (TypeError, ValueError):  # negative ones, or masks
+        return None
 
 
 def _whole_rows(pattern):

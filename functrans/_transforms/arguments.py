@@ -78,7 +78,7 @@ def select(who: str, f: Callable, argnums: Argnums, args: tuple, kwargs: dict) -
             return Selected([args[0]], True, lambda new: f(*new, **kwargs))
         head, tail = args[:argnums], args[argnums + 1 :]
         return Selected([args[argnums]], True, lambda new: f(*head, new[0], *tail, **kwargs))
-    if type(argnums) is tuple and argnums == _FIRST[: len(args)]:
+    if type(argnums) is tuple and argnums == FIRST[: len(args)]:
         return Selected(list(args), False, lambda new: f(*new, **kwargs))
     if callable(argnums):
         return _by_predicate(who, f, argnums, args, kwargs)
@@ -96,7 +96,7 @@ def select(who: str, f: Callable, argnums: Argnums, args: tuple, kwargs: dict) -
 
 
 # What ``argnums`` is where it names all positional arguments in their order.
-_FIRST = tuple(range(64))
+FIRST = tuple(range(64))
 
 
 class Part(NamedTuple):

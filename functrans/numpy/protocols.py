@@ -17,6 +17,7 @@ from functrans._core.array import Array, plain
 from functrans._core.aval import dtype_of
 from functrans._core.bind import Tracer, bind_operands
 from functrans._core.primitive import Primitive
+from functrans._kernels.large import ufunc_of
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, Elementwise
 from functrans.errors import UnsupportedError, user_line
@@ -28,7 +29,8 @@ def rows_of_ufuncs(rows: Iterable[Primitive]) -> dict[np.ufunc, Any]:
     """The row of each ufunc; of several that it computes, the one with its name, whichever was
     declared last."""
     own = sorted(rows, key=lambda row: row.name == getattr(row.impl, "__name__", ""))
-    return {row.impl: row for row in own if isinstance(row.impl, np.ufunc)}
+    ufuncs = {ufunc_of(row.impl): row for row in own}
+    return {f: row for f, row in ufuncs.items() if isinstance(f, np.ufunc)}
 
 
 # The row of each ufunc, or a function that selects one.

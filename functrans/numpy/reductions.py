@@ -415,6 +415,9 @@ def _added_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
+    if out is None and keepdims is False and initial is NoValue and where is True and (
+            array.dtype.char in "fd"):
+        return exponentials.logsumexp(array, axis=axes_of(axis, array.ndim))
     dtype = _added_dtype(array.dtype)
     array = array if array.dtype is dtype else array.astype(dtype)
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)

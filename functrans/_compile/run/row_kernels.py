@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile.emit.module import data_of, declare
+from functrans._compile.lowering import doubles
+from functrans._compile.lowering.doubles import Double
 from functrans._compile.lowering.numbers import Code, type_of
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
@@ -64,7 +66,9 @@ class _Writer:
             yield i
 
     def at(self, pointer: str, i: str) -> str:
-        return pointer if pointer in self.repeated else self.code.op(f"getelementptr inbounds {self.t}, ptr {pointer}, i64 {i}")
+        if pointer in self.repeated:
+            return pointer
+        return self.code.op(f"getelementptr inbounds {self.t}, ptr {pointer}, i64 {i}")
 
     def load(self, pointer: str, i: str) -> str:
         return self.code.op(f"load {self.t}, ptr {self.at(pointer, i)}")
@@ -179,14 +183,25 @@ def _logistic(w: _Writer) -> None:
     w.flat(value, "%x0", "%y")
 
 
-@_kernel(2)
-def _times_cos(w: _Writer) -> None:
-    w.flat(lambda g, x: w.op("mul", g, w.code.libm("cos", w.t, x)), "%x0", "%x1", "%y")
+def _valued(f: Callable, operands: int = 1) -> _Kernel:
+    """The kernel of a function of ``doubles``; other numbers are widened for it."""
+
+    def body(w: _Writer) -> None:
+        def value(*xs: str) -> str:
+            return w.single(f(*[Double(w.code, w.double(x)) for x in xs]).name)
+
+        w.flat(value, *[f"%x{i}" for i in range(operands)], "%y")
+
+    return _Kernel(operands, body)
 
 
-@_kernel(2)
-def _times_sin(w: _Writer) -> None:
-    w.flat(lambda g, x: w.op("mul", g, w.code.libm("sin", w.t, x)), "%x0", "%x1", "%y")
+KERNELS |= {
+    "sin": _valued(lambda x: doubles.sine(x, 0)), "cos": _valued(lambda x: doubles.sine(x, 1)),
+    "sin_slope": _valued(lambda g, x: g * doubles.sine(x, 1), 2),
+    "cos_slope": _valued(lambda g, x: g * doubles.sine(x, 2), 2),
+    "log1p": _valued(doubles.log1p), "tanh": _valued(doubles.tanh),
+    "logaddexp": _valued(doubles.logaddexp, 2),
+}
 
 
 def _rounded(f: str) -> Callable[[_Writer], None]:
@@ -199,7 +214,7 @@ def _rounded(f: str) -> Callable[[_Writer], None]:
     return body
 
 
-KERNELS.update({f: _Kernel(1, _rounded(f)) for f in SCALAR})
+KERNELS |= {f: _Kernel(1, _rounded(f)) for f in SCALAR - KERNELS.keys()}
 
 
 @_kernel(1)
@@ -330,12 +345,18 @@ def _outer(pointers: list[str], t: str) -> str:
     return code.function("i32 @rows", "ptr %list")
 
 
+# Functions that NumPy has for vectors of 512 bits, and only for those.
+_NUMPYS = ("log1p", "tanh")
+
+
 @functools.cache
 def _native(name: str, char: str, repeated: tuple[bool, ...]) -> tuple[Any, Any] | None:
     """The compiled kernel and what lives as long as it; None where none pays, or none compiles."""
     try:
         with compiler():
             machine = local()
+            if machine.wide and name in _NUMPYS:
+                return None
             source = text(name, np.dtype(char), repeated, machine.library, machine.wide)
             if not source:
                 return None
@@ -357,9 +378,16 @@ def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
     if found is None:
         return None
     y = np.empty(xs[0].shape, xs[0].dtype)
-    counts = np.array([y.size, max(1, BLOCK // width) * width, width])
-    found[1]([*xs, y, counts])
+    found[1]([*xs, y, _counts(y.size, width)])
     return y
+
+
+@functools.lru_cache(256)
+def _counts(size: int, width: int) -> np.ndarray:
+    """What a kernel reads of its rows: entries, those of a block, and of a row."""
+    counts = np.array([size, max(1, BLOCK // width) * width, width])
+    counts.setflags(write=False)
+    return counts
 
 
 __all__ = ["run"]

@@ -11,6 +11,7 @@ from functrans import tree
 from functrans._core.aval import aval_of, dtype_of
 from functrans._core.bind import Tracer, cast
 from functrans._transforms.arguments import (
+    FIRST,
     Argnums,
     describe,
     hand_out,
@@ -144,10 +145,8 @@ class _Run:
 
     def __call__(self, args: tuple, kwargs: dict) -> tuple:
         """Value, auxiliary output and gradient; the first two not yet handed out."""
-        if len(args) == 1 and not kwargs and not self.has_aux and self.argnums == 0:
-            (x,) = args
-            if type(x) is np.ndarray and x.dtype.kind == "f":
-                return self._of_array(x)
+        if not kwargs and not self.has_aux and self._takes_all(args):
+            return self._of_arrays(args)
         who, f = self.who, self.f
         chosen = select(who, f, self.argnums, args, kwargs)
         opened = [
@@ -170,16 +169,23 @@ class _Run:
         leaves = iter(gradients)
         return value, aux, tuple(a.only([next(leaves) for _ in a.active]) for a in opened)
 
-    def _of_array(self, x: np.ndarray) -> tuple:
-        """The same for a single array of floats, the usual call in a loop."""
+    def _takes_all(self, args: tuple) -> bool:
+        """Whether all arguments are arrays of floats, and the gradient is by each."""
+        if self.argnums != FIRST[: len(args)] and (self.argnums != 0 or len(args) != 1):
+            return False
+        return all([type(x) is np.ndarray and x.dtype.kind == "f" for x in args])
+
+    def _of_arrays(self, args: tuple) -> tuple:
+        """The same without taking anything apart: the usual call in a loop."""
         trace = vjp_trace(self.label)
         try:
-            v = trace.argument(x)
-            value, cts = self._pull(trace, self.f(v), [v])
+            inputs = [trace.argument(x) for x in args]
+            value, cts = self._pull(trace, self.f(*inputs), inputs)
         finally:
             trace.closed = True
             trace.tape = []
-        return value, None, _finish(cts, [v], self.holomorphic)[0]
+        gradients = _finish(cts, inputs, self.holomorphic)
+        return value, None, gradients[0] if self.argnums == 0 else tuple(gradients)
 
     def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
         """The value of the output and the cotangents of the inputs."""

@@ -277,7 +277,8 @@ class VJPTrace(Trace):
             return bind(prim, *[self.lower(v) for v in args], **params)
         v, fixed = x.primal, ()
         if rest:
-            y = bind(prim, v, *rest, **params)
+            plain = type(v) is np.ndarray and all([type(i) is np.ndarray for i in rest])
+            y = prim.impl(v, *rest, **params) if plain else bind(prim, v, *rest, **params)
             fixed = tuple([self.capture(i) for i in rest])
         else:
             y = prim.impl(v, **params) if type(v) in PLAIN else bind(prim, v, **params)
@@ -357,7 +358,8 @@ class VJPTrace(Trace):
         if not isinstance(x, np.ndarray):
             return x
         held = self.captures
-        if x.size <= SMALL and (held is None or held.digests is None) and x.flags.writeable:
+        small = x.size <= SMALL or (argument and x.nbytes < sizes.KEPT)  # which comes only once
+        if small and (held is None or held.digests is None) and x.flags.writeable:
             return x.copy()
         return self._captures().keep(x, argument)
 

@@ -30,11 +30,16 @@ def compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
         watching.reset(token)
 
 
-def kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
-    """The kernel ``name`` of arrays with rows of ``width`` entries, None where there is none."""
+@functools.cache
+def _row_kernels() -> ModuleType:
     from functrans._compile.run import row_kernels  # lazy: few programs need it
 
-    return row_kernels.run(name, width, *xs)
+    return row_kernels
+
+
+def kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
+    """The kernel ``name`` of arrays with rows of ``width`` entries, None where there is none."""
+    return _row_kernels().run(name, width, *xs)
 
 
 def added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:

@@ -1,0 +1,198 @@
+"""Functions of double precision as arithmetic, which every processor has for vectors.
+
+Each is within one unit in the last place. Of what they do not take (sines beyond ``FAR``, what
+overflows, what is not finite) they make NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from functrans._compile.lowering.numbers import Code
+
+FAR = float(1 << 17)
+
+
+class Double(NamedTuple):
+    """A register, or a number written out, of the function that ``code`` becomes."""
+
+    code: Code
+    name: str
+
+    def _with(self, how: str, other: Double | float, turned: bool = False) -> Double:
+        names = self.name, self.number(other).name
+        return Double(self.code, self.code.arith(how, "double", *names[:: -1 if turned else 1]))
+
+    def number(self, x: Double | float) -> Double:
+        return x if isinstance(x, Double) else Double(self.code, self.code.number("double", x))
+
+    def __add__(self, other: Double | float) -> Double:  # type: ignore[override]  # not of tuples
+        return self._with("add", other)
+
+    def __sub__(self, other: Double | float) -> Double:
+        return self._with("sub", other)
+
+    def __rsub__(self, other: float) -> Double:
+        return self._with("sub", other, turned=True)
+
+    def __mul__(self, other: Double | float) -> Double:  # type: ignore[override]  # not of tuples
+        return self._with("mul", other)
+
+    def __truediv__(self, other: Double | float) -> Double:
+        return self._with("div", other)
+
+    def __rtruediv__(self, other: float) -> Double:
+        return self._with("div", other, turned=True)
+
+    def __abs__(self) -> Double:
+        return Double(self.code, self.code.call("fabs", "double", self.name))
+
+    def with_sign_of(self, other: Double) -> Double:
+        return Double(self.code, self.code.call("copysign", "double", self.name, other.name))
+
+    def is_(self, how: str, other: Double | float) -> str:
+        return self.code.compare(how, "double", self.name, self.number(other).name)
+
+    def if_(self, condition: str, other: Double | float) -> Double:
+        """This where the condition holds, else the other."""
+        other = self.number(other)
+        return Double(self.code, self.code.select("double", condition, self.name, other.name))
+
+    def polynomial(self, coefficients: Sequence[float]) -> Double:
+        y = self.number(coefficients[-1])
+        for c in coefficients[-2::-1]:
+            y = self * y + c
+        return y
+
+    def bits(self) -> str:
+        return self.code.op(f"bitcast double {self.name} to i64")
+
+    def of_bits(self, bits: str) -> Double:
+        return Double(self.code, self.code.op(f"bitcast i64 {bits} to double"))
+
+
+# Added to a number and taken off again it leaves the nearest integer, which its last bits are.
+NEAREST = 1.5 * 2.0**52
+
+# pi / 2 in parts, all but the last of 33 bits, so that products with 17 more are exact; 2 / pi
+PARTS = tuple(map(float.fromhex, (
+    "0x1.921fb54400000p+0", "0x1.0b4611a600000p-34", "0x1.3198a2e037073p-69")))
+TURNS = float.fromhex("0x1.45f306dc9c883p-1")
+# (sin(x) - x) / x**3 and (cos(x) - 1 + x**2 / 2) / x**4 in x**2 up to (pi / 4)**2: here and below
+# the polynomials whose greatest error is least
+SIN = (-0.1666666666666666, 0.008333333333328469, -0.00019841269834149167,
+       2.7557315062017415e-06, -2.505095562521006e-08, 1.5907436521153074e-10)
+COS = (0.041666666666666664, -0.0013888888888885717, 2.480158729684478e-05,
+       -2.755731647785421e-07, 2.0876009266134054e-09, -1.1374227210816594e-11)
+
+
+def sine(x: Double, quarter: int) -> Double:
+    """``sin(x + quarter * pi / 2)``."""
+    shifted = x * TURNS + NEAREST
+    n = shifted - NEAREST
+    first, second, third = [n * p for p in PARTS]
+    whole = x - first  # exact
+    near = whole - second
+    moved = near - whole
+    lost = ((whole - (near - moved)) - (second + moved)) - third
+    r = near + lost
+    rest = lost - (r - near)  # what r is short of
+
+    z = r * r
+    half = z * 0.5
+    of_sin = r + (r * z * z.polynomial(SIN) + rest * (1.0 - half))
+    top = 1.0 - half
+    of_cos = top + (((1.0 - top) - half) + (z * z * z.polynomial(COS) - r * rest))
+
+    code = x.code
+    turned = code.op(f"add i64 {shifted.bits()}, {quarter}")
+    odd = code.op(f"icmp ne i64 {code.op(f'and i64 {turned}, 1')}, 0")
+    sign = code.op(f"shl i64 {code.op(f'and i64 {turned}, 2')}, 62")
+    y = x.of_bits(code.op(f"xor i64 {of_cos.if_(odd, of_sin).bits()}, {sign}"))
+    if not quarter:
+        y = x.if_(x.is_("eq", 0.0), y)  # -0.0
+    return y.if_(abs(x).is_("le", FAR), float("nan"))
+
+
+# log(2) in two parts, the first of 33 bits, and its reciprocal
+LOG2 = float.fromhex("0x1.62e42fef00000p-1"), float.fromhex("0x1.473de6af278edp-34")
+PER_LOG2 = float.fromhex("0x1.71547652b82fep+0")
+# where the exponential is the least number and the greatest
+LEAST, GREATEST = -745.2, 709.78
+# (exp(x) - 1 - x) / x**2 up to log(2) / 2
+EXP = (0.5000000000000003, 0.16666666666666685, 0.041666666666586305, 0.008333333333315153,
+       0.0013888888929982906, 0.0001984126990238593, 2.4801506251254874e-05,
+       2.7557228196240045e-06, 2.7625857951313414e-07, 2.511446852231069e-08)
+
+
+def exp(x: Double) -> Double:
+    low = x.is_("lt", LEAST)
+    within = x.number(LEAST - 1).if_(low, x)
+    shifted = within * PER_LOG2 + NEAREST
+    n = shifted - NEAREST
+    near, lost = within - n * LOG2[0], n * LOG2[1]
+    r = near - lost
+    rest = (near - r) - lost
+    y = 1.0 - (0.0 - (r + (r * r * r.polynomial(EXP) + rest)))
+    code = x.code
+    power = code.op(f"sub i64 {shifted.bits()}, {x.number(NEAREST).bits()}")
+    half = code.op(f"ashr i64 {power}, 1")  # in two steps, so that the least numbers are reached
+    for part in (half, code.op(f"sub i64 {power}, {half}")):
+        biased = code.op(f"add i64 {part}, 1023")
+        y = y * x.of_bits(code.op(f"shl i64 {biased}, 52"))
+    return y.if_(x.is_("le", GREATEST), float("nan"))
+
+
+# (log((1 + s) / (1 - s)) / s - 2) / s**2 in s**2, for (1 + s) / (1 - s) up to the root of 2
+LOG = (0.6666666666666681, 0.3999999999973949, 0.2857142867536473, 0.22222205018571178,
+       0.18183247968228072, 0.15321741487637, 0.14722467084878654)
+ROOT = float.fromhex("0x1.6a09e667f3bcdp+0")
+
+
+def log1p(x: Double) -> Double:
+    code = x.code
+    u = x + 1.0
+    small = x - (u - 1.0)
+    small = small.if_(x.is_("lt", 1.0), 1.0 - (u - x))  # what u is short of
+    # u as a power of 2 and a number between the roots of 1/2 and 2
+    scaled = (u * ROOT).bits()
+    power = code.op(f"ashr i64 {code.op(f'and i64 {scaled}, {0x7FF << 52}')}, 52")
+    power = code.op(f"sub i64 {power}, 1023")
+    m = x.of_bits(code.op(f"sub i64 {u.bits()}, {code.op(f'shl i64 {power}, 52')}"))
+    k = x.of_bits(code.op(f"add i64 {power}, {x.number(NEAREST).bits()}")) - NEAREST
+
+    f = m - 1.0
+    s = f / (f + 2.0)
+    z = s * s
+    half = f * f * 0.5
+    low = k * LOG2[1] + small / u
+    y = k * LOG2[0] - ((half - (s * (half + z * z.polynomial(LOG)) + low)) - f)
+    y = x.if_(abs(x).is_("lt", 2.0**-54), y)
+    inside = code.op(f"and i1 {x.is_('gt', -1.0)}, {x.is_('lt', 1e300)}")
+    return y.if_(inside, float("nan"))
+
+
+# (tanh(x) - x) / x**3 in x**2, up to 1
+TANH = (-0.3333333333333333, 0.1333333333333266, -0.05396825396777677, 0.02186948852221688,
+        -0.008863235309250175, 0.003592125872486592, -0.001455820171675063, 0.000589961743928569,
+        -0.0002389085085309819, 9.636575803649057e-05, -3.824913458369065e-05,
+        1.4460205647229343e-05, -4.8817660224861565e-06, 1.3280802345743516e-06,
+        -2.4861901134790086e-07, 2.3250071804272632e-08)
+
+
+def tanh(x: Double) -> Double:
+    size = abs(x)
+    z = x * x
+    small = x + x * z * z.polynomial(TANH)
+    far = size.is_("gt", 20.0)
+    within = x.number(20.0).if_(far, size)
+    large = 1.0 - 2.0 / (exp(within + within) + 1.0)
+    y = small.if_(size.is_("lt", 1.0), large.with_sign_of(x))
+    y = x.if_(x.is_("eq", 0.0), y)  # -0.0
+    return y.if_(x.is_("eq", x), float("nan"))
+
+
+def logaddexp(x1: Double, x2: Double) -> Double:
+    first = x1.is_("gt", x2)
+    return x1.if_(first, x2) + log1p(exp(0.0 - abs(x1 - x2)))

@@ -1,0 +1,164 @@
+"""Values of ufuncs by kernels of our own: within one unit in the last place, or NumPy's."""
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import functrans as ft
+from functrans._compile.run import row_kernels
+from functrans._kernels import sizes
+from functrans._ops.declare import TABLE
+from tests.drawing import generator
+
+RNG = generator(17)
+SIZE = 1500
+
+
+def spread(low, high):
+    """Numbers of every magnitude between two powers of ten."""
+    return 10.0 ** RNG.uniform(low, high, SIZE // 3)
+
+
+def between(low, high):
+    return RNG.uniform(low, high, SIZE // 3)
+
+
+QUARTERS = np.arange(1, 83_000, 55) * (np.pi / 2)
+POINTS = {
+    "sin": [between(-1, 1), -spread(-300, 5), QUARTERS, [91553.86390724055, 131072.0]],
+    "cos": [between(-1, 1), spread(-300, 5), -QUARTERS, [91553.86390724055, -131072.0]],
+    "log1p": [between(-1, 3), spread(-320, 300), -spread(-300, -1e-6), between(-0.5, 0.5)],
+    "tanh": [between(-1, 1), between(-25, 25), between(0.9, 1.1), spread(-300, 300)],
+}
+
+
+def kernel(name, *xs):
+    y = row_kernels.run(name, 1, *xs)
+    if y is None:
+        pytest.skip(f"no native code for {name} here, or NumPy's is faster")
+    return y
+
+
+def ulps(y, exact):
+    """The greatest distance in units in the last place of the exact values."""
+    with mpmath.workprec(200):
+        units = np.spacing(np.abs([float(e) for e in exact]).astype(y.dtype)).tolist()
+        return max(abs(mpmath.mpf(v) - e) / u
+                   for v, e, u in zip(y.tolist(), exact, units, strict=True))
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_values_are_within_a_unit_of_the_exact_ones(name):
+    x = np.concatenate(POINTS[name])
+    with mpmath.workprec(200):
+        exact = [getattr(mpmath, name)(mpmath.mpf(v)) for v in x.tolist()]
+    assert ulps(kernel(name, x), exact) < 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_log1p_and_logaddexp(dtype):
+    x1, x2 = (np.concatenate([between(-5, 5), -spread(-5, 2), spread(-5, 2)]).astype(dtype)
+              for _ in range(2))
+    with mpmath.workprec(200):
+        exact = [mpmath.log(mpmath.exp(mpmath.mpf(a)) + mpmath.exp(mpmath.mpf(b)))
+                 for a, b in zip(x1.tolist(), x2.tolist(), strict=True)]
+    y = kernel("logaddexp", x1, x2)
+    # the sum of a maximum and a logarithm may cancel, as NumPy's does
+    unit = np.spacing(np.maximum(np.abs(y), np.maximum(np.abs(x1), np.abs(x2))))
+    gaps = [abs(mpmath.mpf(v) - e) for v, e in zip(y.tolist(), exact, strict=True)]
+    assert max(g / u for g, u in zip(gaps, unit.tolist(), strict=True)) < 2
+    x = np.abs(x1)
+    with mpmath.workprec(200):
+        exact = [mpmath.log1p(mpmath.mpf(v)) for v in x.tolist()]
+    assert ulps(kernel("log1p", x), exact) < 1
+
+
+@pytest.mark.parametrize("name", [*POINTS, "logaddexp"])
+def test_signs_of_zero_and_what_is_not_taken(name):
+    special = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e300, -1e300, 5e-324])
+    pair = (special, -special) if name == "logaddexp" else (special,)
+    y = kernel(name, *pair)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(*pair)
+    taken = np.isfinite(y)
+    assert taken[[0, 1, 7]].all()
+    assert not (taken & ~np.isfinite(expected)).any()
+    assert_allclose(y[taken], expected[taken], rtol=4e-16)
+    assert_array_equal(np.signbit(y[taken]), np.signbit(expected[taken]))
+
+
+def large(name, *special):
+    x = np.linspace(0.1, 0.9, sizes.VALUES)
+    x[: len(special)] = special
+    return (np.float64(0.25) * x, x) if name == "logaddexp" else (x,)
+
+
+NAMES = ["sin", "cos", "log1p", "tanh", "logaddexp"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numpy_does_what_is_not_finite_or_huge_and_warns(name):
+    f = getattr(np, name)
+    for special in [(np.nan,), (np.inf, -np.inf), (1e22, -1e300)]:
+        xs = large(name, *special)
+        with np.errstate(all="ignore"):
+            expected = f(*xs)
+            assert_allclose(TABLE[name].impl(*xs), expected, rtol=4e-16)
+            if not np.isfinite(expected).all() or name in ("sin", "cos"):
+                assert_array_equal(TABLE[name].impl(*xs), expected)
+
+
+@pytest.mark.parametrize(("name", "special"), [
+    ("sin", np.inf), ("cos", np.inf), ("log1p", -1.0), ("log1p", -2.0)])
+def test_warnings_are_numpys(name, special):
+    (x,) = large(name, special)
+    with pytest.warns(RuntimeWarning) as ours:
+        ft.vjp(lambda x: TABLE[name](x), x)
+    with pytest.warns(RuntimeWarning) as theirs:
+        getattr(np, name)(x)
+    assert [str(w.message) for w in ours] == [str(w.message) for w in theirs]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble, complex])
+@pytest.mark.parametrize("name", NAMES)
+def test_numpys_values_by_the_switch(name, dtype):
+    if name == "logaddexp" and dtype is complex:
+        pytest.skip("NumPy has no complex logaddexp")
+    xs = tuple(x.astype(dtype) for x in large(name))
+    with ft.config(values="numpy"):
+        assert_array_equal(TABLE[name].impl(*xs), getattr(np, name)(*xs))
+    y = TABLE[name].impl(*xs)
+    assert y.dtype == getattr(np, name)(*xs).dtype
+    assert_allclose(y, getattr(np, name)(*xs), rtol=4 * float(np.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize("x", [
+    np.linspace(0, 1, 2 * sizes.VALUES)[::2], np.linspace(0, 1, 4096).reshape(64, 64).T,
+    np.broadcast_to(0.5, 2000), np.linspace(0, 1, 2000).astype(">f8"), np.ones((0, 5)), 0.5,
+])
+@pytest.mark.parametrize("name", ["sin", "logaddexp"])
+def test_arrays_that_are_not_in_order(name, x):
+    xs = (0.0, x) if name == "logaddexp" else (x,)
+    assert_allclose(TABLE[name].impl(*xs), getattr(np, name)(*xs), rtol=4e-16)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "log1p", "tanh"])
+def test_all_modes_have_the_same_values(name):
+    x = np.linspace(-0.9, 5.0, sizes.VALUES)
+    f = getattr(np, name)
+    y, pull = ft.vjp(f, x)
+    assert_array_equal(ft.jvp(f, (x,), (x,))[0], y)
+    assert_array_equal(ft.vmap(f)(x.reshape(-1, 8)).reshape(-1), y)
+    with mpmath.workprec(100):
+        slopes = [float(mpmath.diff(getattr(mpmath, name), v)) for v in x[::97].tolist()]
+    assert_allclose(np.asarray(pull(np.ones_like(x))[0])[::97], slopes, rtol=1e-13, atol=1e-15)
+
+
+def test_slopes_of_logaddexp_of_numbers_and_arrays():
+    x, w = np.linspace(-30.0, 30.0, sizes.VALUES), np.linspace(1.0, 2.0, sizes.VALUES)
+    for f in (lambda x: np.logaddexp(0.0, x), lambda x: np.logaddexp(x, 0),
+              lambda x: np.logaddexp(x, np.zeros_like(x))):
+        y, pull = ft.vjp(f, x)
+        assert_allclose(y, np.logaddexp(0.0, x), rtol=4e-16)
+        assert_allclose(pull(w)[0], w / (1 + np.exp(-x)), rtol=1e-15)
