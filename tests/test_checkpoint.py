@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+import functrans.numpy as fnp
 from functrans._transforms.reverse.api import record
 from functrans._transforms.reverse.checkpoint import CUT, CheckpointNode, checkpoint
 from functrans._transforms.rules.custom import custom_vjp
@@ -317,3 +318,50 @@ def test_what_is_no_number_is_refused():
 def test_a_function_of_python_numbers_is_checkpointed(f):
     assert ft.grad(ft.checkpoint(f))(3.0) == ft.grad(f)(3.0)
     assert ft.grad(ft.grad(ft.checkpoint(f)))(3.0) == ft.grad(ft.grad(f))(3.0)
+
+
+def reading_a_view(x):
+    b = fnp.zeros(2)
+    b[0] = x[0, 0]
+    y = x * 2
+    turned = y[::-1]
+    z = ft.checkpoint(lambda a: np.sin(a) * turned)(y)
+    return np.sum(z) * b[0] + np.sum(turned * turned)
+
+
+def test_views_of_arrays_that_are_written_into_can_be_closed_over():
+    x = np.arange(4.0).reshape(2, 2) + 0.5
+    expected = ft.jacfwd(reading_a_view)(x)
+    np.testing.assert_allclose(ft.grad(reading_a_view)(x), expected, rtol=1e-14)
+    np.testing.assert_allclose(ft.jit(ft.grad(reading_a_view))(x), expected, rtol=1e-14)
+
+
+def written_later(x):
+    y = x * fnp.array(2.0)
+    z = ft.checkpoint(lambda a: a * y[1:])(x[1:])
+    y[0] = 7.0
+    return np.sum(z)
+
+
+def assigned_later(x):
+    y = x * 2
+    z = ft.checkpoint(lambda a: a * y)(x)
+    y = y * 1.0
+    return np.sum(z) + np.sum(y)
+
+
+def in_a_checkpoint(x):
+    y = x * 2
+    z = ft.checkpoint(lambda a: ft.checkpoint(lambda a: a * y)(a) * 2)(x)
+    y = y * 1.0
+    return np.sum(z) + np.sum(y)
+
+
+@pytest.mark.parametrize("f", [written_later, assigned_later, in_a_checkpoint])
+def test_a_value_from_around_that_is_another_in_the_backward_pass(f):
+    """The second run would use a value that the walk has passed: its derivative would be lost."""
+    x = np.array([[0.5, 1.0], [2.0, 3.0]])
+    for differentiate in (ft.grad, lambda f: lambda x: ft.linearize(f, x)[1](x)):
+        with pytest.raises(CaptureError, match="assigned again as an argument"):
+            differentiate(f)(x)
+    assert np.isfinite(ft.jacfwd(f)(x)).all()

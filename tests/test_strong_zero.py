@@ -391,3 +391,12 @@ def test_the_look_for_nan_does_not_warn(look, shape, dtype):
         assert look(np.full(shape, value, dtype)) in (True, False)
     assert may_have_nan(np.full(shape, np.nan, dtype))
     assert not is_finite(np.full(shape, np.inf, dtype))
+
+
+@pytest.mark.parametrize("f", [np.prod, lambda x: np.prod(x, where=np.array([True, False, True]))])
+def test_a_product_that_overflows_without_one_of_its_factors(f):
+    x = np.array([1e300, 1e-310, -1e200])
+    gradient = ft.grad(f)(x)
+    for forward in (ft.jacfwd(f), ft.jit(ft.jacfwd(f))):
+        np.testing.assert_allclose(forward(x), gradient, rtol=1e-15)
+    assert not np.isnan(gradient).any()

@@ -1379,3 +1379,37 @@ def test_functions_that_are_applied_write_as_numpys_do(f):
     else:
         want = plain_np.select([X > 1, X < 0], [2.25, 0.5], 3 * X * X)
         assert ft.grad(run)(X) == pytest.approx(want, rel=1e-15)
+
+
+def by_a_backward_rule(x):
+    @ft.custom_vjp
+    def f(x):
+        return np.cos(x)
+
+    f.defvjp(lambda x: (np.cos(x), np.sin(x)), lambda s, ct: (-s * ct,))
+    return f(x)
+
+
+def by_a_forward_rule(x):
+    @ft.custom_jvp
+    def f(x):
+        return np.cos(x)
+
+    f.defjvp(lambda xs, ts: (np.cos(xs[0]), -np.sin(xs[0]) * ts[0]))
+    return f(x)
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("f", [by_a_backward_rule, by_a_forward_rule])
+def test_rules_whose_results_are_names(f):
+    def written(x):
+        y = x * 1.0
+        y[0] = x[1]
+        return f(y)
+
+    want = plain_np.diag(-plain_np.sin(X)) @ plain_np.eye(6)[[1, 1, 2, 3, 4, 5]]
+    want[0, 1] = -plain_np.sin(X[1])
+    for way in (ft.jacfwd, ft.jacrev, lambda f: ft.jit(ft.jacfwd(f))):
+        plain_np.testing.assert_allclose(way(written)(X), want, rtol=1e-14)
+    series = ft.jet(written, (X,), ([X],))[1][0]
+    plain_np.testing.assert_allclose(series, want @ X, rtol=1e-14)

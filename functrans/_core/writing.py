@@ -8,7 +8,8 @@ While such a function runs under a transform, its arrays are names for values
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any
@@ -24,12 +25,16 @@ patched: ContextVar[int] = ContextVar("patched", default=0)
 
 
 class Run:
-    """One run of a function with names for its arrays; no other run may write into them."""
+    """One run of a function with names for its arrays; no other run may write into them.
 
-    __slots__ = ("fun",)
+    ``apart``: how many blocks of that name it is in.
+    """
+
+    __slots__ = ("apart", "fun")
 
     def __init__(self, fun: str):
         self.fun = fun
+        self.apart = 0
 
 
 def require_own(run: Run | None) -> None:
@@ -58,6 +63,23 @@ def with_names(f: Callable, args: tuple, kwargs: dict) -> Any:
         return f(*map(_named, args), **{k: _named(v) for k, v in kwargs.items()})
     finally:
         writing.reset(token)
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """A block in which names do not keep what is read of them, since it is forgotten at the end.
+
+    A checkpointed function is such a block.
+    """
+    run = writing.get()
+    if run is None:
+        yield
+        return
+    run.apart += 1
+    try:
+        yield
+    finally:
+        run.apart -= 1
 
 
 def handed_to(frame: FrameType | None, y: Any, fixed: bool = True) -> Any:

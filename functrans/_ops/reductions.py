@@ -359,13 +359,16 @@ def others(x: Any, y: Any, axis: int) -> Any:
     return left * _before(cumprod(x, axis=axis, reverse=True), axis, True)
 
 
+def _prod_vjp(ct, y, xs, wanted, axis):
+    ct = ct.reshape(kept_shape(xs[0].shape, (axis,)))
+    return [cast(_strong_product(ct, others(xs[0], y, axis)), xs[0].dtype)]
+
+
 # row: product along one axis
 prod = primitive(
     "prod", lambda x, axis: np.multiply.reduce(x, axis),
-    jvp=lambda ts, y, xs, axis: (ts[0] * others(xs[0], y, axis)).sum(axis=axis),
-    vjp=lambda ct, y, xs, wanted, axis: [
-        cast(ct.reshape(kept_shape(xs[0].shape, (axis,))) * others(xs[0], y, axis), xs[0].dtype)
-    ],
+    jvp=lambda ts, y, xs, axis: _strong_product(ts[0], others(xs[0], y, axis)).sum(axis=axis),
+    vjp=_prod_vjp,
     batch=lambda size, xs, batched, axis: prod(xs[0], axis=axis + 1),
     abstract=lambda x, axis: Aval(
         reduced_shape(x.shape, (axis,)), np.multiply.reduce(np.empty(0, x.dtype)).dtype

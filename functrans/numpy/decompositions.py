@@ -120,8 +120,9 @@ def cond(x, p=None):
         low, high = (s[..., -1], s[..., 0]) if p != -2 else (s[..., 0], s[..., -1])
         with np.errstate(all="ignore"):
             r = high / low
-        return np.where(np.isnan(r) & ~np.isnan(x).any((-2, -1)), np.inf, r)
-    return matrix_norm(x, ord=p) * matrix_norm(_inv(x), ord=p)
+    else:
+        r = matrix_norm(x, ord=p) * matrix_norm(_inv(x), ord=p)
+    return np.where(np.isnan(r) & ~np.isnan(x).any((-2, -1)), np.inf, r)
 
 
 # ---- pseudoinverse and least squares

@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans._core import scipy_names
 from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.aval import PYTHON_SCALARS, dtype_of
 from functrans._core.bind import Tracer, known
 from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
@@ -47,6 +47,8 @@ def divmod_(x1: Any, x2: Any) -> tuple:
 
 def modf(x: Any) -> tuple:
     """Fractional and integral parts, both with the sign of ``x``."""
+    x = as_operand(x)
+    x = x if x.dtype.kind == "f" else x.astype(np.modf(np.empty(0, x.dtype))[0].dtype)
     whole = ops.trunc(x)
     return ops.where(ops.isinf(x), 0, ops.where(x == whole, ops.copysign(0, x), x - whole)), whole
 
@@ -235,6 +237,7 @@ def isreal(x):
 def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Which entries agree to a tolerance relative to ``b``."""
     a, b = _scalar_or_operand(a), _scalar_or_operand(b)
+    b = b * 1.0 if dtype_of(b).kind == "b" else b
     near = (ops.absolute(a - b) <= atol + rtol * ops.absolute(b)) & ops.isfinite(b)
     close = near | (a == b)
     return close | (ops.isnan(a) & ops.isnan(b)) if equal_nan else close
@@ -394,15 +397,17 @@ def fromiter(iter, dtype, count=-1, *, like=None):
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
     """``num`` evenly spaced values from ``start`` to ``stop``."""
     num = operator.index(num)
-    start, stop = as_operand(start), as_operand(stop)
+    inexact = np.result_type(*[x if type(x) in PYTHON_SCALARS else as_operand(x).dtype
+                               for x in (start, stop)], 1.0)
+    start, stop = astype(as_operand(start), inexact), astype(as_operand(stop), inexact)
     gaps = num - 1 if endpoint else num
     ends = np.broadcast_shapes(start.shape, stop.shape)
-    counted = np.arange(num).reshape((-1,) + (1,) * len(ends))
-    counted = counted.astype(np.result_type(start.dtype, stop.dtype, 1.0))
+    counted = np.arange(num, dtype=inexact).reshape((-1,) + (1,) * len(ends))
     y = counted * ((stop - start) / max(gaps, 1)) + start
     if endpoint and num > 1:  # exactly ``stop``, as in NumPy, without rounding
         y = np.concatenate([y[:-1], broadcast_to(stop, ends)[None]])
-    y = y if dtype is None else astype(y, dtype)
+    if dtype is not None:
+        y = astype(ops.floor(y) if np.issubdtype(dtype, np.integer) else y, dtype)
     y = moveaxis(y, 0, axis) if axis else y
     return (y, (stop - start) / gaps if gaps else np.nan) if retstep else y
 

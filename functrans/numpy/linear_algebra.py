@@ -258,7 +258,9 @@ def _matrix_norm(x, ord, row, column):
         raise ValueError("Duplicate axes given.")
     if ord in (2, -2, "nuc"):
         values = bind(_svd, _structure.moveaxis(x, (row, column), (-2, -1)), kind="values")[1]
-        return values.sum(-1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
+        if ord == "nuc" or not values.shape[-1]:  # 0 if there are none
+            return values.sum(-1)
+        return values[..., 0 if ord == 2 else -1]
     if ord not in (1, -1, np.inf, -np.inf):
         raise ValueError("Invalid norm order for matrices.")
     summed, over = (row, column) if abs(ord) == 1 else (column, row)

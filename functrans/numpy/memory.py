@@ -224,6 +224,10 @@ class Section:
         return self.base.memory.version
 
     @property
+    def run(self) -> Any:
+        return self.base.memory.run
+
+    @property
     def value(self) -> Any:
         return self.base.current()[self.key]
 

@@ -100,7 +100,9 @@ Tracer.__abs__ = absolute  # type: ignore[attr-defined]
 def _pow(self: Tracer, other: Any) -> Any:
     if self.root_of is not None and lengths.is_even(other):
         return lengths.even_power(self, other)
-    if type(other) in (int, float):
+    # integers to a float are floats
+    kind = self.dtype.kind
+    if (type(other) is float and kind in "fc") or (type(other) is int and kind != "b"):
         if other == 2:
             return self.owner.unary(ops.square, self)
         if other == 1:

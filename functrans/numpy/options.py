@@ -102,6 +102,11 @@ def prepared(name: str, a: Any, out: Any, dtype: Any, where: Any, neutral: Any) 
     return ops.where(where if isinstance(where, Tracer) else np.asarray(where), a, neutral)
 
 
+def in_dtype(y: Any, dtype: Any) -> Any:
+    """A sum or product in ``dtype``: integers and booleans are added up in 64 bits."""
+    return y if dtype is None or y.dtype == dtype else y.astype(dtype)
+
+
 def without_nan(a: Any, neutral: Any) -> Any:
     """``a`` with ``neutral`` for every NaN."""
     return ops.where(ops.isnan(a), neutral, a) if a.dtype.kind in "fc" else a

@@ -70,7 +70,7 @@ def argpartition(a, kth, axis=-1, kind="introselect", order=None):
     n = a.shape[axis]
     ranks = tuple([operator.index(k) for k in np.atleast_1d(kth)])
     for k in ranks:
-        if not -n <= k < n:
+        if not -n <= k < n and a.size:
             raise ValueError(f"kth(={k}) out of bounds ({n})")
     return bind(rows.argpartition, a, kth=ranks, axis=axis)
 

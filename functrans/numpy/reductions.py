@@ -20,6 +20,7 @@ from functrans.numpy.options import (
     ALL_AXES,
     NoValue,
     axes_of,
+    in_dtype,
     is_set,
     keep,
     like,
@@ -57,7 +58,7 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
         return _total(a, axes_of(axis, a.ndim))
     a = prepared("sum", a, out, dtype, where, 0)
     axis = axes_of(axis, a.ndim)
-    y = keep(_total(a, axis), a, axis, keepdims)
+    y = keep(in_dtype(_total(a, axis), dtype), a, axis, keepdims)
     return y + _start(initial, y) if is_set(initial) else y
 
 
@@ -70,6 +71,8 @@ def _total(a: Any, axis: tuple[int, ...]) -> Any:
 
 def _start(initial, y):
     """``initial`` in the dtype of what it is combined with, as in NumPy."""
+    if type(initial) in (int, float):
+        return np.array(initial, y.dtype)  # integers refuse inf and nan
     return as_operand(initial).astype(y.dtype)
 
 
@@ -83,7 +86,7 @@ def prod(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, 
     """
     a = prepared("prod", a, out, dtype, where, 1)
     axis = axes_of(axis, a.ndim)
-    y = keep(_product(a, axis), a, axis, keepdims)
+    y = keep(in_dtype(_product(a, axis), dtype), a, axis, keepdims)
     return y * _start(initial, y) if is_set(initial) else y
 
 
@@ -94,7 +97,7 @@ def _product(a, axis):
         return rows.prod(a.reshape(-1), axis=0)
     for i in reversed(axis):
         a = rows.prod(a, axis=i)
-    return a
+    return a if axis else a.astype(np.multiply.reduce(np.empty(0, a.dtype)).dtype)
 
 
 def count_nonzero(a, axis=None, *, keepdims=False):
@@ -146,7 +149,7 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     axis = axes_of(axis, a.ndim)
     n = _weight(a, axis, where)
     y = _total(prepared("mean", a, None, None, where, 0) if masked(where) else a, axis)
-    y = keep(_divide(y, n, "Mean of empty slice"), a, axis, keepdims)
+    y = keep(_divide(in_dtype(y, dtype), n, "Mean of empty slice"), a, axis, keepdims)
     return y if narrow is None else y.astype(narrow)
 
 
@@ -160,16 +163,16 @@ def _divide(y, n, warning):
     if not isinstance(n, int | float) or n > 0:
         return _over(y, n)
     warnings.warn(warning, RuntimeWarning, stacklevel=4)
-    return y / np.zeros((), y.dtype)  # Python's own 0 would raise
+    return in_dtype(y / np.zeros((), y.dtype), y.dtype)  # Python's own 0 would raise
 
 
 def _over(y, n):
     """``y / n`` in the dtype of ``y``; if that has 16 bits, in float32, then rounded once."""
     dtype = y.dtype
     quotient = (y.astype(np.float32) if dtype.itemsize == 2 else y) / n
-    if dtype.itemsize > 2 and type(n) is int:
+    if quotient.dtype is dtype:
         return quotient
-    return cast(quotient, dtype) if inexact_dtype(dtype) else quotient
+    return cast(quotient, dtype) if inexact_dtype(dtype) else quotient.astype(dtype)
 
 
 @like(np.var)
@@ -191,20 +194,20 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
     n = _weight(a, axis, where)
     a = prepared("var", a, None, None, where, 0)  # no masked NaN from here on
     # dtype is only that of the sums, as in NumPy
-    centre = mean if is_set(mean) else _centre(a if dtype is None else a.astype(dtype), axis, n)
+    centre = mean if is_set(mean) else _centre(a, dtype, axis, n)
     away = a - centre
     squares = ops.real(away * ops.conjugate(away)) if away.dtype.kind == "c" else away**2
-    y = _total(prepared("var", squares, None, dtype, where, 0), axis)
+    y = in_dtype(_total(prepared("var", squares, None, dtype, where, 0), axis), dtype)
     free = n - (ddof if correction is NoValue else correction)
     if not isinstance(free, int | float):
         free = ops.maximum(free, 0)
     return keep(_divide(y, free, "Degrees of freedom <= 0 for slice"), a, axis, keepdims)
 
 
-def _centre(a, axis, n):
-    """The mean along ``axis``, in a shape that broadcasts against ``a``."""
+def _centre(a, dtype, axis, n):
+    """The mean along ``axis`` in ``dtype``, in a shape that broadcasts against ``a``."""
     n = builtins.max(n, 1) if type(n) is int else ops.maximum(n, 1)  # unused if empty
-    y = _over(_total(a, axis), n)
+    y = _over(in_dtype(_total(a if dtype is None else a.astype(dtype), axis), dtype), n)
     return y if len(axis) == a.ndim else keep(y, a, axis, True)
 
 
@@ -217,8 +220,8 @@ def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
     >>> ft.grad(np.std)(np.array([2.0, 2.0]))
     Array([0., 0.])
     """
-    return _root(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
-                     correction=correction))
+    return in_dtype(_root(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
+                              correction=correction)), dtype)
 
 
 def _root(variance):
@@ -356,9 +359,14 @@ def nanmean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoVal
 @like(np.nanvar)
 def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=NoValue,
            mean=NoValue, correction=NoValue):
-    """Variance along ``axis`` of the entries that are not NaN."""
-    return var(a, axis, dtype, out, ddof, keepdims, where=_numbers(a, where), mean=mean,
-               correction=correction)
+    """Variance along ``axis`` of the entries that are not NaN; NaN of ``ddof`` of them or fewer."""
+    numbers = _numbers(a, where)
+    y = var(a, axis, dtype, out, ddof, keepdims, where=numbers, mean=mean, correction=correction)
+    if a.dtype.kind not in "fc":
+        return y
+    axes = axes_of(axis, a.ndim)
+    n = keep(_weight(a, axes, numbers), a, axes, keepdims)
+    return ops.where(n > (ddof if correction is NoValue else correction), y, math.nan)
 
 
 @like(np.nanstd)

@@ -11,7 +11,7 @@ from functrans._core.bind import Tracer
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
-from functrans.numpy.options import NoValue, like, prepared, without_nan
+from functrans.numpy.options import NoValue, in_dtype, like, prepared, without_nan
 from functrans.numpy.structure import on_axis, one_axis
 
 
@@ -23,14 +23,14 @@ def _running(name: str, a: Any, axis: Any, dtype: Any, out: Any) -> tuple[Any, i
 def cumsum(a, axis=None, dtype=None, out=None):
     """Running sum along ``axis``, of the flat array by default."""
     a, axis = _running("cumsum", a, axis, dtype, out)
-    return rows.cumsum(a, axis=axis, reverse=False)
+    return in_dtype(rows.cumsum(a, axis=axis, reverse=False), dtype)
 
 
 @like(np.cumprod)
 def cumprod(a, axis=None, dtype=None, out=None):
     """Running product along ``axis``; its derivatives are exact with zeros among the factors."""
     a, axis = _running("cumprod", a, axis, dtype, out)
-    return rows.cumprod(a, axis=axis, reverse=False)
+    return in_dtype(rows.cumprod(a, axis=axis, reverse=False), dtype)
 
 
 def _cumulative(name, row, x, axis, dtype, out, include_initial):
@@ -39,7 +39,7 @@ def _cumulative(name, row, x, axis, dtype, out, include_initial):
             "For arrays which have more than one dimension ``axis`` argument is required."
         )
     x, axis = _running(name, x, axis, dtype, out)
-    y = row(x, axis=axis, reverse=False)
+    y = in_dtype(row(x, axis=axis, reverse=False), dtype)
     if not include_initial:
         return y
     shape = (*y.shape[:axis], 1, *y.shape[axis + 1 :])

@@ -17,7 +17,7 @@ import numpy as np
 from functrans._core.array import Array, frozen_copy, plain
 from functrans._core.bind import Trace, Tracer, bind, known, newest_trace
 from functrans._core.primitive import Primitive
-from functrans._core.writing import current
+from functrans._core.writing import current, writing
 from functrans._ops import indexing as rows
 from functrans.errors import ArgumentError, UnsupportedError, user_line
 from functrans.numpy.indexing import basic_entry, is_flag, split_key
@@ -184,10 +184,14 @@ class Writable(Name):
         m = self._memory
         if m.borrowed and m.value is None:
             return self.window  # it is left as it is: a write makes a copy first
-        if self._frozen is None or self._frozen[0] != m.version:
-            x = frozen_copy(self.window) if m.value is None else m.read(self.place)
+        run = m.run
+        own = run is not None and run is writing.get() and not run.apart
+        if own and self._frozen is not None and self._frozen[0] == m.version:
+            return self._frozen[1]
+        x = frozen_copy(self.window) if m.value is None else m.read(self.place)
+        if own:
             self._frozen = m.version, x
-        return self._frozen[1]
+        return x
 
     def own_window(self) -> np.ndarray:
         """The view of plain numbers, to be written to."""

@@ -14,6 +14,7 @@ from functrans import tree
 from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer, is_staged, newest_trace
 from functrans._core.locks import Lock
+from functrans._core.writing import apart
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.arguments import require_callable
 from functrans._transforms.control import staged
@@ -128,7 +129,8 @@ class Recomputed(Call):
         trace.captures = Captures(self.name, digests := [])  # for what is cut out
         trace.splits = False  # what leaves it continues without: see ``CheckpointNode.recorded``
         try:
-            ys = self.fun(*args)
+            with apart():
+                ys = self.fun(*args)
         finally:
             trace.captures, trace.splits = captures, splits
         if any(isinstance(y, Tracer) and y.owner.level > trace.level for y in ys):
@@ -204,7 +206,7 @@ class CheckpointNode:
         if all(c is None for c in own):
             return
         cts[k : k + self.size] = [None] * self.size
-        with self.recorded(cts, backward=True) as (trace, start, ys):
+        with self.recorded(cts, k, backward=True) as (trace, start, ys):
             while ys:  # checkpoints inside this one are pulled while its frame waits
                 y, ct = ys.pop(), own.pop()
                 if ct is not None:
@@ -214,7 +216,7 @@ class CheckpointNode:
             walk(trace.tape, cts, consume=True, start=start)
 
     def push_into(self, ts: list, k: int) -> None:
-        with self.recorded(ts) as (trace, start, ys):
+        with self.recorded(ts, k) as (trace, start, ys):
             advance(trace.tape, ts, start)
             tangents = [ts[y.slot] if type(y) is VJPTracer and y.owner is trace else None
                         for y in ys]
@@ -222,7 +224,7 @@ class CheckpointNode:
 
     @contextmanager
     def recorded(
-        self, column: list, backward: bool = False
+        self, column: list, k: int, backward: bool = False
     ) -> Iterator[tuple[ReverseTrace, int, list]]:
         """The part that was cut out, at the end of the tape and of ``column``, while it is needed.
 
@@ -233,21 +235,23 @@ class CheckpointNode:
         assert trace.growing is not None, self.call.name
         with trace.growing, reopened(trace):
             length, start = len(column), len(trace.tape)
-            captures, splits = trace.captures, trace.splits
+            captures, splits, later = trace.captures, trace.splits, trace.later
             trace.captures, trace.splits = Captures(self.call.name, digests := []), backward
+            trace.later = (*later, range(k + self.size, start))
             try:
                 with Noted(f"while {self.call.name} was run again for the backward pass"):
                     ys = list(self.call.fun(
                         *[x if slot is None else VJPTracer(trace, x, slot) for x, slot in self.args]
                     ))
                 self._require_same(ys, digests)
+                self._require_earlier(trace, start)
                 trace.check_captures()
                 if trace.hidden:
                     trace.hand_out(ys)
                 column.extend([None] * (len(trace.tape) - length))
                 yield trace, start, ys
             finally:
-                trace.captures, trace.splits = captures, splits
+                trace.captures, trace.splits, trace.later = captures, splits, later
                 del trace.tape[start:]
                 del column[length:]
                 column[start:] = [None] * (length - start)
@@ -262,6 +266,19 @@ class CheckpointNode:
                 "backward pass. It must not depend on random numbers, or on arrays that change in "
                 "between."
             )
+
+    def _require_earlier(self, trace: ReverseTrace, start: int) -> None:
+        """Raise if it now reads a value that was computed later, where no walk comes again."""
+        for node in trace.tape[start:]:
+            if node is None or node is CUT:
+                continue
+            parents = [edge[0] for edge in node] if type(node) is tuple else node.parents
+            if any([p is not None and p in later for p in parents for later in trace.later]):
+                raise CaptureError(
+                    f"{self.call.name} read a value from around it, and when it was run again for "
+                    "the backward pass another one, computed after its first run, was in its "
+                    "place. Pass what is written to or assigned again as an argument."
+                )
 
 
 class Noted:

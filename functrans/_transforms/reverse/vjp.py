@@ -133,7 +133,8 @@ class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
     __slots__ = (
-        "__weakref__", "captures", "growing", "hidden", "outlives", "splits", "strong", "tape"
+        "__weakref__", "captures", "growing", "hidden", "later", "outlives", "splits", "strong",
+        "tape",
     )
 
     def __init__(self, fun: str, outlives: bool = False):
@@ -141,6 +142,7 @@ class VJPTrace(Trace):
         self.tape: list = []
         self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``degenerate.py``
         self.captures: Captures | None = None
+        self.later: tuple[range, ...] = ()  # slots that checkpoints now run again came before
         self.strong = False  # backwards of called programs use strong zero throughout
         # a lock, if walking the tape makes it grow meanwhile: one thread at a time
         self.growing: Any = None

@@ -15,7 +15,7 @@ from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shape_of
 from functrans._core.bind import Tracer, cast, newest_trace
-from functrans._core.writing import handed_to
+from functrans._core.writing import current, handed_to
 from functrans._transforms.arguments import describe, zeros_like
 from functrans._transforms.derived import ByValue
 from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, RuledCall
@@ -346,7 +346,7 @@ def _aligned(shape, value) -> list | None:
     if value is None:
         return [None] * shape.size
     if shape.kind is None:
-        return [value]
+        return [current(value)]
     opened = tree.opened(value)
     if opened is None or type(value) is not shape.kind or opened[1] != shape.aux:
         return None
