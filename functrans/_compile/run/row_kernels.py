@@ -64,7 +64,9 @@ class _Writer:
             yield i
 
     def at(self, pointer: str, i: str) -> str:
-        return pointer if pointer in self.repeated else self.code.op(f"getelementptr inbounds {self.t}, ptr {pointer}, i64 {i}")
+        if pointer in self.repeated:
+            return pointer
+        return self.code.op(f"getelementptr inbounds {self.t}, ptr {pointer}, i64 {i}")
 
     def load(self, pointer: str, i: str) -> str:
         return self.code.op(f"load {self.t}, ptr {self.at(pointer, i)}")

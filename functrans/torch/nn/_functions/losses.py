@@ -203,7 +203,8 @@ def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.
             f"{who}: target must hold classes, integers in the shape {list(shape)}, but it is "
             f"{target.dtype.name}{list(target.shape)}"
         )
-    classes, kept = x.shape[axis], True
+    classes = x.shape[axis]
+    kept: Any = True  # each of them
     if 0 <= ignored < classes or anywhere((target < 0) | (target >= classes)):
         kept = target != ignored
         target = np.where(kept, target, 0)
