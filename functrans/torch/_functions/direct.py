@@ -36,11 +36,15 @@ ByRow = Callable[..., RowCall | Tensor | None]
 
 def are_plain(*xs: Any) -> bool:
     """Whether these are tensors of one type, in single or double precision."""
-    dtype = xs[0]._array.dtype if isinstance(xs[0], Tensor) else None
-    return dtype in FLOATS and all([
-        isinstance(x, Tensor) and type(x._array) is np.ndarray and x._array.dtype is dtype
-        for x in xs
-    ])
+    dtype = None
+    for x in xs:
+        array = x._array if isinstance(x, Tensor) else None
+        if type(array) is not np.ndarray:
+            return False
+        dtype = dtype or array.dtype
+        if array.dtype is not dtype:
+            return False
+    return dtype in FLOATS
 
 
 def axis_of(dim: Any, ndim: int) -> int | None:
@@ -52,16 +56,22 @@ def record_row(kind: type[RowNode], call: RowCall) -> Tensor | None:
     """The output of a row, or its first, on new memory, with its node, of ``kind``; None where an
     open batch captures an operand."""
     row, operands, params = call
-    primals = [x._array if isinstance(x, Tensor) else x for x in operands]
+    primals, edges, storages = [], [], []
+    recording = state.grad
+    for x in operands:
+        if isinstance(x, Tensor):
+            primals.append(x._array)
+            edges.append(recorded_edge(x) if recording else None)
+            storages.append(x._storage)
+        else:
+            primals.append(x)
+            edges.append(None)
+            storages.append(None)
     y = quietly(row.impl, *primals, **params)
     out = from_array(y if row.outputs == 1 else y[0])
-    if not state.grad:
-        return out
-    edges = [recorded_edge(x) if isinstance(x, Tensor) else None for x in operands]
     if any(edges):
         if unusual and isinstance(out._array, Tracer) and in_batch(*operands):
             return None
-        storages = [x._storage if isinstance(x, Tensor) else None for x in operands]
         kept = out._array if row.outputs == 1 else y
         out._node = kind(row, edges, primals, kept, params, storages, out._storage)
     return out

@@ -127,7 +127,7 @@ def _directly(kind: type[RowNode], by_row: ByRow, args: tuple,
     refused."""
     try:
         call = by_row(*args, **kwargs)
-        if type(call) is RowCall:
+        if isinstance(call, RowCall):
             return record_row(kind, call)
     except (ValueError, IndexError, TypeError):
         return None  # the general way says what is wrong

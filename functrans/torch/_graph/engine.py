@@ -16,6 +16,8 @@ from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at, run, w
 from functrans.torch._tensors.cotangents import is_alone, owned, take
 from functrans.torch._tensors.tensor import Tensor, from_array, show
 
+_PLACED = Tensor, GradientEdge
+
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
              create_graph: bool = False, grad_variables: Any = None, inputs: Any = None) -> None:
@@ -111,13 +113,13 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
 
 
 def as_tuple(x: Any) -> tuple:
-    return (x,) if isinstance(x, Tensor | GradientEdge) else tuple(x)
+    return (x,) if isinstance(x, _PLACED) else tuple(x)
 
 
 def _places(targets: Sequence[Tensor], who: str) -> list[Edge]:
     edges = []
     for t in targets:
-        if not isinstance(t, Tensor | GradientEdge):
+        if not isinstance(t, _PLACED):
             raise RuntimeError(
                 f"all inputs have to be Tensors or GradientEdges, but got {type(t).__name__} among "
                 f"the inputs of {who}"
@@ -137,7 +139,7 @@ def _roots(outputs: Sequence, grads: Any, create: bool,
         raise RuntimeError(f"got {len(outputs)} tensors and {len(seeds)} gradients")
     roots = []
     for i, (t, g) in enumerate(zip(outputs, seeds, strict=True)):
-        if not isinstance(t, Tensor | GradientEdge):
+        if not isinstance(t, _PLACED):
             raise TypeError(f"element {i} of tensors must be a Tensor, not {type(t).__name__}")
         if g is not None and not isinstance(g, Tensor):
             raise TypeError(
@@ -184,6 +186,8 @@ def _one(t: Tensor, edge: Edge | None, batched: bool) -> Any:
 
 def _seed(g: Tensor, t: Tensor, i: int, create: bool, batched: bool) -> Any:
     shape = g._array.shape
+    if not batched and shape == t._array.shape and g._array.dtype is t._array.dtype:
+        return take(g, create)  # the usual case
     if (shape[1:] if batched else shape) != t._array.shape or (batched and not any(shape[:1])):
         rule = (
             "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as "

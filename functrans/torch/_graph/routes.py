@@ -50,10 +50,10 @@ class Route(NamedTuple):
 
 def leading_to(found: Sequence[Node], sought: Collection[tuple]) -> Route:
     """The way to the places ``sought``, which are given by their keys."""
-    ends = [node for node in found if not any(node.edges)]
-    leaves = [edge_key((node, 0)) for node in ends if type(node) is AccumulateGrad]
-    inner = {place for place, _ in set(sought).difference(leaves)}
-    if all([edge_key((node, 0)) in sought for node in ends]):
+    ends = {edge_key((node, 0)): type(node) is AccumulateGrad
+            for node in found if not any(node.edges)}
+    inner = {key[0] for key in sought if not ends.get(key)}
+    if all([key in sought for key in ends]):
         return Route(_INNER, None, inner)  # all paths lead to one
     needed = set()
     for node in sorted(found, key=by_age, reverse=True):  # operands first

@@ -65,7 +65,8 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     only_forward = has_tangents and not create and walks.partial > 0
     retain, create = retain or has_tangents, create or only_forward
     cts: dict[Node, Any] = {}
-    with state.watch.scope("torch::autograd::GraphRoot") if state.watch else nullcontext():
+    watch = state.watch
+    with nullcontext() if watch is None else watch.scope("torch::autograd::GraphRoot"):
         for (node, k), ct in roots:
             _add(cts, node, k, ct)
     keys = [edge_key(e) for e in wanted or ()]
@@ -80,7 +81,7 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
                   needed=route and route.needed)
     try:
         with quiet():
-            if state.watch is None:
+            if watch is None:
                 cts, captured = _glance(cts, found, route, captured, retain, create)
             if cts:
                 _walk(sorted(found, key=by_age), cts, route, captured, retain, create)

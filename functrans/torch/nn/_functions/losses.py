@@ -204,7 +204,7 @@ def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.
             f"{who}: target must hold classes, integers in the shape {list(shape)}, but it is "
             f"{target.dtype.name}{list(target.shape)}"
         )
-    classes, kept = x.shape[axis], True
+    classes, kept = x.shape[axis], np.True_
     if 0 <= ignored < classes or anywhere((target < 0) | (target >= classes)):
         kept = target != ignored
         target = np.where(kept, target, 0)
@@ -215,7 +215,7 @@ def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.
     values = np.take_along_axis(x, np.expand_dims(target, axis), axis).reshape(shape)
     loss = -values if total is None else total - values
     weights = loss.size
-    if kept is not True or weight is not None:
+    if kept is not np.True_ or weight is not None:
         w = kept.astype(x.dtype) if weight is None else np.where(kept, weight[target], 0)
         loss, weights = np.where(kept, loss * w, 0), np.sum(w)
     if smoothing:
