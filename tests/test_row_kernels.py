@@ -261,7 +261,7 @@ _NUMPYS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsi
 def test_single_precision_is_rounded_from_double(kernel, name):
     f = getattr(np, _NUMPYS.get(name, name))
     ends = {"acosh": (1, 30), "atanh": (-1, 1), "asin": (-1, 1), "acos": (-1, 1)}.get(
-        name, (1e-30, 30) if name in ("log2", "log10", "log1p") else (-30, 30))
+        name, (1e-30, 30) if name in ("log2", "log10") else (-30, 30))
     x = RNG.uniform(*ends, 4097).astype(np.float32)
     x[1:40] *= np.float32(1e-6) if name != "acosh" else 1
     exact = f(x.astype(float))

@@ -147,7 +147,7 @@ def backward(vjp: Callable, native_from: str) -> Callable:
 # C's functions that NumPy calls for one entry after the other in single precision; each has a
 # kernel of its name, whose values are rounded from double precision.
 SCALAR = frozenset({
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1", "log1p",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1",
     "log2", "log10", "exp2",
 })
 

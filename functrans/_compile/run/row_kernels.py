@@ -214,7 +214,7 @@ def _rounded(f: str) -> Callable[[_Writer], None]:
     return body
 
 
-KERNELS |= {f: _Kernel(1, _rounded(f)) for f in SCALAR - KERNELS.keys()}
+KERNELS |= {f: _Kernel(1, _rounded(f)) for f in SCALAR}
 
 
 @_kernel(1)
