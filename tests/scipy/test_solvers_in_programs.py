@@ -28,8 +28,9 @@ def chained(a):
 def constrained(a):
     sum_at_most = {"type": "ineq", "fun": lambda x: a - x.sum() - x[0]}
     ends = optimize.Bounds([0, 0], np.stack([a / 2, a / 2]))
-    return optimize.minimize(lambda x: np.sum((x - 9 * np.sin(a)) ** 2), np.zeros(2),
-                             method="SLSQP", bounds=ends, constraints=[sum_at_most]).x[0]
+    sol = optimize.minimize(lambda x: np.sum((x - 9 * np.sin(a)) ** 2), np.zeros(2),
+                            method="SLSQP", bounds=ends, constraints=[sum_at_most])
+    return sol.x[0] + sol.fun
 
 
 def by_lu(a):
