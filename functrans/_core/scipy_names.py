@@ -119,10 +119,13 @@ NAMES: dict[str, Names] = {
     "spatial.transform": Names(ours="Rotation"),
     "stats": Names(
         ours="""
-            bernoulli beta binom cauchy chi2 dirichlet expon f gamma gaussian_kde genextreme
-            genpareto geom gumbel_l gumbel_r halfnorm invgamma laplace logistic lognorm multinomial
-            multivariate_normal multivariate_t nbinom norm pareto poisson skewnorm t truncnorm
-            uniform vonmises weibull_min wishart
+            bernoulli beta binom cauchy chi2 describe dirichlet energy_distance entropy
+            expon f gamma gaussian_kde genextreme genpareto geom gmean gstd gumbel_l
+            gumbel_r gzscore halfnorm hmean invgamma kendalltau kurtosis laplace
+            linregress logistic lognorm median_abs_deviation moment multinomial
+            multivariate_normal multivariate_t nbinom norm pareto pearsonr pmean poisson
+            rankdata sem skew skewnorm spearmanr t trim_mean truncnorm uniform variation
+            vonmises wasserstein_distance weibull_min wishart zmap zscore
         """,
     ),
 }

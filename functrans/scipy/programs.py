@@ -39,6 +39,8 @@ from functrans.scipy.implicit import Numberless
 F = TypeVar("F", bound=Callable)
 # Arguments that are called for their effect, or that choose the code.
 KEPT = ("callback", "method")
+# What a function may be given that varies; flags, counts and texts among ``args`` choose its code.
+VALUES = (np.ndarray, np.generic, float, complex, Tracer)
 
 
 def in_programs(solver: F) -> F:
@@ -150,33 +152,40 @@ class Staged:
         name, programs = self.name, self.programs
         written = self._written if captured is None else None
 
-        def called(*args: Any) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
             args = tuple([np.float64(x) if type(x) is float else x for x in args])
             # as SciPy calls it, mostly
-            flat = all([type(x) in STRONG or isinstance(x, Tracer) for x in args])
-            leaves, structure = (args, None) if flat else tree.flatten(args)
-            leaves = [x if isinstance(x, Tracer) else np.asarray(x) for x in leaves]
-            key = structure, *[(x.shape, x.dtype) for x in leaves]
+            flat = not kwargs and all([type(x) in STRONG or isinstance(x, Tracer) for x in args])
+            leaves, structure = (args, None) if flat else tree.flatten((args, kwargs))
+            values = list(leaves) if flat else [x for x in leaves if isinstance(x, VALUES)]
+            key = structure, *[aval_of(x) if isinstance(x, VALUES) else x for x in leaves]
             if key not in programs:
                 if written is None:
                     raise UnsupportedError(
-                        f"{name} is called with {list(map(aval_of, leaves))} in a program that was "
-                        "written when it was not. Give it one type of arguments."
+                        f"{name} is called with {list(key[1:])} in a program that was written when "
+                        "it was not. Give it one type of arguments."
                     )
-                programs[key] = written(args)
-            return programs[key](captured, leaves)
+                programs[key] = written(args, kwargs)
+            return programs[key](captured, values)
 
         called.__name__ = name
         if self.signature is not None:
             called.__signature__ = self.signature  # type: ignore[attr-defined]  # SciPy counts
         return called
 
-    def _written(self, args: tuple) -> Callable:
-        leaves, structure = tree.flatten(args)
+    def _written(self, args: tuple, kwargs: dict) -> Callable:
+        leaves, structure = tree.flatten((args, kwargs))
+        values = [np.asarray(_example(x)) for x in leaves if isinstance(x, VALUES)]
+
+        def flat(*xs: Any) -> Any:
+            rest = iter(xs)
+            full = [next(rest) if isinstance(x, VALUES) else x for x in leaves]
+            args, kwargs = tree.unflatten(structure, full)
+            return self.f(*args, **kwargs)
+
         token = writer.set(None)  # a derivative that is being compiled does not take its ops
         try:
-            part = stage_part(lambda *xs: self.f(*tree.unflatten(structure, xs)),
-                              list(map(_example, leaves)), self.name)
+            part = stage_part(flat, values, self.name)
         finally:
             writer.reset(token)
         first, p = len(self.captured), part.program

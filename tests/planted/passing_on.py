@@ -4,8 +4,23 @@ from tests.planted.error import Planted
 
 PATCH, EXPORT = "tests/test_patch.py::", "tests/test_export.py::"
 BRIDGES = "tests/test_interop.py::"
+SOLVERS = "tests/scipy/test_solvers_in_programs.py::"
 
 ERRORS = (
+    Planted(
+        "solvers in programs: each function is given what the first one closes over",
+        "functrans/scipy/programs.py",
+        "            slice(first, first + len(lifted)), list",
+        "            slice(0, len(lifted)), list",
+        SOLVERS + "test_a_solver_in_a_program_is_what_it_is_on_numbers",
+    ),
+    Planted(
+        "solvers in programs: results may change their size",
+        "functrans/scipy/programs.py",
+        "            if len(found) != len(outs):\n",
+        "            if False:\n",
+        SOLVERS + "test_a_result_whose_size_depends_on_values_is_refused",
+    ),
     Planted(
         "patch: code outside of the block sees traced values",
         "functrans/_patch/names.py",

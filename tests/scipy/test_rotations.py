@@ -102,6 +102,22 @@ def test_rotations_compose_over_sequences_and_are_containers():
     close(ft.jit(lambda r: r.inv())(one).as_quat(), theirs.inv().as_quat())
 
 
+@pytest.mark.parametrize("many", [RNG.normal(size=(4, 3)), np.tile(V, (3, 1)), np.zeros((3, 3))],
+                         ids=["any", "equal", "none"])
+def test_the_mean_rotation(many):
+    def mean(v, w):
+        return Rotation.from_rotvec(v).mean(w).as_rotvec()
+
+    w = np.arange(1.0, len(many) + 1)
+    np.testing.assert_allclose(mean(many, w), Theirs.from_rotvec(many).mean(w).as_rotvec(),
+                               atol=1e-14)
+    check_grads(mean, (many, w), order=2)
+    close(ft.jit(ft.jacobian(mean))(many, w), ft.jacobian(mean)(many, w), rtol=1e-12)
+    block = np.stack([many, many + 0.1])
+    close(Rotation.from_rotvec(block).mean(axis=-1).as_matrix(),
+          np.stack([Theirs.from_rotvec(b).mean().as_matrix() for b in block]), rtol=1e-12)
+
+
 def test_what_is_no_rotation_is_refused_as_scipy_does():
     for make in (Rotation, Theirs):
         with pytest.raises(ValueError, match="Found zero norm quaternions"):

@@ -28,8 +28,9 @@ def chained(a):
 def constrained(a):
     sum_at_most = {"type": "ineq", "fun": lambda x: a - x.sum() - x[0]}
     ends = optimize.Bounds([0, 0], np.stack([a / 2, a / 2]))
-    return optimize.minimize(lambda x: np.sum((x - 9 * np.sin(a)) ** 2), np.zeros(2),
-                             method="SLSQP", bounds=ends, constraints=[sum_at_most]).x[0]
+    sol = optimize.minimize(lambda x: np.sum((x - 9 * np.sin(a)) ** 2), np.zeros(2),
+                            method="SLSQP", bounds=ends, constraints=[sum_at_most])
+    return sol.x[0] + sol.fun
 
 
 def by_lu(a):
@@ -52,6 +53,8 @@ SOLVERS = {
     "minimize_scalar": lambda a: optimize.minimize_scalar(lambda x: np.cosh(x - a) + x * a / 9).x,
     "least_squares": lambda a: optimize.least_squares(
         lambda x: np.exp(x * T) - np.exp(a**2 * T), 0.5).x[0],
+    "kwargs": lambda a: optimize.least_squares(
+        lambda x, k: x * T - k * T**2, 1.0, lambda x, k: T[:, None], kwargs={"k": a}).x[0],
     "leastsq": lambda a: optimize.leastsq(lambda x: np.exp(x * T) - np.exp(a**2 * T), 0.5)[0][0],
     "curve_fit": lambda a: optimize.curve_fit(
         lambda t, k, c: c * np.exp(-k * t), T, np.exp(-a * T) + 0.1 * a * T)[0].sum(),
@@ -68,7 +71,7 @@ SOLVERS = {
 
 
 @pytest.mark.parametrize("f", SOLVERS.values(), ids=SOLVERS)
-def test_a_solver_in_a_program_has_the_values_and_derivatives_that_it_has_on_numbers(f):
+def test_a_solver_in_a_program_is_what_it_is_on_numbers(f):
     a = np.array(1.3)
     expected = [float(g(a)) for g in (f, ft.grad(f), ft.grad(ft.grad(f)))]
     value, slope = ft.jit(ft.value_and_grad(f))(a)
@@ -81,6 +84,15 @@ def test_a_solver_in_a_program_has_the_values_and_derivatives_that_it_has_on_num
     singles = [ft.value_and_grad(f)(b) for b in batch]
     close(ft.vmap(ft.value_and_grad(f))(batch), tuple(map(np.array, zip(*singles, strict=True))),
           rtol=1e-7)  # as above
+
+
+def test_flags_and_counts_among_the_arguments_choose_the_code():
+    def f(x, a, power, up, how):
+        return sum([x**power if how == "power" else x for _ in range(2)]) - 2 * (a if up else -a)
+
+    found = ft.jit(ft.value_and_grad(
+        lambda a: optimize.brentq(f, 0.0, 5.0, (a, 3, True, "power"))))(8.0)
+    assert found == approx((2.0, 1 / 12))
 
 
 def test_compiled_once_it_runs_for_other_values():

@@ -252,13 +252,13 @@ EXAMPLE = 1 << 16
 
 def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
     """What ``prim`` gives on the examples; where that is large or fails, only its type."""
-    if prim.facts.example:
-        return prim.facts.example(*examples, **params)
     large = prim.facts.indexing and math.prod(params.get("shape", ())) > EXAMPLE
     if large or any(isinstance(x, np.ndarray) and x.size > EXAMPLE for x in examples):
         return _stand_in(prim, examples, params)
     with np.errstate(all="ignore"):
         try:
+            if prim.facts.example:
+                return prim.facts.example(*examples, **params)
             return bind(prim, *examples, **params)
         except (np.linalg.LinAlgError, IndexError, SolverError, NanArrived):
             # the example is singular, out of bounds or unsolved, which real arguments need not be

@@ -4,7 +4,7 @@
 >>> from functrans.scipy.spatial.transform import Rotation
 >>> turned = lambda v: Rotation.from_rotvec(v).apply(np.array([1.0, 0.0, 0.0]))
 >>> ft.jacobian(turned)(np.zeros(3))
-array([[ 0.,  0.,  0.],
+Array([[ 0.,  0.,  0.],
        [ 0.,  0.,  1.],
        [ 0., -1.,  0.]])
 """

@@ -1,4 +1,4 @@
-"""``scipy.stats``' distributions on plain arrays and traced values.
+"""``scipy.stats``' distributions and summaries of samples on plain arrays and traced values.
 
 >>> import functrans as ft, numpy as np
 >>> from functrans.scipy import stats
@@ -23,9 +23,10 @@ from functrans.scipy.stats import half_line as _half_line
 from functrans.scipy.stats import kernels as _kernels
 from functrans.scipy.stats import line as _line
 from functrans.scipy.stats import multivariate as _multivariate
+from functrans.scipy.stats import samples as _samples
 
 assert _special  # imported for the rows that it declares
 
 __all__, __getattr__, __dir__ = _namespace(
-    _theirs, globals(), _line, _half_line, _counts, _multivariate, _kernels
+    _theirs, globals(), _line, _half_line, _counts, _multivariate, _kernels, _samples
 )

@@ -1,0 +1,388 @@
+"""Summaries of samples, after ``scipy.stats``: means, moments, correlations and distances.
+
+Of ``nan_policy`` traced values take ``"propagate"``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from scipy import stats as theirs
+from scipy.special import entr, rel_entr
+
+from functrans._ops.calls import stop
+from functrans.errors import NotDifferentiable, user_line
+from functrans.numpy.indexing import take
+from functrans.numpy.structure import as_operand
+from functrans.scipy.public import counterpart, refused
+from functrans.scipy.stats.half_line import beta
+from functrans.scipy.stats.line import t
+
+st: Any = theirs  # its types say less than its functions take
+NORMAL_MAD = 0.6744897501960817  # the median absolute deviation of the normal distribution
+
+
+def _sample(who: str, a: Any, nan_policy: str = "propagate") -> Any:
+    if nan_policy != "propagate":
+        raise refused(who, "nan_policy", nan_policy, "leave out what is NaN")
+    a = as_operand(a)
+    return a if a.dtype.kind in "fc" else a.astype(float)
+
+
+def _size(a: Any, axis: Any) -> int:
+    """How many numbers are summarised in one."""
+    return a.size // max(np.mean(np.zeros(a.shape), axis=axis).size, 1) if a.size else 0
+
+
+def _average(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:
+    if weights is None:
+        return np.mean(a, axis=axis, keepdims=keepdims)
+    weights = as_operand(weights)
+    total = np.sum(a * weights, axis=axis, keepdims=keepdims)
+    return total / np.sum(weights * np.ones(a.shape), axis=axis, keepdims=keepdims)
+
+
+# ---- scores
+
+
+@counterpart(st.zmap)
+def zmap(scores, compare, axis=0, ddof=0, nan_policy="propagate"):
+    """Scores less the mean of ``compare``, in standard deviations of that."""
+    a = _sample("zmap", compare, nan_policy)
+    mean = np.mean(a, axis=axis, keepdims=True)
+    return (as_operand(scores) - mean) / np.std(a, axis=axis, ddof=ddof, keepdims=True)
+
+
+@counterpart(st.zscore)
+def zscore(a, axis=0, ddof=0, nan_policy="propagate"):
+    """A sample less its mean, in its standard deviations.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.jacobian(zscore)(np.array([-1.0, 0.0, 1.0])).round(3)
+    array([[ 0.204, -0.408,  0.204],
+           [-0.408,  0.816, -0.408],
+           [ 0.204, -0.408,  0.204]])
+    """
+    return zmap(a, a, axis, ddof, nan_policy)
+
+
+@counterpart(st.gzscore)
+def gzscore(a, *, axis=0, ddof=0, nan_policy="propagate"):
+    """``zscore`` of logarithms."""
+    return zscore(np.log(_sample("gzscore", a)), axis, ddof, nan_policy)
+
+
+# ---- means
+
+
+@counterpart(st.gmean)
+def gmean(a, axis=0, dtype=None, weights=None, *, nan_policy="propagate", keepdims=False):
+    """The geometric mean."""
+    a = _sample("gmean", a, nan_policy)
+    a = a if dtype is None else a.astype(dtype)
+    return np.exp(_average(np.log(a), axis, weights, keepdims))
+
+
+@counterpart(st.hmean)
+def hmean(a, axis=0, dtype=None, *, weights=None, nan_policy="propagate", keepdims=False):
+    """The harmonic mean; NaN where a number is negative."""
+    return _power_mean(_sample("hmean", a, nan_policy), -1.0, axis, dtype, weights, keepdims)
+
+
+@counterpart(st.pmean)
+def pmean(a, p, *, axis=0, dtype=None, weights=None, nan_policy="propagate", keepdims=False):
+    """The power mean of exponent ``p``, a constant; NaN where a number is negative."""
+    a = _sample("pmean", a, nan_policy)
+    if p == 0:
+        return gmean(a, axis, dtype, weights, keepdims=keepdims)
+    return _power_mean(a, p, axis, dtype, weights, keepdims)
+
+
+def _power_mean(a: Any, p: Any, axis: Any, dtype: Any, weights: Any, keepdims: bool) -> Any:
+    a = a if dtype is None else a.astype(dtype)
+    negative = np.any(a < 0, axis=axis, keepdims=keepdims)
+    with np.errstate(divide="ignore"):  # the harmonic mean of 0 is 0
+        return np.where(negative, np.nan, _average(a**p, axis, weights, keepdims) ** (1 / p))
+
+
+@counterpart(st.trim_mean)
+def trim_mean(a, proportiontocut, axis=0, *, nan_policy="propagate", keepdims=False):
+    """The mean without a share of the smallest and of the largest."""
+    a = _sample("trim_mean", a, nan_policy)
+    if axis is None:
+        shape, a, axis = (1,) * a.ndim, a.reshape(-1), 0
+    else:
+        shape = np.mean(np.zeros(a.shape), axis=axis, keepdims=True).shape
+    a = np.sort(np.moveaxis(a, axis, -1), axis=-1)
+    n = a.shape[-1]
+    cut = int(proportiontocut * n)
+    if cut >= n - cut:
+        raise ValueError("Proportion too big.")
+    y = np.mean(a[..., cut : n - cut], axis=-1)
+    return y.reshape(shape) if keepdims else y
+
+
+# ---- spread and moments
+
+
+@counterpart(st.sem)
+def sem(a, axis=0, ddof=1, nan_policy="propagate", *, keepdims=False):
+    """The standard error of the mean."""
+    a = _sample("sem", a, nan_policy)
+    return np.std(a, axis=axis, ddof=ddof, keepdims=keepdims) / np.sqrt(_size(a, axis))
+
+
+@counterpart(st.variation)
+def variation(a, axis=0, nan_policy="propagate", ddof=0, *, keepdims=False):
+    """The standard deviation over the mean."""
+    a = _sample("variation", a, nan_policy)
+    spread = np.std(a, axis=axis, ddof=ddof, keepdims=keepdims)
+    return spread / np.mean(a, axis=axis, keepdims=keepdims)
+
+
+@counterpart(st.gstd)
+def gstd(a, axis=0, ddof=1, *, keepdims=False, nan_policy="propagate"):
+    """The geometric standard deviation."""
+    return np.exp(np.std(np.log(_sample("gstd", a, nan_policy)), axis=axis, ddof=ddof,
+                         keepdims=keepdims))
+
+
+@counterpart(st.median_abs_deviation)
+def median_abs_deviation(x, axis=0, center=np.median, scale=1.0, nan_policy="propagate", *,
+                         keepdims=False):
+    """The median of the distances from the median, or from another ``center``."""
+    x = _sample("median_abs_deviation", x, nan_policy)
+    if axis is None:
+        x, ndim, axis = x.reshape(-1), x.ndim, 0
+        y = median_abs_deviation(x, 0, center, scale)
+        return y.reshape((1,) * ndim) if keepdims else y
+    middle = np.expand_dims(center(x, axis=axis), axis)
+    scale = NORMAL_MAD if scale == "normal" else scale
+    return np.median(np.abs(x - middle), axis=axis, keepdims=keepdims) / scale
+
+
+@counterpart(st.moment)
+def moment(a, order: Any = 1, axis=0, nan_policy="propagate", *, center=None, keepdims=False):
+    """The mean of powers of the distance from the mean, or from ``center``."""
+    a = _sample("moment", a, nan_policy)
+    d = a - (np.mean(a, axis=axis, keepdims=True) if center is None else center)
+    if np.ndim(order):
+        return np.stack([np.mean(d**k, axis=axis, keepdims=keepdims) for k in order])
+    return np.mean(d**order, axis=axis, keepdims=keepdims)
+
+
+@counterpart(st.skew)
+def skew(a, axis=0, bias=True, nan_policy="propagate", *, keepdims=False):
+    """The third moment over the cube of the standard deviation."""
+    a = _sample("skew", a, nan_policy)
+    m2, m3 = [moment(a, k, axis, keepdims=keepdims) for k in (2, 3)]
+    g, n = m3 / m2**1.5, _size(a, axis)
+    return g if bias or n < 3 else g * np.sqrt(n * (n - 1)) / (n - 2)
+
+
+@counterpart(st.kurtosis)
+def kurtosis(a, axis=0, fisher=True, bias=True, nan_policy="propagate", *, keepdims=False):
+    """The fourth moment over the square of the variance, with ``fisher`` less 3."""
+    a = _sample("kurtosis", a, nan_policy)
+    m2, m4 = [moment(a, k, axis, keepdims=keepdims) for k in (2, 4)]
+    g, n = m4 / m2**2, _size(a, axis)
+    if not bias and n > 3:
+        g = ((n**2 - 1) * g - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
+    return g - 3 if fisher else g
+
+
+class DescribeResult(NamedTuple):
+    """What ``describe`` returns."""
+
+    nobs: int
+    minmax: tuple
+    mean: Any
+    variance: Any
+    skewness: Any
+    kurtosis: Any
+
+
+@counterpart(st.describe)
+def describe(a, axis=0, ddof=1, bias=True, nan_policy="propagate"):
+    """Count, extremes, mean, variance, skewness and kurtosis."""
+    a = _sample("describe", a, nan_policy)
+    return DescribeResult(
+        _size(a, axis), (np.min(a, axis=axis), np.max(a, axis=axis)), np.mean(a, axis=axis),
+        np.var(a, axis=axis, ddof=ddof), skew(a, axis, bias), kurtosis(a, axis, bias=bias),
+    )
+
+
+@counterpart(st.entropy)
+def entropy(pk, qk=None, base=None, axis=0, *, nan_policy="propagate", keepdims=False):
+    """The entropy of probabilities, which are normalised, or their divergence from ``qk``.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(entropy)(np.array([0.5, 0.5]))
+    Array([0., 0.])
+    """
+    if base is not None and base <= 0:
+        raise ValueError("`base` must be a positive number or `None`.")
+    p = _sample("entropy", pk, nan_policy)
+    p = p / np.sum(p, axis=axis, keepdims=True)
+    if qk is None:
+        terms = entr(p)
+    else:
+        q = _sample("entropy", qk)
+        terms = rel_entr(p, q / np.sum(q, axis=axis, keepdims=True))
+    total = np.sum(terms, axis=axis, keepdims=keepdims)
+    return total if base is None else total / np.log(base)
+
+
+# ---- two samples
+
+
+class CorrelationResult(NamedTuple):
+    """What ``pearsonr`` returns."""
+
+    statistic: Any
+    pvalue: Any
+
+
+@counterpart(st.pearsonr)
+def pearsonr(x, y, *, alternative="two-sided", method=None, axis=0):
+    """The correlation of two samples, and the p-value of one as far from 0 by chance.
+
+    >>> import functrans as ft, numpy as np
+    >>> x = np.array([1.0, 2.0, 4.0])
+    >>> ft.grad(lambda y: pearsonr(x, y).statistic)(np.array([1.0, 0.0, 2.0])).round(3)
+    array([-0.436,  0.218,  0.218])
+    """
+    if method is not None:
+        raise refused("pearsonr", "method", method, "p-values of resampling have no derivative")
+    x, y = _sample("pearsonr", x), _sample("pearsonr", y)
+    if axis is None:
+        x, y, axis = x.reshape(-1), y.reshape(-1), 0
+    if x.shape[axis] != y.shape[axis]:
+        raise ValueError("`x` and `y` must have the same length along `axis`.")
+    n = x.shape[axis]
+    if n < 2:
+        raise ValueError("`x` and `y` must have length at least 2.")
+    u, v = [a - np.mean(a, axis=axis, keepdims=True) for a in (x, y)]
+    u, v = [a / np.sqrt(np.sum(a * a, axis=axis, keepdims=True)) for a in (u, v)]
+    r = np.sum(u * v, axis=axis)
+    return CorrelationResult(r, _chance(r, n, alternative))
+
+
+def _chance(r: Any, n: int, alternative: str) -> Any:
+    """The p-value of a correlation of ``n`` pairs: (1 + r) / 2 has a beta distribution."""
+    if n == 2:
+        return 1.0 + 0.0 * r
+    share, half = (1 + np.clip(r, -1.0, 1.0)) / 2, n / 2 - 1
+    if alternative == "two-sided":
+        return 2 * beta.sf((1 + np.abs(2 * share - 1)) / 2, half, half)
+    if alternative in ("less", "greater"):
+        return (beta.cdf if alternative == "less" else beta.sf)(share, half, half)
+    raise ValueError("`alternative` must be 'less', 'greater', or 'two-sided'.")
+
+
+class LineResult(NamedTuple):
+    """What ``linregress`` returns; as SciPy's, it unpacks to five, and has ``intercept_stderr``."""
+
+    slope: Any
+    intercept: Any
+    rvalue: Any
+    pvalue: Any
+    stderr: Any
+
+
+@counterpart(st.linregress)
+def linregress(x, y, alternative="two-sided"):
+    """The line closest to points, their correlation, and the p-value of a slope by chance."""
+    x, y = _sample("linregress", x), _sample("linregress", y)
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ValueError(f"linregress needs two vectors of one length, got {x.shape} and {y.shape}")
+    n = x.size
+    u, v = x - np.mean(x), y - np.mean(y)
+    across, up, both = np.sum(u * u), np.sum(v * v), np.sum(u * v)
+    slope, r = both / across, both / np.sqrt(across * up)
+    if n == 2:
+        p = np.where(y[0] == y[1], 1.0, 0.0)
+        return LineResult(slope, np.mean(y) - slope * np.mean(x), r, p, 0.0 * r)
+    off = np.sum((v - slope * u) ** 2)
+    stderr = np.sqrt(off / across / (n - 2))
+    ratio = slope / stderr
+    p = {"less": lambda: t.cdf(ratio, n - 2), "greater": lambda: t.sf(ratio, n - 2),
+         "two-sided": lambda: 2 * t.sf(np.abs(ratio), n - 2)}[alternative]()
+    return LineResult(slope, np.mean(y) - slope * np.mean(x), r, p, stderr)
+
+
+def _steps(who: str, u: Any, v: Any, u_weights: Any, v_weights: Any) -> tuple[Any, Any]:
+    """Differences of two distribution functions, and how far each of them goes on."""
+    u, v = _sample(who, u), _sample(who, v)
+    masses = [_masses(*pair) for pair in ((u, u_weights, 1.0), (v, v_weights, -1.0))]
+    values = np.concatenate([u, v])
+    order = np.argsort(stop(values))
+    return np.cumsum(take(np.concatenate(masses), order))[:-1], np.diff(values[order])
+
+
+def _masses(values: Any, weights: Any, sign: float) -> Any:
+    if values.ndim != 1 or not values.size:
+        raise ValueError("Distribution can't be empty." if values.ndim == 1 else
+                         f"values must be a vector, but have shape {values.shape}")
+    if weights is None:
+        return np.full(values.size, sign / values.size)
+    weights = as_operand(weights)
+    if weights.shape != values.shape:
+        raise ValueError("Value and weight array-likes for the same empirical distribution must be "
+                         "of the same size.")
+    return sign * weights / np.sum(weights)
+
+
+@counterpart(st.wasserstein_distance)
+def wasserstein_distance(u_values, v_values, u_weights=None, v_weights=None):
+    """How far, on average, values have to move to become others: the area between distribution
+    functions. Where values of both coincide it has a kink, and the slope is one-sided.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(wasserstein_distance)(np.array([0.0, 1.0]), np.array([2.0, 3.0]))
+    Array([-0.5, -0.5])
+    """
+    apart, widths = _steps("wasserstein_distance", u_values, v_values, u_weights, v_weights)
+    return np.sum(np.abs(apart) * widths)
+
+
+@counterpart(st.energy_distance)
+def energy_distance(u_values, v_values, u_weights=None, v_weights=None):
+    """The root of twice the integral of squared differences of distribution functions."""
+    apart, widths = _steps("energy_distance", u_values, v_values, u_weights, v_weights)
+    return np.sqrt(2 * np.sum(apart**2 * widths))
+
+
+# ---- ranks
+
+
+def _by_ranks(who: str) -> NoReturn:
+    raise NotDifferentiable(
+        f"{user_line()}: {who} depends on the ranks of numbers, which jump and have no slope. Take "
+        "pearsonr, or pass ft.stop_gradient of the data for the constant."
+    )
+
+
+@counterpart(st.spearmanr)
+def spearmanr(a, b=None, axis=0, nan_policy="propagate", alternative="two-sided"):
+    """Refused: it depends on ranks alone."""
+    _by_ranks("spearmanr")
+
+
+@counterpart(st.kendalltau)
+def kendalltau(x, y, **options):
+    """Refused: it depends on ranks alone."""
+    _by_ranks("kendalltau")
+
+
+@counterpart(st.rankdata)
+def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
+    """Refused: ranks jump."""
+    _by_ranks("rankdata")
+
+
+__all__ = ["describe", "energy_distance", "entropy", "gmean", "gstd", "gzscore", "hmean",
+           "kendalltau", "kurtosis", "linregress", "median_abs_deviation", "moment", "pearsonr",
+           "pmean", "rankdata", "sem", "skew", "spearmanr", "trim_mean", "variation",
+           "wasserstein_distance", "zmap", "zscore"]
