@@ -16,8 +16,8 @@ ERRORS = (
     ),
     Planted(
         "writing: memory that others have is written in place",
-        "functrans/numpy/memory.py",
-        "bind(store if self.alone else rows.scatter_set,",
+        "functrans/_ops/writing.py",
+        "bind(store if alone else scatter_set,",
         "bind(store,",
         KEPT,
     ),

@@ -100,16 +100,7 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
             with quiet():
                 out = body(*operands, **options)
         except (TypeError, ValueError, IndexError, AttributeError) as failure:
-            if args and hasattr(args[0], "of_sparse"):
-                return args[0].of_sparse(name, args[1:], kwargs)
-            if isinstance(failure, TypeError):
-                refuse(name, failure, operands)
-                raise wrong_arguments(name, failure, args, kwargs) from failure
-            if not isinstance(failure, AttributeError):
-                raise_as_torch(name, failure)
-            if args and not isinstance(args[0], Tensor):  # of which a body read what tensors have
-                raise not_a_tensor(name, "input", 1, args[0]) from failure
-            raise
+            return _failed(name, failure, operands, args, kwargs)
         return wrap(out, operands, shown, returned)
 
     run.__name__ = run.__qualname__ = name
@@ -119,6 +110,21 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         table = METHODS if space is None else space
         table.update(dict.fromkeys([name, *names.split()], called))
     return called
+
+
+def _failed(name: str, failure: Exception, operands: list, args: tuple,
+            kwargs: dict[str, Any]) -> Any:
+    """What a sparse tensor has in place of a body that failed; else torch's error."""
+    if args and hasattr(args[0], "of_sparse"):
+        return args[0].of_sparse(name, args[1:], kwargs)
+    if isinstance(failure, TypeError):
+        refuse(name, failure, operands)
+        raise wrong_arguments(name, failure, args, kwargs) from failure
+    if not isinstance(failure, AttributeError):
+        raise_as_torch(name, failure)
+    if args and not isinstance(args[0], Tensor):  # of which a body read what tensors have
+        raise not_a_tensor(name, "input", 1, args[0]) from failure
+    raise failure
 
 
 def _directly(kind: type[RowNode], by_row: ByRow, args: tuple,
