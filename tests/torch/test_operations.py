@@ -449,6 +449,13 @@ def test_what_layers_compute_of_single_precision_is_of_single_precision():
         for padding in ("zeros", "border", "reflection"):
             y = F.grid_sample(x, at, mode, padding, align_corners=False)
             assert y.dtype is torch.float32, (mode, padding)
+    counts = torch.tensor([1, 2, 1, 3, 1, 1])
+    for weights in ({}, {"fweights": counts}, {"aweights": counts.float()},
+                    {"fweights": counts, "aweights": counts.float()}):
+        assert torch.cov(x[0, 0], **weights).dtype is torch.float32
+        np.testing.assert_allclose(torch.cov(x[0, 0], **weights),
+                                   np.cov(x[0, 0].numpy(), **{k: w.numpy() for k, w in
+                                                              weights.items()}), rtol=1e-5)
     logs = torch.zeros(4, 2, 3).log_softmax(2)
     for reduction in ("none", "mean"):
         loss = F.ctc_loss(logs, torch.tensor([[1], [2]]), [4, 3], [1, 1], reduction=reduction)
