@@ -214,7 +214,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
         n = total - correction * np.sum(weights * aweights.astype(weights.dtype)) / total
     else:
         n = n - correction
-    y = np.matmul(scaled, np.conjugate(np.swapaxes(centred, 0, 1))) 
+    y = np.matmul(scaled, np.conjugate(np.swapaxes(centred, 0, 1)))
     y = y / (max(n, 0) if weights is None else np.maximum(n, 0))
     return y.reshape(()) if y.shape == (1, 1) else y
 
@@ -330,7 +330,7 @@ def nonzero_static(x, *, size, fill_value=-1):
 
 
 @op
-def histogram(input, bins, *, range=None, weight=None, density=False):
+def histogram(input, bins=100, *, range=None, weight=None, density=False):
     """How many entries fall between edges, or their weights, and the edges."""
     x = plain(input)
     edges = bins if isinstance(bins, int) else plain(bins)
