@@ -483,8 +483,9 @@ WHOLE = torch.tensor([[0, 2, 1], [1, 1, 0], [2, 0, 0]])
 
 
 @pytest.mark.parametrize("f", [
-    lambda: torch.dist(A, WHOLE), lambda: torch.kron(A, WHOLE), lambda: F.pairwise_distance(A, WHOLE),
-    lambda: F.soft_margin_loss(A, WHOLE), lambda: F.multilabel_soft_margin_loss(A, WHOLE),
+    lambda: torch.dist(A, WHOLE), lambda: torch.kron(A, WHOLE),
+    lambda: F.pairwise_distance(A, WHOLE), lambda: F.soft_margin_loss(A, WHOLE),
+    lambda: F.multilabel_soft_margin_loss(A, WHOLE),
     lambda: torch.xlogy(A, 2), lambda: torch.xlogy(0.5, A), lambda: F.softsign(WHOLE),
 ])
 def test_integers_beside_single_precision_leave_it_single(f):

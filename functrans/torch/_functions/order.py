@@ -209,7 +209,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     mean = np.sum(x if weights is None else x * weights, axis=1, keepdims=True) / n
     centred = x - mean
     scaled = centred if weights is None else centred * weights
-    if correction and aweights is not None:
+    if correction and aweights is not None and weights is not None:
         total = np.sum(weights)
         n = total - correction * np.sum(weights * aweights.astype(weights.dtype)) / total
     else:
