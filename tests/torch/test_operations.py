@@ -449,6 +449,13 @@ def test_what_layers_compute_of_single_precision_is_of_single_precision():
         for padding in ("zeros", "border", "reflection"):
             y = F.grid_sample(x, at, mode, padding, align_corners=False)
             assert y.dtype is torch.float32, (mode, padding)
+    counts = torch.tensor([1, 2, 1, 3, 1, 1])
+    for weights in ({}, {"fweights": counts}, {"aweights": counts.float()},
+                    {"fweights": counts, "aweights": counts.float()}):
+        assert torch.cov(x[0, 0], **weights).dtype is torch.float32
+        np.testing.assert_allclose(torch.cov(x[0, 0], **weights),
+                                   np.cov(x[0, 0].numpy(), **{k: w.numpy() for k, w in
+                                                              weights.items()}), rtol=1e-5)
     logs = torch.zeros(4, 2, 3).log_softmax(2)
     for reduction in ("none", "mean"):
         loss = F.ctc_loss(logs, torch.tensor([[1], [2]]), [4, 3], [1, 1], reduction=reduction)
@@ -469,3 +476,40 @@ def test_recurrent_layers_take_arguments_in_torchs_order_and_check_what_they_get
         lstm(x, (torch.ones(1, 2, 4), torch.ones(1, 1, 4)))
     with pytest.raises(RuntimeError, match=r"Expected hidden size \(1, 2, 4\), got \[2, 4\]"):
         nn.GRU(3, 4)(x, torch.ones(2, 4))
+
+
+A = torch.linspace(0.1, 0.9, 9).reshape(3, 3)
+WHOLE = torch.tensor([[0, 2, 1], [1, 1, 0], [2, 0, 0]])
+
+
+@pytest.mark.parametrize("f", [
+    lambda: torch.dist(A, WHOLE), lambda: torch.kron(A, WHOLE),
+    lambda: F.pairwise_distance(A, WHOLE), lambda: F.soft_margin_loss(A, WHOLE),
+    lambda: F.multilabel_soft_margin_loss(A, WHOLE),
+    lambda: torch.xlogy(A, 2), lambda: torch.xlogy(0.5, A), lambda: F.softsign(WHOLE),
+])
+def test_integers_beside_single_precision_leave_it_single(f):
+    y = f()
+    assert y.dtype is torch.float32 and np.isfinite(y).all()
+
+
+def test_special_entries_are_torchs():
+    odd = torch.tensor([float("nan"), 0.5, float("inf"), -float("inf")])
+    np.testing.assert_allclose(F.hardsigmoid(odd), [np.nan, 3.5 / 6, 1, 0], rtol=1e-6)
+    np.testing.assert_array_equal(torch.vander(odd)[:, -1], 1)
+    np.testing.assert_array_equal(torch.linalg.vander(odd)[:, 0], 1)
+    np.testing.assert_array_equal(torch.gradient(odd)[0], [np.nan, np.nan, -np.inf, -np.inf])
+    found = torch.diff(torch.tensor([True, False, False]))
+    assert found.dtype is torch.bool and found.tolist() == [True, False]
+
+
+def test_what_is_not_positive_definite_has_the_order_of_its_minor():
+    good, bad = torch.eye(3) * 4, torch.tensor([[1.0, 2, 0], [2, 1, 0], [0, 0, 1]])
+    x = torch.stack([good, bad]).requires_grad_()
+    L, info = torch.linalg.cholesky_ex(x)
+    assert info.tolist() == [0, 2] and L[1].isnan().all()
+    np.testing.assert_array_equal(L[0].detach(), 2 * np.eye(3))
+    (g,) = torch.autograd.grad(L[0].sum(), x)
+    assert np.isfinite(g[0]).all()
+    with pytest.raises(torch.linalg.LinAlgError, match="not positive"):
+        torch.linalg.cholesky_ex(bad, check_errors=True)

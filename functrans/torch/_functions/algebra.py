@@ -13,7 +13,15 @@ from functrans.torch._functions.direct import RowCall, are_plain, record_row
 from functrans.torch._functions.failures import not_a_tensor, unmultiplied, unsummed
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.outputs import in_batch
-from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op, row
+from functrans.torch._functions.table import (
+    FUNCTIONS,
+    LINALG,
+    METHODS,
+    TAKING_OUT,
+    op,
+    promoted,
+    row,
+)
 from functrans.torch._graph.graph import RowNode, joint, saved_value
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Node, check, freed, sequence
@@ -333,7 +341,7 @@ def tensordot(a, b, dims: Any = 2):
 @op
 def kron(input, other):
     """The Kronecker product."""
-    return np.kron(input, other)
+    return np.kron(*promoted(input, other))
 
 
 @op(space=LINALG, names="cross")

@@ -20,7 +20,8 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     ends = [x for x in (prepend, input, append) if x is not None] if n else [input]
-    x = np.concatenate(ends, dim) if len(ends) > 1 else input + 0
+    boolean = input.dtype.kind == "b"
+    x = np.concatenate(ends, dim) if len(ends) > 1 else input if boolean else input + 0
     for _ in range(min(n, x.shape[dim])):
         x = np.diff(x, axis=dim)
     return x
@@ -103,8 +104,12 @@ def _slope(x: Any, dim: int, spacing: Any, edge_order: int) -> Any:
         edge = (part(1, None) - part(None, -1)) / h
         return np.concatenate([edge, edge], dim)
     d1, d2 = gap(None, -1), gap(1, None)
-    weights = -d2 / (d1 * (d1 + d2)), (d2 - d1) / (d1 * d2), d1 / (d2 * (d1 + d2))
-    inner = weights[0] * part(None, -2) + weights[1] * part(1, -1) + weights[2] * part(2, None)
+    if (d1 == d2).all():
+        inner = (part(2, None) - part(None, -2)) / (d1 + d2)
+    else:
+        weights = -d2 / (d1 * (d1 + d2)), (d2 - d1) / (d1 * d2), d1 / (d2 * (d1 + d2))
+        inner = (weights[0] * part(None, -2) + weights[1] * part(1, -1)
+                 + weights[2] * part(2, None))
     if edge_order == 1:
         first = (part(1, 2) - part(0, 1)) / gap(0, 1)
         last = (part(-1, None) - part(-2, -1)) / gap(-1, None)
@@ -127,7 +132,7 @@ def _one_sided(x0: Any, x1: Any, x2: Any, h1: Any, h2: Any) -> Any:
 @op
 def dist(input, other, p=2):
     """The ``p``-norm of the difference."""
-    return norm.body((input - other).reshape(-1), p)
+    return norm.body(np.subtract(*promoted(input, other)).reshape(-1), p)
 
 
 def _norm(x: Any, p: float) -> Any:

@@ -214,7 +214,7 @@ def vander(x, N=None, increasing=False):
     N = x.shape[-1] if N is None else N
     if N == 0:
         return np.zeros((x.shape[0], 0), x.dtype)
-    powers = [x * 0 + 1 if k == 0 else x**k for k in range(N)]
+    powers = [np.ones(x.shape, x.dtype) if k == 0 else x**k for k in range(N)]
     return np.stack(powers if increasing else powers[::-1], -1)
 
 

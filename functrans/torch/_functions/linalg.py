@@ -195,8 +195,29 @@ def _cholesky(A: Any, upper: bool) -> Any:
 
 @op(space=LINALG, title="LinalgCholeskyExBackward0")
 def cholesky_ex(A, *, upper=False, check_errors=False):
-    """The Cholesky factor of each matrix, and zeros where LAPACK did not stop."""
-    return WithInfo(_cholesky(A, upper), np.zeros(A.shape[:-2], np.int32))
+    """The Cholesky factor of each matrix and 0; of one that is not positive definite NaN and the
+    order of its first leading minor that is not, or an error, if ``check_errors``."""
+    info = np.zeros(A.shape[:-2], np.int32)
+    try:
+        return WithInfo(_cholesky(A, upper), info)
+    except np.linalg.LinAlgError:
+        if check_errors:
+            raise
+    for at in np.ndindex(info.shape):
+        info[at] = _indefinite(plain(A)[at])
+    lost = (info > 0)[..., None, None]
+    L = _cholesky(np.where(lost, np.eye(A.shape[-1], dtype=A.dtype), A), upper)
+    return WithInfo(np.where(lost, np.nan, L), info)
+
+
+def _indefinite(a: np.ndarray) -> int:
+    """The order of the first leading minor that is not positive definite, 0 if all are."""
+    for k in range(1, len(a) + 1):
+        try:
+            np.linalg.cholesky(a[:k, :k])
+        except np.linalg.LinAlgError:
+            return k
+    return 0
 
 
 @op(space=LINALG, title="LinalgEighBackward0")
@@ -348,7 +369,7 @@ def vander(x, *, N=None):
     N = x.shape[-1] if N is None else N
     if N <= 1:
         raise RuntimeError("linalg.vander: N must be greater than 1.")
-    return np.stack([x * 0 + 1 if k == 0 else x**k for k in range(N)], -1)
+    return np.stack([np.ones(x.shape, x.dtype) if k == 0 else x**k for k in range(N)], -1)
 
 
 # ---- pseudo-inverse, rank

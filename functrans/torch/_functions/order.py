@@ -199,22 +199,23 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     x = _observations("cov", input)
     if x.dtype.kind in "biu":
         x = x.astype(np.float32)
-    weights = None
+    weights: Any = None
     for name, w in (("fweights", fweights), ("aweights", aweights)):
         if w is not None:
             _require_weights(name, plain(w), x.shape[1])
-            weights = w.astype(x.real.dtype) if weights is None else weights * w
+            w = w.astype(x.real.dtype)
+            weights = w if weights is None else weights * w
     n = x.shape[1] if weights is None else np.sum(weights)
     mean = np.sum(x if weights is None else x * weights, axis=1, keepdims=True) / n
     centred = x - mean
     scaled = centred if weights is None else centred * weights
-    if correction and aweights is not None:
-        squares = aweights * aweights * (1 if fweights is None else fweights)
-        total = aweights * (1 if fweights is None else fweights)
-        n = np.sum(total) - correction * np.sum(squares) / np.sum(total)
+    if correction and aweights is not None and weights is not None:
+        total = np.sum(weights)
+        n = total - correction * np.sum(weights * aweights.astype(weights.dtype)) / total
     else:
         n = n - correction
-    y = np.matmul(scaled, np.conjugate(np.swapaxes(centred, 0, 1))) / np.maximum(n, 0)
+    y = np.matmul(scaled, np.conjugate(np.swapaxes(centred, 0, 1)))
+    y = y / (max(n, 0) if weights is None else np.maximum(n, 0))
     return y.reshape(()) if y.shape == (1, 1) else y
 
 
@@ -329,7 +330,7 @@ def nonzero_static(x, *, size, fill_value=-1):
 
 
 @op
-def histogram(input, bins, *, range=None, weight=None, density=False):
+def histogram(input, bins=100, *, range=None, weight=None, density=False):
     """How many entries fall between edges, or their weights, and the edges."""
     x = plain(input)
     edges = bins if isinstance(bins, int) else plain(bins)

@@ -111,7 +111,8 @@ def logit(x, eps=None):
 def xlogy(input, other):
     """input * log(other), 0 where input is 0."""
     x, y = promoted(input, other, floats=True)
-    x, y = [np.asarray(v) if type(v) in NUMBERS else v for v in (x, y)]
+    d = (y if type(x) in NUMBERS else x).dtype
+    x, y = [np.asarray(v, d) if type(v) in NUMBERS else v for v in (x, y)]
     apart = (x == 0) & ((y <= 0) | (y == np.inf))
     return x * np.log(np.where(apart, 1, y))
 

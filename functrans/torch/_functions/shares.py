@@ -29,8 +29,10 @@ def _shares(x, axis):
         if lost.any():
             y[lost] = np.nan
         return y
-    y = np.exp(x - np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf))
-    return y / np.add.reduce(y, axis, keepdims=True)
+    y = np.asarray(x - np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf))
+    np.exp(y, out=y)
+    y /= np.add.reduce(y, axis, keepdims=True)
+    return y
 
 
 def _shares_move(g, y, axis):

@@ -59,7 +59,7 @@ def hardsigmoid(input):
 
 def _ramp(x: Any) -> Any:
     """0 up to -3, 1 from 3 on, and a line between."""
-    return np.where((x > -3) & (x < 3), x / 6 + 0.5, (plain(x) >= 3).astype(x.dtype))
+    return np.where((x <= -3) | (x >= 3), (plain(x) >= 3).astype(x.dtype), x / 6 + 0.5)
 
 
 @op(space=NN)
@@ -94,7 +94,8 @@ def tanhshrink(input):
 @op(space=NN)
 def softsign(input):
     """input / (1 + |input|)."""
-    return floating(input) / (1 + np.absolute(input))
+    x = floating(input)
+    return x / (1 + np.absolute(x))
 
 
 @op(space=NN)

@@ -281,7 +281,8 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 @op(space=NN)
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target input))."""
-    loss = _softplus(-target * input)
+    x, y = promoted(input, target)
+    loss = _softplus(-y * x)
     return reduced(loss, _old(size_average, reduce, reduction), "soft_margin_loss")
 
 
@@ -300,7 +301,8 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 @op(space=NN)
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of x1 - x2 + eps along the last dimension."""
-    return np.linalg.vector_norm(floating(x1 - x2) + eps, axis=-1, ord=p, keepdims=keepdim)
+    d = np.subtract(*promoted(x1, x2, floats=True))
+    return np.linalg.vector_norm(d + eps, axis=-1, ord=p, keepdims=keepdim)
 
 
 @op(space=NN)
@@ -363,7 +365,8 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
                                 reduction="mean"):
     """The mean over classes of the binary cross entropy of logits."""
-    loss = _softplus(input) - input * target
+    x, y = promoted(input, target)
+    loss = _softplus(x) - x * y
     loss = loss if weight is None else loss * weight
     loss = np.mean(loss, axis=-1)
     return reduced(loss, _old(size_average, reduce, reduction), "multilabel_soft_margin_loss")
