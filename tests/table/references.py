@@ -186,6 +186,9 @@ SPECIAL |= {
         (a - 1) * mp.log(x) + (b - 1) * mp.log1p(-x) - mp.log(mp.beta(a, b))
     ),
     "log_density_of_poisson": lambda k, mu: k * mp.log(mu) - mp.loggamma(k + 1) - mu,
+    "log_density_of_t": lambda df, t: (
+        -mp.log(mp.beta(df / 2, 0.5)) - mp.log(df) / 2 - (df + 1) / 2 * mp.log1p(t * t / df)
+    ),
     "log_density_of_normal": lambda x: -x * x / 2 - mp.log(2 * mp.pi) / 2,
     "zetac": lambda x: mp.zeta(x) - 1,
     "elliprc": mp.elliprc,

@@ -142,6 +142,7 @@ OPERANDS: dict[str, tuple] = {
     "special.inv_boxcox": (positive, positive),
     "special.counts": (integers, normal),
     "special.stdtr": (positive, normal),
+    "special.log_density_of_t": (positive, normal),
     "special.stdtrit": (counts, probability),
     "special.skewnorm_ppf": (probability, normal),
     "special.vonmises_cdf": (normal, integers),

@@ -9,9 +9,8 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._ops.declare import POSITIVE, elementwise, where
-from functrans._ops.elementwise import absolute, sign, sqrt, trunc
+from functrans._ops.elementwise import absolute, exp, sign, sqrt, trunc
 from functrans._ops.special.arguments import real, refused
-from functrans._ops.special.hypergeometric import hyp0f1
 
 
 def _order(name):
@@ -142,9 +141,12 @@ i0 = elementwise("special.i0", sp.i0, lambda g, x: g * i1(x), singular=True, cyt
 
 
 def _i2(x):
-    small = absolute(x) < TINY
-    series = hyp0f1(3.0, x * x / 4) * (x * x / 8)  # 10.39.9
-    return where(small, series, iv(2, where(small, 1.0, x)))
+    size = absolute(x)
+    small, large = size < TINY, size > 720
+    z = where(small | large, 1.0, x)
+    root = exp(0.5 * absolute(z))  # exp(x) is infinite before iv(2, x) is
+    y = where(large, np.inf, ive(2, z) * root * root)
+    return where(small, x * x * 0.125, y)  # 10.39.9
 
 
 i1 = elementwise(

@@ -49,8 +49,10 @@ log_expit = elementwise(
 
 def _xdivy(x, y):
     with np.errstate(all="ignore"):
-        quotient = np.divide(x, y)
-        return np.where((np.equal(x, 0)) & ~np.isnan(y), quotient.dtype.type(0), quotient)[()]
+        quotient = np.asarray(np.divide(x, y))
+    if np.count_nonzero(x) < np.size(x):
+        np.copyto(quotient, 0, where=_vanishes(x, y))
+    return quotient[()]
 
 
 def _vanishes(x, y):

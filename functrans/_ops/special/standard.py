@@ -98,9 +98,31 @@ log_density_of_poisson = elementwise(
 # ---- Student's t
 
 
-def log_density_of_t(df, t):
+def _of_t(betaln: Callable, log: Callable, log1p: Callable) -> Callable:
     """The logarithm of the density of Student's t."""
-    return -betaln(0.5 * df, 0.5) - 0.5 * log(df) - (0.5 * (df + 1)) * log1p(t * t / df)
+
+    def log_density(df: Any, t: Any) -> Any:
+        return -betaln(0.5 * df, 0.5) - 0.5 * log(df) - (0.5 * (df + 1)) * log1p(t * t / df)
+
+    return log_density
+
+
+def _slope_in_df(df: Any, t: Any) -> Any:
+    square, half = t * t, 0.5 * df
+    more = (square - 1) / (df + square) - log1p(square / df)
+    return 0.5 * (psi_increase(half, 0.5, half + 0.5) + more)
+
+
+def _betaln(a: Any, b: float) -> Any:
+    return sp.betaln(a, np.asarray(a).dtype.type(b))  # beside a float SciPy's widens to float64
+
+
+log_density_of_t = elementwise(
+    "special.log_density_of_t", _of_t(_betaln, np.log, np.log1p),
+    lambda g, x1, x2: g * _slope_in_df(x1, x2),
+    lambda g, x1, x2: -g * ((x1 + 1) * (x2 / (x1 + x2 * x2))),
+    domain=POSITIVE, singular=True, formula=_of_t(betaln, log, log1p),
+)
 
 
 def _density_of_t(df, t):
