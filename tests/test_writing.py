@@ -1379,3 +1379,24 @@ def test_functions_that_are_applied_write_as_numpys_do(f):
     else:
         want = plain_np.select([X > 1, X < 0], [2.25, 0.5], 3 * X * X)
         assert ft.grad(run)(X) == pytest.approx(want, rel=1e-15)
+
+
+def test_batches_write_into_plain_numbers_at_places_of_their_own():
+    def f(np, x):
+        order, c, z = np.argsort(x), np.zeros(6), np.arange(12.0).reshape(6, 2)
+        for i in range(6):
+            c[order[i]] += x[i] * (i + 1)
+            z[order[i]] *= x[i]
+            z[order[0], 1] = 7.0
+            z[i] = z[order[i]]
+        return c @ x + np.sum(z)
+
+    xs = plain_np.stack([X, X[::-1] * 2])
+    run, want = functools.partial(f, np), [f(plain_np, x.copy()) for x in xs]
+    for way in (ft.vmap(run), ft.vmap(ft.jit(run)), ft.jit(ft.vmap(run))):
+        assert way(xs) == pytest.approx(want, rel=1e-14)
+    slopes = [ft.grad(run)(x) for x in xs]
+    assert ft.vmap(ft.grad(run))(xs) == pytest.approx(plain_np.stack(slopes), rel=1e-13)
+    t = plain_np.array([1.0, -2, 3, 1, 2, -1])  # central differences: argsort has no complex step
+    change = (f(plain_np, X + 1e-6 * t) - f(plain_np, X - 1e-6 * t)) / 2e-6
+    assert slopes[0] @ t == pytest.approx(change, rel=1e-7)
