@@ -1400,3 +1400,36 @@ def test_batches_write_into_plain_numbers_at_places_of_their_own():
     t = plain_np.array([1.0, -2, 3, 1, 2, -1])  # central differences: argsort has no complex step
     change = (f(plain_np, X + 1e-6 * t) - f(plain_np, X - 1e-6 * t)) / 2e-6
     assert slopes[0] @ t == pytest.approx(change, rel=1e-7)
+
+
+def _root(x):
+    v = np.empty(2)
+    v[0], v[1] = 2.0, 0.5
+    for _ in range(20):
+        J, r = np.empty((2, 2)), np.empty_like(v)
+        r[:] = v * v - x
+        if np.linalg.norm(r) < 1e-9:
+            break
+        J[:, 0] = [2 * v[0], 0.0]
+        J[:, 1] = [0.0, 2 * v[1]]
+        v = v - np.linalg.solve(J, r)
+    return np.sum(v)
+
+
+def test_programs_do_not_depend_on_what_memory_held():
+    def held(x):
+        y = np.empty(40)
+        z = np.empty_like(y)
+        y[0] = z[0] = x
+        return np.sum(y) + np.sum(z)
+
+    for _ in range(3):
+        plain_np.full(40, 7.0)  # its memory is the next that NumPy gets
+        assert ft.jit(held)(1.5) == ft.value_and_grad(held)(1.5)[0] == 3.0
+    xs, compiled = plain_np.array([[3.0, 0.2], [4.1, 0.25]]), ft.jit(_root)
+    want = [float(_root(x)) for x in xs]
+    for _ in range(2):
+        assert [float(compiled(x)) for x in xs] == pytest.approx(want, rel=1e-13)
+    assert str(compiled.explain()).count("staged for") == 2
+    assert ft.vmap(compiled)(xs) == pytest.approx(want, rel=1e-13)
+    assert ft.vmap(ft.grad(compiled))(xs) == pytest.approx(0.5 / plain_np.sqrt(xs), rel=1e-9)
