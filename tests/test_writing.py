@@ -1433,3 +1433,32 @@ def test_programs_do_not_depend_on_what_memory_held():
     assert str(compiled.explain()).count("staged for") == 2
     assert ft.vmap(compiled)(xs) == pytest.approx(want, rel=1e-13)
     assert ft.vmap(ft.grad(compiled))(xs) == pytest.approx(0.5 / plain_np.sqrt(xs), rel=1e-9)
+
+
+def test_einsum_writes_into_out():
+    def f(np, x):
+        y, z = np.zeros((2, 3)), np.ones(3)
+        np.einsum("i,j->j", x, x[:3], out=y[0])
+        np.einsum("ij->j", plain_np.ones((2, 3)), out=z)
+        y[1] = z * x[3]
+        return np.sum(y * y)
+
+    run = functools.partial(f, np)
+    assert ft.value_and_grad(run)(X)[0] == run(X) == pytest.approx(f(plain_np, X), rel=1e-15)
+    want = 2 * np.sum(X) * np.sum(X[:3] ** 2) + plain_np.zeros(6)
+    want[:3] += 2 * np.sum(X) ** 2 * X[:3]
+    want[3] += 24 * X[3]
+    for way in (ft.grad(run), ft.jit(ft.grad(run)), ft.jacfwd(run)):
+        assert way(X) == pytest.approx(want, rel=1e-13)
+
+
+def test_nditer_names_what_goes_without_memory():
+    def f(x):
+        y = np.array(x)
+        for v in np.nditer(y):
+            y[0] = v
+        return np.sum(y)
+
+    with pytest.raises(UnsupportedError, match=r"np\.nditer.*np\.ndenumerate"):
+        ft.grad(f)(X)
+    assert [float(v) for v in np.nditer(X)] == X.tolist()
