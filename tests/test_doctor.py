@@ -2,6 +2,7 @@
 
 import html.parser
 import inspect
+import re
 import threading
 
 import numpy as np
@@ -333,3 +334,8 @@ def test_the_doctor_looks_into_jitted_functions():
     report = explain(ft.jit(quotient_of_zeros))(np.array([1.0, 0.0]))
     line = inspect.getsourcelines(quotient_of_zeros)[1] + 1
     assert any(f.kind == "NaN value" and f.place == (__file__, line) for f in report.findings)
+
+
+def test_a_number_of_pythons_ends_a_derivative():
+    report = str(ft.debug.explain(lambda x: int(x) * 2.0)(2.5))
+    assert re.search(r"disconnected: no derivative .*it ends in `int\(\)` on line \d+", report)

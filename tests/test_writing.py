@@ -1413,3 +1413,86 @@ def test_rules_whose_results_are_names(f):
         plain_np.testing.assert_allclose(way(written)(X), want, rtol=1e-14)
     series = ft.jet(written, (X,), ([X],))[1][0]
     plain_np.testing.assert_allclose(series, want @ X, rtol=1e-14)
+
+
+def test_batches_write_into_plain_numbers_at_places_of_their_own():
+    def f(np, x):
+        order, c, z = np.argsort(x), np.zeros(6), np.arange(12.0).reshape(6, 2)
+        for i in range(6):
+            c[order[i]] += x[i] * (i + 1)
+            z[order[i]] *= x[i]
+            z[order[0], 1] = 7.0
+            z[i] = z[order[i]]
+        return c @ x + np.sum(z)
+
+    xs = plain_np.stack([X, X[::-1] * 2])
+    run, want = functools.partial(f, np), [f(plain_np, x.copy()) for x in xs]
+    for way in (ft.vmap(run), ft.vmap(ft.jit(run)), ft.jit(ft.vmap(run))):
+        assert way(xs) == pytest.approx(want, rel=1e-14)
+    slopes = [ft.grad(run)(x) for x in xs]
+    assert ft.vmap(ft.grad(run))(xs) == pytest.approx(plain_np.stack(slopes), rel=1e-13)
+    t = plain_np.array([1.0, -2, 3, 1, 2, -1])  # central differences: argsort has no complex step
+    change = (f(plain_np, X + 1e-6 * t) - f(plain_np, X - 1e-6 * t)) / 2e-6
+    assert slopes[0] @ t == pytest.approx(change, rel=1e-7)
+
+
+def _root(x):
+    v = np.empty(2)
+    v[0], v[1] = 2.0, 0.5
+    for _ in range(20):
+        J, r = np.empty((2, 2)), np.empty_like(v)
+        r[:] = v * v - x
+        if np.linalg.norm(r) < 1e-9:
+            break
+        J[:, 0] = [2 * v[0], 0.0]
+        J[:, 1] = [0.0, 2 * v[1]]
+        v = v - np.linalg.solve(J, r)
+    return np.sum(v)
+
+
+def test_programs_do_not_depend_on_what_memory_held():
+    def held(x):
+        y = np.empty(40)
+        z = np.empty_like(y)
+        y[0] = z[0] = x
+        return np.sum(y) + np.sum(z)
+
+    for _ in range(3):
+        plain_np.full(40, 7.0)  # its memory is the next that NumPy gets
+        assert ft.jit(held)(1.5) == ft.value_and_grad(held)(1.5)[0] == 3.0
+    xs, compiled = plain_np.array([[3.0, 0.2], [4.1, 0.25]]), ft.jit(_root)
+    want = [float(_root(x)) for x in xs]
+    for _ in range(2):
+        assert [float(compiled(x)) for x in xs] == pytest.approx(want, rel=1e-13)
+    assert str(compiled.explain()).count("staged for") == 2
+    assert ft.vmap(compiled)(xs) == pytest.approx(want, rel=1e-13)
+    assert ft.vmap(ft.grad(compiled))(xs) == pytest.approx(0.5 / plain_np.sqrt(xs), rel=1e-9)
+
+
+def test_einsum_writes_into_out():
+    def f(np, x):
+        y, z = np.zeros((2, 3)), np.ones(3)
+        np.einsum("i,j->j", x, x[:3], out=y[0])
+        np.einsum("ij->j", plain_np.ones((2, 3)), out=z)
+        y[1] = z * x[3]
+        return np.sum(y * y)
+
+    run = functools.partial(f, np)
+    assert ft.value_and_grad(run)(X)[0] == run(X) == pytest.approx(f(plain_np, X), rel=1e-15)
+    want = 2 * np.sum(X) * np.sum(X[:3] ** 2) + plain_np.zeros(6)
+    want[:3] += 2 * np.sum(X) ** 2 * X[:3]
+    want[3] += 24 * X[3]
+    for way in (ft.grad(run), ft.jit(ft.grad(run)), ft.jacfwd(run)):
+        assert way(X) == pytest.approx(want, rel=1e-13)
+
+
+def test_nditer_names_what_goes_without_memory():
+    def f(x):
+        y = np.array(x)
+        for v in np.nditer(y):
+            y[0] = v
+        return np.sum(y)
+
+    with pytest.raises(UnsupportedError, match=r"np\.nditer.*np\.ndenumerate"):
+        ft.grad(f)(X)
+    assert [float(v) for v in np.nditer(X)] == X.tolist()

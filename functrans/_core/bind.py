@@ -95,6 +95,9 @@ class Trace:
         """
         return call.fun(*args)
 
+    def decided(self, x: Tracer, use: str) -> None:
+        """Python has taken the number in ``x``, one of mine, which ends its derivative."""
+
     def lend(self) -> None:
         """Leave ops on my values to a newer trace, in contexts where that is the writer."""
         self.closed = self.closed or LENT
@@ -321,6 +324,7 @@ class PrimalTracer(Tracer):
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
 
     def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+        self.owner.decided(self, use)
         x = self.primal
         return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
 

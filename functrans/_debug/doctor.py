@@ -88,8 +88,7 @@ class Doctor(Observer):
         if op.label != self.label or self._ended != before or out is None:
             return  # an op of an inner transform, or one already checked
         self._ended += 1
-        stack = user_stack()
-        place = (stack[-1].filename, stack[-1].lineno or 0) if stack else ("", 0)
+        place = _place()
         line = self.visit.lines.setdefault(place, Line())
         line.forward += took
         line.held += self._bytes(op.entries)
@@ -107,6 +106,11 @@ class Doctor(Observer):
             self._check_kinks(op, place)
         if mine and not any(isinstance(y, Tracer) for y in outs):
             self.stops.append((op.name, place, mine))
+
+    def decided(self, x: Any, use: str) -> None:
+        if self._is_mine(x):
+            self.used.add(x.slot)
+            self.stops.append((use, _place(), [x.slot]))
 
     def _is_mine(self, x: Any) -> bool:
         return type(x) is VJPTracer and x.owner.fun == self.label
@@ -222,6 +226,11 @@ class Doctor(Observer):
         if flat.any() and op.name != "where" and (flat.all() or op.name != "multiply"):
             self.note("saturated", place, op.name,
                       f"the slope of `{op.name}` is exactly 0 in {_count(flat)}")
+
+
+def _place() -> Place:
+    stack = user_stack()
+    return (stack[-1].filename, stack[-1].lineno or 0) if stack else ("", 0)
 
 
 def _number(x: Any) -> np.ndarray:

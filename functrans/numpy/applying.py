@@ -9,7 +9,15 @@ import numpy as np
 
 from functrans._core.bind import Tracer, known
 from functrans._ops import elementwise as ops
-from functrans.numpy.structure import as_operand, moveaxis, numpy_like, one_axis, reshape
+from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.structure import (
+    as_operand,
+    is_traced,
+    moveaxis,
+    numpy_like,
+    one_axis,
+    reshape,
+)
 from functrans.numpy.updates import At
 
 # ---- applying a callable
@@ -56,6 +64,16 @@ def ndenumerate(arr):
     """
     x = as_operand(arr)
     return ((i, x[i]) for i in np.ndindex(x.shape))
+
+
+def nditer(op: Any, *args: Any, **kwargs: Any) -> np.nditer:
+    """NumPy's iterator over the memory of arrays, for what is not traced."""
+    if is_traced(op):
+        raise UnsupportedError(
+            f"{user_line()}: np.nditer goes through memory, which traced values do not have. Use "
+            "np.ndenumerate(x), or np.ndindex(x.shape) and x[index], which can be assigned to."
+        )
+    return np.nditer(op, *args, **kwargs)
 
 
 @numpy_like(np.piecewise, applies=True)
@@ -181,6 +199,6 @@ mask_indices = np.mask_indices
 
 __all__ = [
     "apply_along_axis", "apply_over_axes", "diag_indices_from", "fromfunction", "mask_indices",
-    "ndenumerate", "piecewise", "ravel_multi_index", "tril_indices_from", "triu_indices_from",
-    "unravel_index",
+    "ndenumerate", "nditer", "piecewise", "ravel_multi_index", "tril_indices_from",
+    "triu_indices_from", "unravel_index",
 ]

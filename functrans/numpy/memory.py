@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.bind import bind, is_staged
+from functrans._core.bind import Tracer, bind, is_staged
 from functrans._core.writing import require_own, writing
 from functrans._ops import indexing as rows
 from functrans._ops.writing import fetch, written
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.indexing import read_at, split_key
+from functrans.numpy.indexing import item, read_at, split_key
 
 
 class Place(NamedTuple):
@@ -229,7 +229,8 @@ class Section:
 
     @property
     def value(self) -> Any:
-        return self.base.current()[self.key]
+        x = self.base.current()
+        return x[self.key] if isinstance(x, Tracer) else item(x, self.key)
 
     def replace(self, value: Any) -> None:
         self.base[self.key] = value

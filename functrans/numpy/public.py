@@ -24,6 +24,8 @@ UFUNC_ATTRIBUTES = (
     "accumulate", "at", "identity", "nargs", "nin", "nout", "outer", "reduce", "reduceat",
     "resolve_dtypes", "signature", "types",
 )
+# What memory happens to hold would be constants of a program, others each time it is staged.
+_DEFINITE: dict[Any, Callable] = {np.empty: np.zeros, np.empty_like: np.zeros_like}
 
 
 def public(f: Callable, theirs: Any = None) -> Callable:
@@ -35,7 +37,7 @@ def public(f: Callable, theirs: Any = None) -> Callable:
     @functools.wraps(f)
     def named(*args: Any, **kwargs: Any) -> Any:
         if writing.get():
-            return call(f, theirs, args, kwargs)
+            return call(_DEFINITE.get(theirs, f), theirs, args, kwargs)
         out = f(*args, **kwargs)
         if isinstance(out, np.ndarray | np.generic):
             return _as_array(out)

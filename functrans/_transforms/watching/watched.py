@@ -8,6 +8,7 @@ trace that is not watched runs the code it always runs. Observers are told of
                                         cotangent that arrives and those that leave, a pair
                                         (slot, cotangent) each
     failed(token, failure)              instead of ``passed``
+    decided(x, use)                     Python has taken the number in a traced value
     enter(name), leave(token)           a transform, or a walk backward
 
 ``begin``, ``back`` and ``enter`` return a token, which the other one of the pair gets back.
@@ -69,6 +70,9 @@ class Observer:
         pass
 
     def failed(self, token: Any, failure: BaseException) -> None:
+        pass
+
+    def decided(self, x: Any, use: str) -> None:
         pass
 
     def enter(self, name: str) -> Any:
@@ -175,6 +179,10 @@ class Watched:
         if self.watch.quick is not None:
             return self._timed(super().call, call, call, args)  # type: ignore[misc]  # Trace's
         return self._run(super().call, call, args, {}, (call, args))  # type: ignore[misc]  # Trace's
+
+    def decided(self, x: Tracer, use: str) -> None:
+        for o in self.watch.observers:
+            o.decided(x, use)
 
     def _timed(self, run: Callable, prim: Any, *operands: Any) -> Any:
         """``_run`` where only times are written down."""
