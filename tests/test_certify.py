@@ -407,3 +407,13 @@ def test_a_long_report_is_cut_short():
 def test_losses_of_other_transforms_values_are_refused():
     with pytest.raises(UnsupportedError, match=r"conditioning.*call it outside"):
         ft.grad(lambda x: ft.debug.conditioning(np.sin)(x).error)(1.0)
+
+
+def test_a_logical_op_is_in_no_doubt_where_one_operand_settles_it():
+    x = np.array([1.0, 2.0])
+
+    def f(x):
+        near = x * 3 - 0.1 * 30 * x <= 0  # in doubt
+        return np.sum(np.where((near & (x < 0)) | (x > 0), x**2, 1e9 * x))
+
+    assert np.all(ft.certify(f)(x)[2] < 1e-14)
