@@ -109,6 +109,16 @@ def test_a_gradient_of_many_short_rows_is_one_loop():
                if isinstance(k, Kernel))
 
 
+@pytest.mark.usefixtures("small")
+def test_long_rows_stay_rows(monkeypatch):
+    x = np.ones((4, 12))
+    program = optimise(stage(lambda x: x * np.sum(x, -1)[:, None] + x[:, :1] * np.sin(x), [x],
+                             "f")[0])
+    assert by_columns(program) is program
+    monkeypatch.setattr(columns, "GROWTH", 20)
+    assert by_columns(program) is not program
+
+
 def test_columns_share_their_table_of_places():
     x = np.random.default_rng(3).uniform(size=(50, 4))
     where = np.random.default_rng(4).integers(0, 50, columns.ROWS)

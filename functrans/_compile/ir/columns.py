@@ -26,8 +26,10 @@ from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
 
 # Entries of the longest row, and rows from which on it pays; equations between rows and their
-# entries from which on, and equations up to which it is done.
-WIDTH, ROWS, CROSSINGS, EQUATIONS = 16, 1024, 6, 2048
+# entries from which on it is done; equations up to which, and how many times as many there may be:
+# loops over long rows are as fast, and sooner compiled.
+WIDTH, ROWS, CROSSINGS = 16, 1024, 6
+EQUATIONS, GROWTH = 2048, 4
 # Entries of the longest row that is summed: longer ones are not added up from first to last.
 SUMMED = 7
 
@@ -43,10 +45,9 @@ def by_columns(program: Program) -> Program:
     walk = _Walk()
     for eqn in program.eqns:
         walk.process(eqn)
-    if len(walk.eqns) > EQUATIONS:
-        return program
     outputs = tuple(map(walk.whole, program.outputs))
-    return optimise(check(Program(program.inputs, tuple(walk.eqns), outputs)))
+    made = optimise(check(Program(program.inputs, tuple(walk.eqns), outputs)))
+    return made if len(made.eqns) <= min(EQUATIONS, GROWTH * len(program.eqns)) else program
 
 
 def _crosses(eqn: Eqn) -> bool:
