@@ -17,7 +17,8 @@ import numpy as np
 
 from functrans._compile.ir.expand import Writer
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, check
+from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, check, is_weak
+from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
@@ -62,6 +63,13 @@ def _is_short(a: Atom) -> bool:
     return 1 <= width <= WIDTH and math.prod(rows) >= ROWS
 
 
+def _is(a: Atom, like: Var, shape: tuple[int, ...]) -> bool:
+    """Whether it is an array of this shape and of the other's dtype, which joining may widen."""
+    if not isinstance(a, Var | Const) or is_weak(a):
+        return False
+    return a.aval == Aval(shape, like.aval.dtype)
+
+
 class _Walk:
     """A forward walk. ``columns`` of what is written out; ``known``: what stands for a variable."""
 
@@ -80,10 +88,10 @@ class _Walk:
                 made = rule(self, eqn)
             elif isinstance(eqn.prim, Elementwise) and _is_short(out):
                 made = self.entrywise(eqn)
-            if isinstance(made, list):
+            if isinstance(made, list) and all([_is(c, out, out.aval.shape[:-1]) for c in made]):
                 self.columns[out] = made
                 return
-            if made is not None:
+            if isinstance(made, Var | Const) and _is(made, out, out.aval.shape):
                 self.known[out] = made
                 return
         inputs = tuple(map(self.whole, eqn.inputs))
