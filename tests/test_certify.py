@@ -407,3 +407,11 @@ def test_a_long_report_is_cut_short():
 def test_losses_of_other_transforms_values_are_refused():
     with pytest.raises(UnsupportedError, match=r"conditioning.*call it outside"):
         ft.grad(lambda x: ft.debug.conditioning(np.sin)(x).error)(1.0)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.where((x * 3 - (x + x + x) <= 0) & (x < 0), 1e9 * x, x**2),
+    lambda x: np.where((x * 0.1 - x / 10 <= 0) | (x > 0), x**2, 1e9 * x),
+])
+def test_a_logical_op_is_in_no_doubt_where_one_operand_settles_it(f):
+    assert np.all(ft.certify(lambda x: np.sum(f(x)))(np.array([1.0, 2.0]))[2] < 1e-14)

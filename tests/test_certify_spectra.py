@@ -1,4 +1,4 @@
-"""Bounds for complex numbers and Fourier transforms, against mpmath."""
+"""Bounds for complex numbers, Fourier transforms and eigenvalues, against mpmath."""
 
 import mpmath as mp
 import numpy as np
@@ -7,6 +7,7 @@ import pytest
 import functrans as ft
 from functrans._ops import elementwise as ops
 from functrans._ops import fourier
+from functrans._ops.eigenvalues import eig as eigenvalues_row
 from functrans._transforms.rounding.spectra import COMPLEX
 from functrans.errors import UnsupportedError
 from tests.test_certify import exact_gradient, excess
@@ -73,6 +74,79 @@ def test_errors_of_spectra_are_within_the_bounds(f, exactly, n, size):
     assert gradient == pytest.approx(ft.grad(f)(x))
     excess(gradient, bound, exact_gradient(exactly, x))
     assert np.all(bound < 1e-12 * np.max(np.abs(gradient)))
+
+
+def matrix(xs):
+    n = round(len(xs) ** 0.5)
+    return mp.matrix([[xs[n * i + j] for j in range(n)] for i in range(n)])
+
+
+def eigenvalues(xs):
+    return mp.eig(matrix(xs), left=False, right=False)
+
+
+def spread(a):
+    w = np.linalg.eigvals(a)
+    return np.sum(w.imag**2) + np.sum(w.real**3) + np.max(w.real)
+
+
+def exact_spread(xs):
+    w = eigenvalues(xs)
+    return mp.fsum(mp.im(v) ** 2 + mp.re(v) ** 3 for v in w) + max(mp.re(v) for v in w)
+
+
+def squares(a):
+    return np.sum(np.abs(np.linalg.eigvals(a)) ** 2)
+
+
+def exact_squares(xs):
+    return mp.fsum(abs(w) ** 2 for w in eigenvalues(xs))
+
+
+MATRICES = {
+    "complex": np.array([[0.3, 2.0, 0.1], [-1.5, 0.4, 0.2], [0.3, -0.2, 1.7]]),
+    "real": np.array([[1.0, 0.5, 0.25], [0.1, 2.5, 0.3], [0.2, 0.4, -3.0]]),
+    "far from normal": np.array([[1.0, 50.0], [0.01, 2.5]]),
+}
+
+
+@pytest.mark.parametrize("a", MATRICES.values(), ids=MATRICES)
+@pytest.mark.parametrize("f, exactly", [(spread, exact_spread), (squares, exact_squares)])
+def test_errors_of_eigenvalues_of_any_matrix_are_within_the_bounds(f, exactly, a):
+    def scaled(x):
+        return f(np.reshape(x, a.shape) * 1.1)
+
+    def exactly_scaled(xs):
+        return exactly([x * mp.mpf(1.1) for x in xs])
+
+    _, gradient, bound = ft.certify(scaled)(a.ravel())
+    excess(gradient, bound, exact_gradient(exactly_scaled, a.ravel()))
+    assert np.max(bound) < 1e-9 * np.max(np.abs(gradient))
+
+
+@pytest.mark.parametrize("size", [1e-8, 1e-3])
+def test_eigenvalues_move_within_their_bounds_for_errors_of_any_size(size):
+    rng, row = np.random.default_rng(0), eigenvalues_row
+    a = MATRICES["complex"] + np.diag([0, 0, 3.0])
+    e = size * rng.uniform(size=a.shape)
+    w, v = row.impl(a)
+    (e_w, e_v), _ = COMPLEX[row](row, [a], [e], (w, v), {})
+    assert np.all(np.isfinite(e_w)) and np.all(np.isfinite(e_v))
+    for _ in range(50):
+        near, turned = row.impl(a + e * rng.choice([-1, 1], a.shape))
+        order = np.argmin(np.abs(near - w[:, None]), 1)
+        phases = np.sum(np.conj(turned[:, order]) * v, 0)
+        turned = turned[:, order] * phases / np.abs(phases)
+        assert np.all(np.abs(near[order] - w) <= e_w)
+        assert np.all(np.abs(turned - v) <= 2 * e_v)  # the phase is not that of the bound
+
+
+def test_eigenvalues_that_may_coincide_have_no_bound():
+    a = np.array([[[1.0, 0.5], [0.0, 1.5]], [[1.0, 0.5], [0.0, 9.0]]])
+    y = eigenvalues_row.impl(a)
+    bounds, _ = COMPLEX[eigenvalues_row](eigenvalues_row, [a], [np.full(a.shape, 0.3)], y, {})
+    for bound in bounds:
+        assert np.all(np.isinf(bound[0])) and np.all(np.isfinite(bound[1]))
 
 
 TRANSFORMS = [(fourier.fft, {"inverse": False}), (fourier.fft, {"inverse": True}),

@@ -47,6 +47,13 @@ def kinds(x, y):
     return np.sum(low > 0, -1), low[..., 0].astype(np.float32), np.sum(np.floor(low), -1)
 
 
+def widths(x, y):
+    """Joined with others of another dtype, and with numbers."""
+    low = x.astype(np.float16).astype(np.float32)
+    wide = np.stack([low[:, 0], y[:, 1], np.ones(len(y), int)], -1)
+    return wide * 2, np.concatenate([low, y], -1)[:, 2:4] + wide[:, 1:], low + wide[:, ::-1]
+
+
 def slope(f):
     def pulled(x, y):
         value, pull = ft.vjp(f, x, y)
@@ -55,7 +62,7 @@ def slope(f):
     return pulled
 
 
-CASES = [turned, joined, grown, gathered, other_axes, kinds]
+CASES = [turned, joined, grown, gathered, other_axes, kinds, widths]
 
 
 @pytest.fixture
@@ -76,8 +83,8 @@ DERIVED = {
 @pytest.mark.parametrize("name", DERIVED)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
 def test_columns_have_the_same_bits(name, dtype):
-    if name == "kinds" and dtype is np.complex128:
-        pytest.skip("complex numbers have no floor")
+    if name in ("kinds", "widths") and dtype is np.complex128:
+        pytest.skip("complex numbers have no floor, and are not narrowed")
     rng = np.random.default_rng(0)
     for values in (rng.uniform(0.5, 2, 40), rng.choice(SPECIAL, 40)):
         with np.errstate(all="ignore"):
@@ -90,10 +97,18 @@ def test_columns_have_the_same_bits(name, dtype):
 
 
 @pytest.mark.usefixtures("small")
+def test_the_sum_of_negative_zeros_is_numpys():
+    x = np.full((3, 2), -0.0)
+    program = optimise(stage(lambda x: np.sum(x, -1), [x], "f")[0])
+    (y,) = evaluate(by_columns(program), [x])
+    assert same_bits(y, np.sum(x, -1)) and by_columns(program) is not program
+
+
+@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("f", CASES)
 def test_compiled_columns_are_numpys(f):
     x, y = np.random.default_rng(1).uniform(0.5, 2, (2, 3, 3))
-    for g in (f, slope(f)) if f is not kinds else (f,):
+    for g in (f, slope(f)) if f in CASES[:4] else (f,):
         for a, b in zip(ft.tree.leaves(ft.jit(g)(x, y)), ft.tree.leaves(g(x, y)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-14)
 
@@ -109,6 +124,16 @@ def test_a_gradient_of_many_short_rows_is_one_loop():
                if isinstance(k, Kernel))
 
 
+@pytest.mark.usefixtures("small")
+def test_long_rows_stay_rows(monkeypatch):
+    x = np.ones((4, 12))
+    program = optimise(stage(lambda x: x * np.sum(x, -1)[:, None] + x[:, :1] * np.sin(x), [x],
+                             "f")[0])
+    assert by_columns(program) is program
+    monkeypatch.setattr(columns, "GROWTH", 20)
+    assert by_columns(program) is not program
+
+
 def test_columns_share_their_table_of_places():
     x = np.random.default_rng(3).uniform(size=(50, 4))
     where = np.random.default_rng(4).integers(0, 50, columns.ROWS)
@@ -120,3 +145,11 @@ def test_columns_share_their_table_of_places():
     (step,) = ft.jit(lengths).lower(x).schedule.steps
     (kernel,) = getattr(step, "kernels", [step])
     assert sum(load.dtype.kind == "i" for load in kernel.loads) == 1
+
+
+def test_tables_of_places_are_those_of_their_operand():
+    x, y = np.random.default_rng(5).uniform(size=(2, 5, 5))
+    where = np.arange(10) % 5
+    f = ft.jit(lambda x, y: (x[where], y[:, :3][where], x.T[where], x[:, where]))
+    for a, b in zip(f(x, y), (x[where], y[:, :3][where], x.T[where], x[:, where]), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -4,6 +4,27 @@ from tests.planted.error import Planted
 
 ERRORS = (
     Planted(
+        "columns: an index's cotangent is put a column too far",
+        "functrans/_compile/ir/columns.py",
+        "columns[operator.index(last)] = walk.whole(x)",
+        "columns[operator.index(last) - 1] = walk.whole(x)",
+        "tests/test_columns.py::test_columns_have_the_same_bits",
+    ),
+    Planted(
+        "columns: a sum does not begin with zero",
+        "functrans/_compile/ir/columns.py",
+        "total: Atom = 0.0",
+        "total: Atom = -0.0",
+        "tests/test_columns.py::test_the_sum_of_negative_zeros_is_numpys",
+    ),
+    Planted(
+        "columns: tables of places are shared by what has other strides",
+        "functrans/_compile/ir/constant_indices.py",
+        "v.shape, v.strides, str(",
+        "str(",
+        "tests/test_columns.py::test_tables_of_places_are_those_of_their_operand",
+    ),
+    Planted(
         "loops: a state that only the test reads is pruned",
         "functrans/_compile/ir/structured.py",
         "needed[:stop] = [a or b for a, b in zip(needed[:stop], asked, strict=True)]",

@@ -17,7 +17,8 @@ import numpy as np
 
 from functrans._compile.ir.expand import Writer
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, check
+from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, check, is_weak
+from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
@@ -26,8 +27,10 @@ from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
 
 # Entries of the longest row, and rows from which on it pays; equations between rows and their
-# entries from which on, and equations up to which it is done.
-WIDTH, ROWS, CROSSINGS, EQUATIONS = 16, 1024, 6, 2048
+# entries from which on it is done; equations up to which, and how many times as many there may be:
+# loops over long rows are as fast, and sooner compiled.
+WIDTH, ROWS, CROSSINGS = 16, 1024, 6
+EQUATIONS, GROWTH = 2048, 4
 # Entries of the longest row that is summed: longer ones are not added up from first to last.
 SUMMED = 7
 
@@ -43,10 +46,9 @@ def by_columns(program: Program) -> Program:
     walk = _Walk()
     for eqn in program.eqns:
         walk.process(eqn)
-    if len(walk.eqns) > EQUATIONS:
-        return program
     outputs = tuple(map(walk.whole, program.outputs))
-    return optimise(check(Program(program.inputs, tuple(walk.eqns), outputs)))
+    made = optimise(check(Program(program.inputs, tuple(walk.eqns), outputs)))
+    return made if len(made.eqns) <= min(EQUATIONS, GROWTH * len(program.eqns)) else program
 
 
 def _crosses(eqn: Eqn) -> bool:
@@ -59,6 +61,13 @@ def _is_short(a: Atom) -> bool:
         return False
     *rows, width = a.aval.shape
     return 1 <= width <= WIDTH and math.prod(rows) >= ROWS
+
+
+def _is(a: Atom, like: Var, shape: tuple[int, ...]) -> bool:
+    """Whether it is an array of this shape and of the other's dtype, which joining may widen."""
+    if not isinstance(a, Var | Const) or is_weak(a):
+        return False
+    return a.aval == Aval(shape, like.aval.dtype)
 
 
 class _Walk:
@@ -79,10 +88,10 @@ class _Walk:
                 made = rule(self, eqn)
             elif isinstance(eqn.prim, Elementwise) and _is_short(out):
                 made = self.entrywise(eqn)
-            if isinstance(made, list):
+            if isinstance(made, list) and all([_is(c, out, out.aval.shape[:-1]) for c in made]):
                 self.columns[out] = made
                 return
-            if made is not None:
+            if isinstance(made, Var | Const) and _is(made, out, out.aval.shape):
                 self.known[out] = made
                 return
         inputs = tuple(map(self.whole, eqn.inputs))

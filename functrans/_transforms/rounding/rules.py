@@ -39,6 +39,11 @@ TINY = 2.0**-1074
 # Covers the rounding of bounds themselves: they are sums of products of numbers that are not < 0.
 MORE = 1 + 2.0**-40
 
+# What one operand of a logical op has to be for the others not to matter.
+SETTLED: dict[Primitive, int] = {
+    ops.logical_and: 0, ops.bitwise_and: 0, ops.logical_or: 1, ops.bitwise_or: 1,
+}
+
 Bounds = tuple[Any, Any]
 Rule = Callable[[Primitive, Sequence, Sequence, Any, dict], Bounds]
 
@@ -215,8 +220,13 @@ def _compared(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict)
 
 
 def _doubted(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
-    """Of ``and``, ``or`` and the like: 1 where an operand is in doubt."""
-    return np.where(np.any([np.broadcast_to(e > 0, np.shape(y)) for e in es], 0), 1.0, 0.0), 0.0
+    """Of ``and``, ``or`` and the like: 1 where an operand is in doubt and none settles it."""
+    doubted, settled = np.zeros(np.shape(y), bool), np.zeros(np.shape(y), bool)
+    for x, e in zip(xs, es, strict=True):
+        doubted |= e > 0
+        if prim in SETTLED and y.dtype.kind == "b":
+            settled |= (e == 0) & ((x != 0) == SETTLED[prim])
+    return np.where(doubted & ~settled, 1.0, 0.0), 0.0
 
 
 def _any_doubted(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:

@@ -18,7 +18,7 @@ from functrans._ops import contractions, fourier, indexing, reductions, structur
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import isnan, strong_multiply, where
-from functrans._transforms.rounding import rules
+from functrans._transforms.rounding import rules, systems
 from functrans._transforms.rounding.rules import MORE, TINY, Bounds, Rule, U
 from functrans._transforms.rounding.ulps import ULPS
 
@@ -88,7 +88,7 @@ COMPLEX: dict[Primitive, Rule] = {
     ops.moving_as: _kept,
     fourier.fft: _transformed, fourier.rfft: _transformed, fourier.irfft: _transformed,
     contractions.einsum: _contracted, contractions.matmul: _contracted,
-    **dict.fromkeys([ops.real, ops.imag], rules.RULES[ops.real]),
+    **systems.COMPLEX, **dict.fromkeys([ops.real, ops.imag], rules.RULES[ops.real]),
     **{row: rules.RULES[row] for row in (
         ops.negative, ops.positive, ops.conjugate, stop, isnan, ops.isfinite, ops.isinf, where,
         ops.equal, ops.not_equal, structure.reshape, structure.transpose,

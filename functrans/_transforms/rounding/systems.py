@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.primitive import Primitive
-from functrans._ops import determinants, linalg
+from functrans._ops import determinants, eigenvalues, linalg
 
 U = 2.0**-53
 TINY = 2.0**-1074  # what a product that underflows loses
@@ -48,7 +48,7 @@ def _solution(a: Any, ea: Any, b: Any, eb: Any, x: Any) -> Any:
     """
     if b.ndim == 1:
         return _solution(a, ea, b[:, None], eb[:, None], x[:, None])[:, 0]
-    n = a.shape[-1]
+    n = _terms(a, x)
     if not a.size:
         return np.zeros(x.shape)
     r, far = _inverse(a, ea)
@@ -60,9 +60,15 @@ def _solution(a: Any, ea: Any, b: Any, eb: Any, x: Any) -> Any:
     return np.where(np.isnan(bound), np.inf, bound)
 
 
+def _terms(*arrays: Any) -> int:
+    """Terms of a row times a column; more where numbers are complex, whose products are sums."""
+    n = arrays[0].shape[-1]
+    return 4 * n + 4 if any(map(np.iscomplexobj, arrays)) else n
+
+
 def _inverse(a: Any, ea: Any) -> tuple[Any, Any]:
     """R, and f / (1 - f); infinite where ``a`` may be singular."""
-    n, one = a.shape[-1], np.eye(a.shape[-1])
+    n, one = _terms(a), np.eye(a.shape[-1])
     try:
         r = np.linalg.inv(a)
     except np.linalg.LinAlgError:
@@ -211,10 +217,45 @@ def eigh(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> t
     return (e_w, np.where(np.isnan(e_v), np.inf, e_v)), (0.0, 0.0)
 
 
+def eig(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> tuple[Any, Any]:
+    """With approximate eigenvectors V and values W, ``V^-1 a V = W + E`` where ``V E = a V - V W``.
+
+    A disc of Gershgorin's of W + E that is apart from the others has one eigenvalue. Its vector is
+    ``V z`` with z = 1 there and, by the other rows of ``(W + E) z = w z``, small elsewhere
+    (Stewart and Sun, Matrix Perturbation Theory, 1990, section V.2). It is bounded up to its phase.
+    """
+    (a,), (ea,), (w, v) = xs, es, y
+    if not v.size:
+        return (np.zeros(w.shape), np.zeros(v.shape)), (0.0, 0.0)
+    n, size = _terms(v), np.abs(v)
+    room = 1 + n * n * 16 * U
+    residual = np.abs(a @ v - v * w[..., None, :]) + (n + 2) * (
+        U * (np.abs(a) @ size + size * np.abs(w)[..., None, :]) + TINY
+    ) + ea @ size
+    r, far = _inverse(v, np.zeros(v.shape))
+    r = np.abs(r) + far * np.max(np.abs(r), -2, keepdims=True)
+    e = (r @ residual + n * TINY) * room
+    other = 1 - np.eye(w.shape[-1])
+    radius = np.sum(e, -1) * room
+    apart = np.abs(w[..., :, None] - w[..., None, :]) * (1 - 8 * U) - radius[..., None, :]
+    gap = np.where(other > 0, apart - radius[..., :, None], np.inf)  # [j, k]: of disc j from disc k
+    alone = np.all(gap > 0, -2)
+    e_w = np.where(alone, radius, np.inf)
+    # column k: rows j of z, at most m; gaps have taken off all of row j
+    m = np.max(np.where(other > 0, e / gap, 0.0), -2, keepdims=True)
+    z = np.where(other > 0, (e + m * radius[..., :, None]) / (apart * other + (1 - other)), 0.0)
+    far_off = size @ z * room
+    length = np.sqrt(np.sum(far_off**2, -2)) + np.abs(np.sqrt(np.sum(size * size, -2)) - 1) + n * U
+    e_v = np.where(alone & (length < 1), length * room, np.inf)[..., None, :] + far_off
+    return tuple([np.where(np.isnan(b), np.inf, b) for b in (e_w, e_v)]), (0.0, 0.0)
+
+
 RULES = {
     linalg.solve: solve, linalg.inv: inv, linalg.triangular_solve: triangular_solve,
     linalg.cholesky: cholesky, linalg.eigh: eigh,
     determinants.det: det, determinants.slogdet: slogdet, determinants.cofactor: cofactor,
 }
+# Where numbers are complex, results too.
+COMPLEX = {linalg.solve: solve, linalg.inv: inv, eigenvalues.eig: eig}
 
-__all__ = ["RULES"]
+__all__ = ["COMPLEX", "RULES"]
