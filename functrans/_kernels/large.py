@@ -175,6 +175,27 @@ def valued(ufunc: np.ufunc, kernel: str, kinds: str = "d") -> Callable:
     return of_one if ufunc.nin == 1 else of_two
 
 
+# Exponents for which there are kernels.
+WHOLE = range(3, 9)
+
+
+def whole_power(x: np.ndarray, n: float) -> np.ndarray | None:
+    """``x**n`` by products, for small whole ``n``; None where ``np.power`` should do it."""
+    if x.size < sizes.VALUES or n not in WHOLE:
+        return None
+    y = in_one_pass(f"power{int(n)}", x, least=sizes.VALUES)
+    return y if y is not None and is_finite(y) else None
+
+
+@functools.wraps(np.power)
+def power(x1: Any, x2: Any) -> Any:
+    if type(x1) is np.ndarray and type(x2) in (int, float) and config.values == NATIVE:
+        y = whole_power(x1, x2)
+        if y is not None:
+            return y
+    return np.power(x1, x2)
+
+
 def ufunc_of(impl: Callable) -> Any:
     """The ufunc that ``impl`` is, or computes the values of."""
     return getattr(impl, "__wrapped__", impl)

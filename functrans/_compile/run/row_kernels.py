@@ -24,6 +24,7 @@ from functrans._compile.lowering.numbers import Code, type_of
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
 from functrans._kernels import sizes
+from functrans._kernels.large import WHOLE
 
 # Entries of a block of rows, which stays in the first-level cache.
 BLOCK = 2048
@@ -190,7 +191,14 @@ def _valued(f: Callable, operands: int = 1) -> _Kernel:
     return _Kernel(operands, body)
 
 
-KERNELS |= {
+def _power(n: int) -> _Kernel:
+    def value(x: Double) -> Double:
+        return doubles.power(x, n)
+
+    return _valued(value)
+
+
+KERNELS |= {f"power{n}": _power(n) for n in WHOLE} | {
     "sin": _valued(lambda x: doubles.sine(x, 0)), "cos": _valued(lambda x: doubles.sine(x, 1)),
     "sin_slope": _valued(lambda g, x: g * doubles.sine(x, 1), 2),
     "cos_slope": _valued(lambda g, x: g * doubles.sine(x, 2), 2),
