@@ -196,3 +196,17 @@ def test_slopes_of_logaddexp_of_numbers_and_arrays():
         y, pull = ft.vjp(f, x)
         assert_allclose(y, np.logaddexp(0.0, x), rtol=4e-16)
         assert_allclose(pull(w)[0], w / (1 + np.exp(-x)), rtol=1e-15)
+
+
+@pytest.mark.parametrize("size", [4096, 9001])
+@pytest.mark.parametrize("name", ["sin", "tanh", "logaddexp", "logistic"])
+def test_threads_change_no_bit(monkeypatch, name, size):
+    x = np.linspace(-5.0, 5.0, size)
+    xs = (0.0, x) if name == "logaddexp" else (x,)
+    whole = TABLE[name].impl(*xs)
+    monkeypatch.setattr(sizes, "THREADED", 4096)
+    for threads in (1, 2, 3):
+        with ft.config(threads=threads):
+            assert_array_equal(TABLE[name].impl(*xs), whole)
+    with ft.config(jit=False):
+        assert_allclose(TABLE[name].impl(*xs), whole, rtol=4e-16 if name != "logistic" else 2e-15)

@@ -359,10 +359,13 @@ def _native(name: str, char: str) -> tuple[Any, Any] | None:
         return None
 
 
-def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
+def run(
+    name: str, width: int, *xs: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray | None:
     """The kernel ``name`` of arrays of one dtype, all in order, with rows of ``width`` entries.
 
-    The result has the shape of the first; None where the kernel does not compile.
+    The result, ``out`` if that is given, has the shape of the first; None where the kernel does not
+    compile.
     """
     try:
         found = _native(name, xs[0].dtype.char)
@@ -370,7 +373,7 @@ def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
         return None
     if found is None:
         return None
-    y = np.empty(xs[0].shape, xs[0].dtype)
+    y = np.empty(xs[0].shape, xs[0].dtype) if out is None else out
     found[1]([*xs, y, _counts(y.size, width)])
     return y
 
