@@ -13,8 +13,9 @@ NumPy makes a pass over memory for each step, on one processor. For arrays large
 - memory of arrays that are dropped is kept for the next (``_compile/run/pool.py``), once tapes have
   referred to many: ``keep_memory``;
 - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
-- threads share all other ufuncs, in forward runs and where cotangents are added up: ``elementwise``. They
-  stay NumPy's, so that values are NumPy's to the last bit and warnings are not lost;
+- threads share all other ufuncs, in forward runs and where cotangents are added up:
+  ``elementwise``. They stay NumPy's, so that values are NumPy's to the last bit and warnings are
+  not lost;
 - the walk takes fused elementwise ops block by block (``_transforms/reverse/fusion.py``),
   and adds cotangents in place (``cotangents.py``).
 

@@ -15,7 +15,6 @@ from functrans._core.bind import STRONG, Tracer, cast, may_have_nan
 from functrans._core.references import is_exact
 from functrans._kernels import large, sizes
 
-
 # A scatter of less than one of so many entries waits for what else comes to arrays of so many:
 # they are not filled with zeros first, and not added up.
 FEW, WHOLE = 4, 1 << 9
