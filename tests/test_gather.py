@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import functrans as ft
 from functrans._compile.schedule.kernels import HostStep
@@ -109,3 +110,25 @@ def test_nothing_to_read():
     empty = np.zeros(0, int)
     np.testing.assert_array_equal(ft.jit(lambda x, i: x[i])(X, empty), X[empty])
     assert ft.jit(lambda x, i: x[:, i])(np.zeros((0, 3)), FIRST[:1]).shape == (0, 1)
+
+
+@pytest.mark.parametrize("size", [511, 512, 3000])
+@pytest.mark.parametrize("order", ["read first", "read last"])
+def test_reads_of_single_entries_add_to_what_comes_from_all(order, size):
+    x, w = np.linspace(1.0, 2.0, size), np.linspace(-1.0, 1.0, size)
+
+    def f(x):
+        y = x * 1.0  # whose cotangent is that of x itself
+        if order == "read first":
+            return y[3] * 2.0 + x[-1] + np.sum(w * y) + np.sum(x) + y[3]
+        return np.sum(w * y) + np.sum(x) + y[3] * 2.0 + x[-1] + y[3]
+
+    expected = w + 1
+    expected[3] += 3
+    expected[-1] += 1
+    assert_allclose(ft.grad(f)(x), expected, rtol=1e-15)
+    _, pull = ft.vjp(lambda x: (x * 1.0, x[2], x), x)
+    ct = np.ones(size)
+    for _ in range(2):
+        assert_allclose(pull((ct, np.float64(3.0), ct))[0], np.where(np.arange(size) == 2, 5, 2))
+    assert (ct == 1).all()

@@ -74,6 +74,40 @@ def test_log1p_and_logaddexp(dtype):
     assert ulps(kernel("log1p", x), exact) < 1
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [3, 4, 5, 8])
+def test_whole_powers_are_rounded_as_if_once(n, dtype):
+    x = (between(-1, 1) * spread(-3, 3)).astype(dtype)
+    with mpmath.workprec(500):
+        exact = [mpmath.mpf(v) ** n for v in x.tolist()]
+    assert ulps(kernel(f"power{n}", x), exact) < 0.501
+    w = np.linspace(1.0, 2.0, 1000).astype(dtype)
+    x = np.resize(x, 1000)
+    for k in (n, float(n)):
+        y, pull = ft.vjp(lambda x, k=k: x**k, x)
+        assert_allclose(y, x.astype(np.longdouble) ** n, rtol=np.finfo(dtype).eps)
+        assert_allclose(pull(w)[0], w * n * x.astype(np.longdouble) ** (n - 1),
+                        rtol=3 * np.finfo(dtype).eps)
+        assert y.dtype == pull(w)[0].dtype == dtype
+
+
+def test_a_power_with_a_complex_exponent_is_complex():
+    y = TABLE["power"].impl(np.linspace(0.5, 2.0, 1000), 3 + 0j)
+    assert_array_equal(y, np.linspace(0.5, 2.0, 1000) ** (3 + 0j))
+
+
+@pytest.mark.parametrize("n", [3, 4, 2.5, -3, 9, True, np.int64(3)])
+@pytest.mark.parametrize("special", [-0.0, np.nan, np.inf, -np.inf, 1e200, 1e-200, -1e-200, 5e-324])
+def test_powers_of_special_numbers(special, n):
+    x = np.linspace(0.5, 2.0, 1000)
+    x[3] = special
+    with np.errstate(all="ignore"):
+        y = TABLE["power"].impl(x, n)
+        expected = np.power(x, n)
+    assert_allclose(y, expected, rtol=4e-16)
+    assert_array_equal(np.signbit(y), np.signbit(expected))
+
+
 @pytest.mark.parametrize("name", [*POINTS, "logaddexp"])
 def test_signs_of_zero_and_what_is_not_taken(name):
     special = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e300, -1e300, 5e-324])
@@ -112,7 +146,7 @@ def test_numpy_does_what_is_not_finite_or_huge_and_warns(name):
 @pytest.mark.parametrize(("name", "special"), [
     ("sin", np.inf), ("cos", np.inf), ("log1p", -1.0), ("log1p", -2.0)])
 def test_warnings_are_numpys(name, special):
-    (x,) = large(name, special)
+    x = large(name, special)[-1]
     with pytest.warns(RuntimeWarning) as ours:
         ft.vjp(lambda x: TABLE[name](x), x)
     with pytest.warns(RuntimeWarning) as theirs:
@@ -162,3 +196,17 @@ def test_slopes_of_logaddexp_of_numbers_and_arrays():
         y, pull = ft.vjp(f, x)
         assert_allclose(y, np.logaddexp(0.0, x), rtol=4e-16)
         assert_allclose(pull(w)[0], w / (1 + np.exp(-x)), rtol=1e-15)
+
+
+@pytest.mark.parametrize("size", [4096, 9001])
+@pytest.mark.parametrize("name", ["sin", "tanh", "logaddexp", "logistic"])
+def test_threads_change_no_bit(monkeypatch, name, size):
+    x = np.linspace(-5.0, 5.0, size)
+    xs = (0.0, x) if name == "logaddexp" else (x,)
+    whole = TABLE[name].impl(*xs)
+    monkeypatch.setattr(sizes, "THREADED", 4096)
+    for threads in (1, 2, 3):
+        with ft.config(threads=threads):
+            assert_array_equal(TABLE[name].impl(*xs), whole)
+    with ft.config(jit=False):
+        assert_allclose(TABLE[name].impl(*xs), whole, rtol=4e-16 if name != "logistic" else 2e-15)

@@ -6,14 +6,16 @@ NumPy makes a pass over memory for each step, on one processor. For arrays large
   the table. From that size they and their backward rules are native code, compiled once for each
   shape and dtype: ``forward`` and ``backward``. If nothing can or should be compiled, NumPy does it
   as before;
-- softmax and its kin, and what the shim has of activations, have kernels for arrays of any shape
-  (``_compile/run/row_kernels.py``), which pay much earlier: ``in_one_pass``; rows that are
+- softmax and its kin, what the shim has of activations, and ufuncs that NumPy computes number by
+  number have kernels for arrays of any shape (``_compile/run/row_kernels.py``), which pay much
+  earlier: ``in_one_pass``, ``valued``; threads share those that go entry by entry; rows that are
   added to others at an index too (``add_kernels.py``): ``add_rows``;
 - memory of arrays that are dropped is kept for the next (``_compile/run/pool.py``), once tapes have
   referred to many: ``keep_memory``;
 - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
-- threads share ufuncs, in forward runs and where cotangents are added up: ``elementwise``. They
-  stay NumPy's, so that values are NumPy's to the last bit and warnings are not lost;
+- threads share all other ufuncs, in forward runs and where cotangents are added up:
+  ``elementwise``. They stay NumPy's, so that values are NumPy's to the last bit and warnings are
+  not lost;
 - the walk takes fused elementwise ops block by block (``_transforms/reverse/fusion.py``),
   and adds cotangents in place (``cotangents.py``).
 
@@ -44,7 +46,9 @@ def _compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
     return None  # replaced by the floor where programs are staged; until then nothing compiles
 
 
-def _kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
+def _kernel(
+    name: str, width: int, *xs: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray | None:
     return None  # likewise
 
 
@@ -59,9 +63,9 @@ def _enter_pool() -> None:
 def install(compiled: Callable[..., list | None], kernel: Callable[..., np.ndarray | None],
             added: Callable[..., bool], enter_pool: Callable[[], None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
-    list, by native code, ``kernel(name, width, *xs)`` that of ``row_kernels``; None where there is
-    none. ``added(index, v, y)`` is that of ``add_kernels``. ``enter_pool()`` lets NumPy use the
-    pool, or no longer, as ``config`` says."""
+    list, by native code, ``kernel(name, width, *xs, out=)`` that of ``row_kernels``; None where
+    there is none. ``added(index, v, y)`` is that of ``add_kernels``. ``enter_pool()`` lets NumPy
+    use the pool, or no longer, as ``config`` says."""
     global _compiled, _kernel, _added, _enter_pool
     _compiled, _kernel, _added, _enter_pool = compiled, kernel, added, enter_pool
 
@@ -182,6 +186,27 @@ def valued(ufunc: np.ufunc, kernel: str, kinds: str = "d") -> Callable:
     return of_one if ufunc.nin == 1 else of_two
 
 
+# Exponents for which there are kernels.
+WHOLE = range(3, 9)
+
+
+def whole_power(x: np.ndarray, n: float) -> np.ndarray | None:
+    """``x**n`` by products, for small whole ``n``; None where ``np.power`` should do it."""
+    if x.size < sizes.VALUES or n not in WHOLE:
+        return None
+    y = in_one_pass(f"power{int(n)}", x, least=sizes.VALUES)
+    return y if y is not None and is_finite(y) else None
+
+
+@functools.wraps(np.power)
+def power(x1: Any, x2: Any) -> Any:
+    if type(x1) is np.ndarray and type(x2) in (int, float) and config.values == NATIVE:
+        y = whole_power(x1, x2)
+        if y is not None:
+            return y
+    return np.power(x1, x2)
+
+
 def ufunc_of(impl: Callable) -> Any:
     """The ufunc that ``impl`` is, or computes the values of."""
     return getattr(impl, "__wrapped__", impl)
@@ -215,7 +240,29 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
         if not (y.flags.aligned and (y.flags.c_contiguous or not any(y.strides))):
             return None
         ordered.append(y)
-    return _kernel(name, width, *ordered, *filled) if config.jit else None
+    if not config.jit:
+        return None
+    if axis is None and x.size >= sizes.THREADED:
+        return _shared(name, ordered)
+    return _kernel(name, width, *ordered, *filled)
+
+
+# Entries of which a thread takes a multiple, so that vectors begin where they do on one thread.
+STRIDE = 1 << 11
+
+
+def _shared(name: str, xs: Sequence[np.ndarray]) -> np.ndarray | None:
+    """The kernel ``name``, entry by entry: a share of it for each thread."""
+    y = np.empty(xs[0].shape, xs[0].dtype)
+    flat, out, done = [x.reshape(-1) for x in xs], y.reshape(-1), []
+
+    def block(start: int, stop: int) -> None:
+        parts = [x[start:stop] for x in flat]
+        done.append(_kernel(name, 1, *parts, out=out[start:stop]) is not None)
+
+    share = -(-y.size // blocks.cores())
+    blocks.run_blocks(block, y.size, 1, -(-share // STRIDE) * STRIDE)
+    return y if all(done) else None
 
 
 def add_rows(index: Any, v: Any, y: np.ndarray) -> bool:

@@ -155,7 +155,7 @@ def _log_of_base(x1):
 
 
 power = elementwise(
-    "power", np.power,
+    "power", large.power,
     lambda g, x1, x2: g * _slope_of_power(x1, x2),
     lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
     domain=POSITIVE, singular=True, libm="pow",

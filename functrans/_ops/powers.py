@@ -6,12 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from functrans._kernels import large
+
 
 def whole_power(x: np.ndarray, n: int) -> Any:
     """``x**n`` as the power of ``|x|`` with its sign: vectors of positive numbers, in a sixtieth of
     the time of ``np.power`` on numbers of both signs, and as accurate."""
     if n in (1, 2):
         return np.square(x) if n == 2 else np.positive(x)
+    fast = large.whole_power(x, n)
+    if fast is not None:
+        return fast
     y = np.power(np.absolute(x), n)
     return np.copysign(y, x, out=y) if n % 2 and type(y) is np.ndarray else (
         np.copysign(y, x) if n % 2 else y)

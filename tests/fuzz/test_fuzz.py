@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import functrans as ft
+from functrans._kernels import sizes
 from tests.compiling import seldom_optimising
 from tests.fuzz.programs import Drawn, programs
 
@@ -180,6 +181,31 @@ def test_compiled_values_and_derivatives_are_those_without_compiling(how, progra
         got, again = twice(ROUNDED[how](f), args, program)
     assert_close(got, expected, program)
     assert_close(again, expected, program)
+
+
+EAGER = {
+    "value": lambda f: f,
+    "grad": graded,
+    "jvp": pushed,
+    "vjp": pulled,
+    "vmap(grad)": lambda f: ft.vmap(graded(f)),
+    "jvp(grad)": lambda f: pushed(lambda *xs: list(graded(f)(*xs))),
+}
+
+
+@pytest.mark.parametrize("how", EAGER)
+@many(20, 1000)
+@given(program=programs())
+def test_kernels_of_any_size_change_nothing_but_roundings(how, program):
+    f = program.function()
+    args = stacked(program.args) if "vmap" in how else program.args
+    with np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
+        with ft.config(jit=False):
+            expected = EAGER[how](f)(*args)
+        patch.setattr(sizes, "VALUES", 1)
+        patch.setattr(sizes, "PASSES", 1)
+        got = EAGER[how](f)(*args)
+    assert_close(got, expected, program)
 
 
 # ---- found by drawing

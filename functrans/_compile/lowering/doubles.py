@@ -196,3 +196,24 @@ def tanh(x: Double) -> Double:
 def logaddexp(x1: Double, x2: Double) -> Double:
     first = x1.is_("gt", x2)
     return x1.if_(first, x2) + log1p(exp(0.0 - abs(x1 - x2)))
+
+
+def power(x: Double, n: int) -> Double:
+    """``x**n``, of products with what each loses by rounding."""
+    y, lost = x, x.number(0.0)
+    for _ in range(n - 1):
+        product = y * x
+        y, lost = product, lost * x + _rounding(y, x, product)
+    return y.if_(lost.is_("eq", 0.0), y + lost)  # -0.0
+
+
+def _rounding(a: Double, b: Double, product: Double) -> Double:
+    """What ``a * b`` is above its rounded value, by halves of their digits."""
+    (a1, a2), (b1, b2) = _halves(a), _halves(b)
+    return a2 * b2 - (((product - a1 * b1) - a2 * b1) - a1 * b2)
+
+
+def _halves(x: Double) -> tuple[Double, Double]:
+    moved = x * (2.0**27 + 1)
+    first = moved - (moved - x)
+    return first, x - first

@@ -24,7 +24,7 @@ from functrans._compile.lowering.numbers import Code, type_of
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
 from functrans._kernels import sizes
-from functrans._kernels.large import SCALAR
+from functrans._kernels.large import SCALAR, WHOLE
 
 # Entries of a block of rows, which stays in the first-level cache.
 BLOCK = 2048
@@ -195,7 +195,14 @@ def _valued(f: Callable, operands: int = 1) -> _Kernel:
     return _Kernel(operands, body)
 
 
-KERNELS |= {
+def _power(n: int) -> _Kernel:
+    def value(x: Double) -> Double:
+        return doubles.power(x, n)
+
+    return _valued(value)
+
+
+KERNELS |= {f"power{n}": _power(n) for n in WHOLE} | {
     "sin": _valued(lambda x: doubles.sine(x, 0)), "cos": _valued(lambda x: doubles.sine(x, 1)),
     "sin_slope": _valued(lambda g, x: g * doubles.sine(x, 1), 2),
     "cos_slope": _valued(lambda g, x: g * doubles.sine(x, 2), 2),
@@ -365,11 +372,14 @@ def _native(name: str, char: str, repeated: tuple[bool, ...]) -> tuple[Any, Any]
         return None
 
 
-def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
+def run(
+    name: str, width: int, *xs: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray | None:
     """The kernel ``name`` of arrays of one dtype, all in order or one number repeated, with rows of
     ``width`` entries.
 
-    The result has the shape of the first; None where the kernel does not compile.
+    The result, ``out`` if that is given, has the shape of the first; None where the kernel does not
+    compile.
     """
     try:
         found = _native(name, xs[0].dtype.char, tuple([not any(x.strides) for x in xs]))
@@ -377,7 +387,7 @@ def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
         return None
     if found is None:
         return None
-    y = np.empty(xs[0].shape, xs[0].dtype)
+    y = np.empty(xs[0].shape, xs[0].dtype) if out is None else out
     found[1]([*xs, y, _counts(y.size, width)])
     return y
 

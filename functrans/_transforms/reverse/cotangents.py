@@ -15,6 +15,10 @@ from functrans._core.bind import STRONG, Tracer, cast, may_have_nan
 from functrans._core.references import is_exact
 from functrans._kernels import large, sizes
 
+# A scatter of less than one of so many entries waits for what else comes to arrays of so many:
+# they are not filled with zeros first, and not added up.
+FEW, WHOLE = 4, 1 << 9
+
 
 def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
     """Add each contribution to the cotangent at its slot; either may be None."""
@@ -55,7 +59,7 @@ def unless_zero(parts: Sequence, cts: Sequence) -> Sequence:
 
 def accumulate(cts: list, late: dict, parent: int, action: Any, ct: Any, saved: tuple) -> None:
     """Add a scatter to the parent's cotangent, later where a larger one may still come there."""
-    if cts[parent] is None and parent not in late and ct.size < sizes.LARGE <= saved[0].size:
+    if cts[parent] is None and parent not in late and FEW * ct.size < saved[0].size >= WHOLE:
         late[parent] = action, ct, saved
         return
     if parent in late:

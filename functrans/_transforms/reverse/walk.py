@@ -72,6 +72,7 @@ def _glance(tape: list, cts: list) -> int:
     array, large = np.ndarray, sizes.LARGE
     for k in range(len(tape) - 1, -1, -1):
         if late and k in late:
+            c = before = None  # of which ``cts`` is to have the only references
             scatter(cts, k, *late.pop(k))
         node = tape[k]
         if type(node) is not tuple:
@@ -105,6 +106,7 @@ def _glance(tape: list, cts: list) -> int:
             before = cts[parent]
             cts[parent] = c if before is None else before + c
     if late:
+        c = before = None
         scatter_late(cts, late)
     return 0
 

@@ -37,9 +37,11 @@ def _row_kernels() -> ModuleType:
     return row_kernels
 
 
-def kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
+def kernel(
+    name: str, width: int, *xs: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray | None:
     """The kernel ``name`` of arrays with rows of ``width`` entries, None where there is none."""
-    return _row_kernels().run(name, width, *xs)
+    return _row_kernels().run(name, width, *xs, out=out)
 
 
 def added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
