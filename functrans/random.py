@@ -36,6 +36,7 @@ import numpy as np
 
 from functrans._core.array import Array, wrap
 from functrans._core.aval import dtype_of, shape_of
+from functrans._transforms.arguments import describe, is_number
 from functrans.errors import ArgumentError, ShapeError, user_line
 from functrans.numpy.public import public
 
@@ -74,6 +75,12 @@ def _words(who: str, key: Any, start: Any, n: int) -> tuple[Any, Any]:
 
 def _shape(who: str, size: Any, *parameters: Any) -> tuple[int, ...]:
     """``size`` as NumPy takes it; without one, the shape that the parameters have together."""
+    for p in parameters:
+        if not is_number(p) or dtype_of(p).kind not in "iuf":
+            raise ArgumentError(
+                f"{user_line()}: the parameters of random.{who} are real numbers and arrays, not "
+                f"{describe(p)}"
+            )
     shapes = [shape_of(p) for p in parameters]
     shape = None
     if size is not None:
@@ -181,7 +188,8 @@ def exponential(key: Any, scale: Any = 1.0, size: Any = None) -> Any:
     >>> bool(abs(exponential(key(0), 3.0, size=10_000).mean() - 3) < 0.1)
     True
     """
-    return -scale * np.log1p(-_uniform("exponential", key, _shape("exponential", size, scale)))
+    u = _uniform("exponential", key, _shape("exponential", size, scale))
+    return -scale * np.log1p(-u)
 
 
 def integers(key: Any, low: Any, high: Any, size: Any = None) -> Any:

@@ -160,6 +160,11 @@ def _flatten(x: Any, leaves: list) -> Structure:
 
 def unflatten(structure: Structure, leaves: Iterable) -> Any:
     """The tree of this structure with these leaves."""
+    if not isinstance(structure, Structure):
+        raise ArgumentError(
+            f"tree.unflatten takes what tree.structure or tree.flatten returns, but got "
+            f"{type(structure).__name__} {structure!r}"
+        )
     leaves = list(leaves)
     if structure.kind is None and len(leaves) == 1:
         return leaves[0]

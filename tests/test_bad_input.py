@@ -403,3 +403,37 @@ def test_nothing_equals_none():
     # entry by entry, as NumPy's
     assert not ft.vjp(lambda x: x == None, X)[0].any()  # noqa: E711  # what is tested
     assert ft.vjp(lambda x: x != None, X)[0].all()  # noqa: E711  # likewise
+
+
+ONES = np.ones(3)
+NOTHING = np.array(None)
+
+
+@pytest.mark.parametrize("call, match", [
+    (lambda: ft.jit(lambda x: ft.cond(x[0] > 0, lambda x: NOTHING, lambda x: NOTHING, x))(ONES),
+     "cond returned object"),
+    (lambda: ft.jit(lambda x: ft.scan(lambda c, x: (c, NOTHING), 0.0, x))(ONES), "scan returned"),
+    (lambda: ft.jit(lambda x: ft.while_loop(lambda c: None, lambda c: c * 2, x))(ONES),
+     "while_loop: the predicate must be a boolean, but is None"),
+    (lambda: ft.switch(0, None, ONES), "switch: branches must be functions, but is None"),
+    (lambda: ft.scan(lambda c, x: (c, x), 0.0, None, length="3"), "scan: length must be an int"),
+    (lambda: ft.tree.unflatten([0], [1]), "tree.unflatten takes what tree.structure"),
+    (lambda: ft.elementwise_grad(lambda x: (x, x))(ONES), "elementwise_grad: `<lambda>` returned"),
+    (lambda: ft.random.normal(ft.random.key(0), None), "parameters of random.normal are real"),
+    (lambda: ft.random.exponential(ft.random.key(0), "a"), "parameters of random.exponential"),
+])
+def test_what_is_no_number_and_no_function(call, match):
+    with pytest.raises(errors.ArgumentError, match=match):
+        call()
+
+
+def test_numbers_among_outputs_have_the_jacobian_zero():
+    for J in (ft.jacobian, ft.jacfwd, ft.jacrev):
+        whole, none = J(lambda x: (x, 1.5))(ONES)
+        assert whole.tolist() == np.eye(3).tolist() and none.tolist() == [0, 0, 0]
+
+
+def test_branches_may_return_nothing():
+    nothing = ft.jit(lambda x: (x * 2, ft.cond(x[0] > 0, lambda x: None, lambda x: None, x)))
+    doubled, none = nothing(ONES)
+    assert doubled.tolist() == [2, 2, 2] and none is None

@@ -400,12 +400,13 @@ def is_number(x: Any) -> bool:
 # Written out in a call, a union would be made anew at each.
 _NUMBERS = (np.ndarray, Tracer, np.generic, int, float, complex)
 _NAMES = (bool, Enum)
+FLOAT = np.dtype(float)
 
 
 def require_numbers(who: str, outs: Sequence, what: str = "a number") -> None:
     """Raise unless every output leaf is a number or a boolean."""
     for x in outs:
-        if not is_number(x) and not isinstance(x, bool):
+        if not (is_number(x) or isinstance(x, bool)) or getattr(x, "dtype", FLOAT).kind in "OSUMm":
             raise ArgumentError(f"{who} returned {describe(x)}, which is not {what}")
 
 

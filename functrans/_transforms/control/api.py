@@ -10,7 +10,7 @@ programs of the functions (``staged.py``).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +84,8 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     >>> ft.grad(lambda x: switch(2, [np.sin, np.cos, np.exp], x))(0.0)
     Array(1.)
     """
+    if not isinstance(branches, Iterable):
+        raise ArgumentError(f"switch: branches must be functions, but is {describe(branches)}")
     branches = list(branches)
     if not branches:
         raise ArgumentError("switch needs at least one branch")
@@ -268,10 +270,7 @@ class _Predicate(NamedTuple):
 
 
 def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
-    pred = as_number(pred)
-    if not is_number(pred) and not isinstance(pred, bool):
-        raise ArgumentError(f"{who}: the predicate must be a boolean, but is {describe(pred)}")
-    _require_scalar(who, "predicate", pred)
+    pred = _test(who, pred)
     inner, batched = _innermost(pred)
     if isinstance(inner, StagedTracer) and (loop or not batched):
         return _Predicate(pred, True, False, True)
@@ -281,6 +280,15 @@ def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
         return _Predicate(pred, True, True)
     anywhere = bool(np.any(inner))
     return _Predicate(pred, anywhere, anywhere and not np.all(inner))
+
+
+def _test(who: str, pred: Any) -> Any:
+    """``pred`` as a scalar."""
+    pred = as_number(pred)
+    if not is_number(pred) and not isinstance(pred, bool):
+        raise ArgumentError(f"{who}: the predicate must be a boolean, but is {describe(pred)}")
+    _require_scalar(who, "predicate", pred)
+    return pred
 
 
 def _require_scalar(who: str, what: str, x: Any) -> None:
@@ -328,9 +336,7 @@ def _staged_while(test: Callable, carry: Carry, init: Any, most: int | None) -> 
     state, shape = tree.flatten(init)
 
     def going(values: Sequence) -> Any:
-        holds = test(tree.unflatten(shape, values))
-        _require_scalar(carry.who, "predicate", holds)
-        return holds
+        return _test(carry.who, test(tree.unflatten(shape, values)))
 
     def flat(values: Sequence, _: Sequence) -> tuple[list, list]:
         old = tree.unflatten(shape, values)

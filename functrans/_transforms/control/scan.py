@@ -116,7 +116,10 @@ def _step(f: Callable) -> Callable[[Any, Any], tuple[Any, Any]]:
 
 
 def _length(f: Callable, leaves: Sequence, length: int | None) -> int:
-    sizes = set() if length is None else {operator.index(length)}
+    try:
+        sizes = set() if length is None else {operator.index(length)}
+    except TypeError:
+        raise ArgumentError(f"scan: length must be an integer, but is {describe(length)}") from None
     for x in leaves:
         if not is_number(x) or not shape_of(x):
             raise ShapeError(

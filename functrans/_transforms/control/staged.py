@@ -244,6 +244,8 @@ def branch(
         _require_alike(name, functions[0], first, f, part)
     columns = zip(*[part.program.outputs for part in parts], strict=True)
     kinds = list(map(_common, columns))
+    if not kinds:
+        return [], first.structure  # nobody could see what the branches compute
     consts, bodies = with_consts([_in_kinds(part, kinds) for part in parts])
     row = Branch(name, list(map(optimise, bodies)), BranchCall)
     return list(BranchCall(row)(_as_int(index), *consts, *inputs)), first.structure

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import Aval, aval_of, finfo, integer
+from functrans._core.aval import Aval, aval_of, finfo, integer, shape_of
 from functrans._core.bind import Tracer
 from functrans._transforms.arguments import (
     Argnums,
@@ -298,7 +299,8 @@ class _Job(NamedTuple):
         o = self.options
         if self.mode != "auto" or o.holomorphic or o.out is not None or o.memory or o.executor:
             return None
-        return waist.found(run, *[sum([v.size for v in vs]) for vs in (run.inputs, run.values)])
+        sizes = [sum([math.prod(shape_of(v)) for v in vs]) for vs in (run.inputs, run.values)]
+        return waist.found(run, *sizes)
 
     def _mixed(self, run: Recording) -> JacobianBlocks | None:
         """The blocks as products through a waist; None where there is none that pays."""

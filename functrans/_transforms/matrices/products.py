@@ -6,12 +6,19 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
+import numpy as np
+
 from functrans import tree
-from functrans._transforms.arguments import check_like, plain_argnums, require_callable
+from functrans._transforms.arguments import (
+    check_like,
+    plain_argnums,
+    require_callable,
+    require_numbers,
+)
 from functrans._transforms.derived import deriving, surfacing
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.reverse.grad import grad, run_value_and_grad
-from functrans.errors import ArgumentError
+from functrans.errors import ArgumentError, name_of
 
 P = ParamSpec("P")
 
@@ -79,7 +86,9 @@ def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
 
     def slopes(*args: P.args, **kwargs: P.kwargs) -> Any:
         def total(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return function(*args, **kwargs).sum()
+            y = function(*args, **kwargs)
+            require_numbers(f"elementwise_grad: `{name_of(f)}`", [y], "a number or an array")
+            return np.sum(y)
 
         functools.update_wrapper(total, f)
         return grad(total, argnum)(*args, **kwargs)
