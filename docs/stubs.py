@@ -41,14 +41,14 @@ RETURNS |= dict.fromkeys(
      "putmask", "result_type", "set_printoptions", "unique", "unique_all", "unique_counts",
      "unique_inverse", "where", "average", "polyfit", "cov", "apply_along_axis", "linalg.eig",
      "linalg.eigh", "linalg.lstsq", "linalg.qr", "linalg.slogdet", "linalg.svd",
-     "linalg.matrix_rank"],
+     "linalg.matrix_rank", "nditer"],
     "Any",
 )
 # Names that are NumPy's own, those that programs use.
 PASSED_ON = (
     "True_", "False_", "einsum_path", "frombuffer", "fromfile", "frompyfunc",
     "genfromtxt", "geterr", "index_exp", "isfortran", "lib", "load", "loadtxt", "ma",
-    "may_share_memory", "nditer", "packbits", "poly1d", "random", "require", "save", "savetxt",
+    "may_share_memory", "packbits", "poly1d", "random", "require", "save", "savetxt",
     "savez", "savez_compressed",
     "seterr", "shares_memory", "testing", "typing", "ufunc", "unpackbits",
 )

@@ -31,6 +31,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from types import FrameType, TracebackType
 
+import numpy as np
+
 
 class FunctransError(Exception):
     """Base of every error that functrans raises on purpose."""
@@ -103,7 +105,8 @@ class MiscompilationWarning(RuntimeWarning):
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # How the file names of frames that are not the user's begin.
-_NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)
+_NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__,
+                  np.errstate.__call__.__code__.co_filename)
 
 
 def user_frames() -> Iterator[FrameType]:

@@ -233,6 +233,7 @@ def test_functions_from_outside_are_called_once():
     f(X)
     first, second = before, len(calls) - before
     assert second == 1
+    g = ft.external(outside, jvp=lambda x, t: np.cos(x) * t)  # whose types are not known yet
     f2 = ft.jit(lambda x: g(x) * 3.0)
     with ft.config(verify=False):
         calls.clear()

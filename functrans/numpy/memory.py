@@ -229,7 +229,7 @@ class Section:
 
     @property
     def value(self) -> Any:
-        x = self.base.current()
+        x: Any = self.base.current()
         return x[self.key] if isinstance(x, Tracer) else item(x, self.key)
 
     def replace(self, value: Any) -> None:

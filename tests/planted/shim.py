@@ -319,8 +319,8 @@ ERRORS = (
     Planted(
         "torch: one of several views is written to",
         "functrans/torch/_graph/views.py",
-        "seen._made = base, storage.history, SEVERAL",
-        "seen._made = base, storage.history, None",
+        "seen._made = base, history, SEVERAL",
+        "seen._made = base, history, None",
         "tests/torch/test_views_as_torch.py",
     ),
     Planted(

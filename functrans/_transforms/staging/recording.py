@@ -93,7 +93,7 @@ class Recording(NamedTuple):
 class PathTrace(StagingTrace):
     """Writes the program of one path; ``known`` are the first outcomes on it."""
 
-    __slots__ = ("decided", "decisions", "known", "operands", "stopped", "values")
+    __slots__ = ("decisions", "known", "operands", "outcomes", "stopped", "values")
 
     def __init__(
         self, fun: str, operands: Sequence, known: Sequence[Outcome], products: Products
@@ -102,7 +102,7 @@ class PathTrace(StagingTrace):
         self.known = known
         self.operands: dict[Var, Any] = dict(enumerate(operands))  # type: ignore[arg-type]
         self.decisions: list[Decision] = []
-        self.decided: dict[tuple, Outcome] = {}
+        self.outcomes: dict[tuple, Outcome] = {}
         self.values: dict[Any, Any] = {}
         # why the path ends here, whatever the function's own ``finally`` makes of it
         self.stopped: Undecided | Endless | None = None
@@ -126,11 +126,11 @@ class PathTrace(StagingTrace):
         v = x.variable
         if x.size != 1:
             convert(np.ones(x.shape, x.dtype))  # raises what NumPy does
-        if (v, convert) not in self.decided:
+        if (v, convert) not in self.outcomes:
             if len(self.decisions) >= MOST_DECISIONS:
                 self._stop(Endless(self))
             self._decide(v, convert)
-        return self.decided[v, convert].result()
+        return self.outcomes[v, convert].result()
 
     def _decide(self, v: Var, convert: Callable[[Any], Any]) -> None:
         n, outcome = len(self.decisions), None
@@ -140,7 +140,7 @@ class PathTrace(StagingTrace):
         self.decisions.append(Decision(len(self.eqns), v, convert, outcome, user_line()))
         if outcome is None:
             self._stop(Undecided())
-        self.decided[v, convert] = outcome
+        self.outcomes[v, convert] = outcome
 
     def _stop(self, why: Undecided | Endless) -> NoReturn:
         self.stopped = why

@@ -120,7 +120,7 @@ def _failed(name: str, failure: Exception, operands: list, args: tuple,
     if isinstance(failure, TypeError):
         refuse(name, failure, operands)
         raise wrong_arguments(name, failure, args, kwargs) from failure
-    if not isinstance(failure, AttributeError):
+    if isinstance(failure, ValueError | IndexError):
         raise_as_torch(name, failure)
     if args and not isinstance(args[0], Tensor):  # of which a body read what tensors have
         raise not_a_tensor(name, "input", 1, args[0]) from failure
