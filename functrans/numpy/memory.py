@@ -229,8 +229,10 @@ class Section:
 
     @property
     def value(self) -> Any:
-        x: Any = self.base.current()
-        return x[self.key] if isinstance(x, Tracer) else item(x, self.key)
+        x = self.base.current()
+        if isinstance(x, Tracer):
+            return x[self.key]  # type: ignore[index]  # from functrans.numpy
+        return item(x, self.key)
 
     def replace(self, value: Any) -> None:
         self.base[self.key] = value

@@ -4,6 +4,20 @@ from tests.planted.error import Planted
 
 ERRORS = (
     Planted(
+        "warnings: the flags of a compiled call are not asked",
+        "functrans/_transforms/staging/warned.py",
+        "odd = bool(_flags and _raised(_flags))",
+        "odd = False",
+        "tests/test_warnings.py::test_compiled_functions_warn_where_asked_to",
+    ),
+    Planted(
+        "warnings: those of a transform inside ask that one's errstate",
+        "functrans/_core/warned.py",
+        "    if _outside.get() is not None:\n        return f(*args, **kwargs)\n",
+        "",
+        "tests/test_warnings.py",
+    ),
+    Planted(
         "vmap: an operand of fewer axes is not aligned",
         "functrans/_transforms/vmap.py",
         "elif v1.ndim != v2.ndim:",

@@ -71,6 +71,20 @@ ERRORS = (
         KEPT,
     ),
     Planted(
+        "writing: a rule returns a name, which has no tangent",
+        "functrans/_transforms/rules/custom.py",
+        "return [current(value)]",
+        "return [value]",
+        WRITING + "test_rules_whose_results_are_names",
+    ),
+    Planted(
+        "checkpoint: a later value is read when it is run again",
+        "functrans/_transforms/reverse/checkpoint.py",
+        "                self._require_earlier(trace, start)\n",
+        "",
+        "tests/test_checkpoint.py::test_a_value_from_around_that_is_another_in_the_backward_pass",
+    ),
+    Planted(
         "writing: arrays of other functions are written to",
         "functrans/_core/writing.py",
         "    if run is not now:\n",
