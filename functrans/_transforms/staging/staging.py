@@ -224,9 +224,11 @@ def _distinct(x: np.ndarray) -> np.ndarray:
         return x
     if 0 in x.strides:
         return x[tuple([slice(None, None if s else 1) for s in x.strides])]
+    if x.dtype.kind not in "fiub":
+        return x
     first = x.reshape(-1)[:1] if x.flags.c_contiguous else x.ravel()[:1]
     same = (x == first).all() and (first != 0 or np.signbit(x).all() == np.signbit(x).any())
-    return first.reshape((1,) * x.ndim) if same and x.dtype.kind in "fiub" else x
+    return first.reshape((1,) * x.ndim) if same else x
 
 
 def innermost(x: Any) -> Any:
