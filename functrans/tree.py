@@ -111,7 +111,8 @@ def _sorted(d: Any) -> tuple:
         return tuple(sorted(d, key=lambda k: (type(k).__name__, repr(k))))
 
 
-def _close(structure: Structure, children: list) -> Any:
+def closed(structure: Structure, children: list) -> Any:
+    """The container whose children these are; the reverse of ``opened``."""
     kind, aux = structure.kind, structure.aux
     if kind in _registry:
         return _registry[kind][1](aux, children)
@@ -139,7 +140,7 @@ def with_children(x: Any, children: list) -> Any:
     """A container as ``x``, with other children."""
     parts = opened(x)
     assert parts is not None, x
-    return _close(Structure(type(x), parts[1], ()), children)
+    return closed(Structure(type(x), parts[1], ()), children)
 
 
 def flatten(x: Any) -> tuple[list, Structure]:
@@ -183,7 +184,7 @@ def unflatten(structure: Structure, leaves: Iterable) -> Any:
 def _unflatten(structure: Structure, leaves: Iterator) -> Any:
     if structure.kind is None:
         return next(leaves)
-    return _close(structure, [_unflatten(c, leaves) for c in structure.children])
+    return closed(structure, [_unflatten(c, leaves) for c in structure.children])
 
 
 def structure(x: Any) -> Structure:
