@@ -24,7 +24,6 @@ from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
 from functrans.torch._graph.quiet import quiet, quietly
 from functrans.torch._graph.source import caller
-from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, recorded_edge
 
@@ -42,8 +41,8 @@ class Row:
     """A row of two operands as a function: its class of nodes and what they keep. ``integers``
     computes it where all operands are integers or booleans."""
 
-    __slots__ = ("actions", "floats", "integers", "kind", "name", "reads", "row", "singular",
-                 "ufunc")
+    __slots__ = ("actions", "floats", "integers", "name", "reads", "row", "singular",
+                 "title", "ufunc")
 
     def __init__(self, name: str, row: Elementwise, floats: bool, title: str | None,
                  integers: Callable | None = None):
@@ -54,7 +53,7 @@ class Row:
         self.floats = floats
         self.integers = integers or self.ufunc
         self.singular = any(a is not None and a.singular for a in row.actions)
-        self.kind = named(ElementwiseNode, title or title_for(name))
+        self.title = title or title_for(name)
         self.reads = kept_by(self.actions)
 
     def general(self, x1: Any, x2: Any) -> Tensor:
@@ -85,7 +84,8 @@ class Row:
         if e2 is not None:
             parts.append((1, a2, a2.pick(y, a, b) if a2.needs else (), _unlike(x2, y)))
         marks = self.marks(e1, e2, x1, x2, out._storage)
-        out._node = self.kind((e1, e2), parts, marks, caller() if marks else None)
+        out._node = ElementwiseNode(self.title, (e1, e2), parts, marks,
+                                    caller() if marks else None)
         return out
 
     def marks(self, e1: Edge | None, e2: Edge | None, x1: Any, x2: Any,
@@ -178,7 +178,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
            operator: bool = False, integers: Callable | None = None) -> Callable:
     """The function ``name`` of two tensors or numbers; an operator leaves others to themselves."""
     of = Row(name, row, floats, title, integers)
-    ufunc, general, kind = of.ufunc, of.general, of.kind
+    ufunc, general, title = of.ufunc, of.general, of.title
     compute = _quietly(ufunc) if of.singular else ufunc
     a1, a2 = of.actions
     reading = any(of.reads)
@@ -224,11 +224,12 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             p2 = 1, a2, a2.pick(y, a, b) if a2.needs else (), unlike
         parts = (p2,) if p1 is None else (p1,) if p2 is None else (p1, p2)
         if not reading:
-            out._node = kind((e1, e2), parts, (), None)
+            out._node = ElementwiseNode(title, (e1, e2), parts, (), None)
             return out
         marks = of.marks(e1, e2, input, other, own)
         frame = sys._getframe(2)
-        out._node = kind((e1, e2), parts, marks, (frame.f_code, frame.f_lasti))
+        where = frame.f_code, frame.f_lasti
+        out._node = ElementwiseNode(title, (e1, e2), parts, marks, where)
         return out
 
     f.of = of  # type: ignore[attr-defined]  # what the reflected and in-place variants share
@@ -244,7 +245,7 @@ def _label(f: Callable, name: str, doc: str) -> None:
 def reflected(f: Any) -> Callable:
     """``other f self``."""
     of = f.of
-    general, kind, a2, name = of.general, of.kind, of.actions[1], of.name
+    general, title, a2, name = of.general, of.title, of.actions[1], of.name
     compute = _quietly(of.ufunc) if of.singular else of.ufunc
 
     def method(self: Tensor, other: Any) -> Any:
@@ -257,7 +258,8 @@ def reflected(f: Any) -> Callable:
         if edge is not None:
             marks = of.marks(None, edge, other, self, out._storage)
             part = 1, a2, a2.pick(y, other, b) if a2.needs else (), None
-            out._node = kind((None, edge), (part,), marks, caller() if marks else None)
+            where = caller() if marks else None
+            out._node = ElementwiseNode(title, (None, edge), (part,), marks, where)
         return out
 
     return observed_binary(method, name)
@@ -266,7 +268,7 @@ def reflected(f: Any) -> Callable:
 def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
           booleans: Callable | None = None) -> Callable:
     """The function ``name`` of one tensor. ``booleans`` computes it of booleans."""
-    kind = named(ElementwiseNode, title or title_for(name))
+    shown = title or title_for(name)
     ufunc: Any = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
     needs, pick = action.needs, getattr(action, "pick", None)
@@ -292,12 +294,13 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         if edge is None or not dtypes.is_differentiable(y.dtype):
             return out
         if pick is None or not needs:
-            out._node = kind((edge,), ((0, action, (), _unlike(input, y)),), (), None)
+            parts = ((0, action, (), _unlike(input, y)),)
+            out._node = ElementwiseNode(shown, (edge,), parts, (), None)
             return out
         kept = out if needs[0] == "y" else input
         frame = sys._getframe(2)
-        out._node = kind(
-            (edge,), ((0, action, pick(y, a), _unlike(input, y)),),
+        out._node = ElementwiseNode(
+            shown, (edge,), ((0, action, pick(y, a), _unlike(input, y)),),
             ((kept._storage, kept._storage.version),), (frame.f_code, frame.f_lasti),
         )
         return out

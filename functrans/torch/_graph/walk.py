@@ -225,8 +225,8 @@ def _pass_plain(order: Sequence[Node], cts: dict, route: Route | None, captured:
     sums: set[Node] = set()
     pop = cts.pop
     for i, node in enumerate(order):
-        if node.extras is not None or not node.repeats or (
-                node.wary and _once(node, cts.get(node))):
+        if not node.plain and (node.extras is not None or not node.repeats or (
+                node.wary and _once(node, cts.get(node)))):
             return i
         ct = pop(node, _ABSENT)
         if ct is _ABSENT:
@@ -239,7 +239,7 @@ def _pass_plain(order: Sequence[Node], cts: dict, route: Route | None, captured:
             parts = _pulled(node, ct, create)
         else:
             parts = node.bare(ct, create)
-            if node.wary:
+            if not node.plain and node.wary:
                 _note_spread(node, ct, parts, sound)
         _hand_on(cts, sums, node.edges, parts, passing)
     return len(order)

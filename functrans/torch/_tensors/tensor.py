@@ -31,7 +31,7 @@ from functrans.torch._graph.graph import Storage, Value, is_outer, record
 from functrans.torch._graph.hooks import RemovableHandle, Retaining
 from functrans.torch._graph.levels import forward_edge, is_forward_only
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, shown
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.facts import Facts
 from functrans.torch._tensors.layouts import empty_like
@@ -147,14 +147,16 @@ class Tensor(Facts, Retaining):
     @property
     def is_leaf(self) -> bool:
         """Whether it was made by the user: it has no ``grad_fn``."""
-        return self.grad_fn is None
+        if self._base is not None:
+            edge_of(self)
+        return self._node is None
 
     @property
     def grad_fn(self) -> Node | None:
         """The node of the operation that made it; None for leaves."""
         if self._base is not None:
             edge_of(self)
-        return self._node
+        return shown(self._node)
 
     @property
     def output_nr(self) -> int:

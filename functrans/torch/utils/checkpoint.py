@@ -41,7 +41,7 @@ class CheckpointNode(Node):
     """A call to be run again. ``sources``: where it starts from; ``places``: which of the leaves
     of its result are the outputs."""
 
-    __slots__ = ("marks", "outputs", "places", "repeat", "samples", "sources", "where")
+    __slots__ = ("marks", "places", "repeat", "samples", "sources", "where")
 
     batches = False
     takes_undefined = True
@@ -49,11 +49,10 @@ class CheckpointNode(Node):
 
     def __init__(self, sources: Sequence[Edge], repeat: Callable, places: Sequence[int],
                  samples: Sequence, marks: Sequence[tuple[Storage, int]]):
-        super().__init__(sources)
+        super().__init__(sources, len(places))
         self.sources = sources
         self.repeat: Callable | None = repeat
         self.places = places
-        self.outputs = len(places)
         self.samples = samples
         self.marks = marks
         self.where = caller()
