@@ -348,13 +348,16 @@ def from_array(array: Any, storage: Storage | None = None, node: Node | None = N
     """A tensor around ``array``, the output ``index`` of ``node``."""
     t = _new(Tensor)
     t._array = array if type(array) is np.ndarray else as_memory(array)
-    t._storage = storage or Storage()
+    # set here although the class has them: CPython reads what an instance has in a fifth of the
+    # time, and every operation does
+    t._node, t._index, t._base, t._requires = node, index, None, False
+    if storage is None:
+        t._storage = storage = Storage()
+        storage.version = 0
+    else:
+        t._storage = storage
     if unusual and state.inference and not state.grad:
         t._inference = True
-    if node is not None:
-        t._node = node
-        if index:
-            t._index = index
     return t
 
 
