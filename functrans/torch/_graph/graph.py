@@ -28,11 +28,11 @@ from functrans.extend import (
 )
 from functrans.torch._graph import packing
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Edge, Node, OpNode, check, freed, sequence
+from functrans.torch._graph.nodes import Edge, Node, OpNode, check_marks, freed, sequence
 from functrans.torch._graph.observed import observed_row, watched_threads
 from functrans.torch._graph.packing import Packed, PackedTuple, marked, packed, unpacked
 from functrans.torch._graph.source import caller
-from functrans.torch._graph.storage import Storage, joint
+from functrans.torch._graph.storage import Storage, joint, latest
 from functrans.torch._graph.titles import title_of
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class RowNode(OpNode):
         """The operands and the output, unless they were freed, or arrays in them have changed."""
         if self.xs is None:
             raise freed(self)
-        if self.marks:
-            check(self)
+        if self.seq > latest.change:
+            check_marks(self)
         if type(self.xs) is PackedTuple:
             return unpacked(self.xs), self.y and unpacked(self.y)[0]
         return self.xs, self.y
@@ -175,26 +175,27 @@ class ElementwiseNode(OpNode):
         """The parts, unless they were freed, or the arrays in them have changed."""
         if self.parts is None:
             raise freed(self)
-        if self.marks:
-            check(self)
+        if self.seq > latest.change:
+            check_marks(self)
         if type(self.parts) is PackedTuple:
             return packing.unpacked_parts(self.parts)
         return self.parts
 
     def bare(self, ct: Any, create: bool) -> Sequence:
         parts = self.parts
-        if parts is None or type(parts) is PackedTuple:
+        if self.seq > latest.change or type(parts) is not tuple:
             parts = self.available()
-        for storage, version in self.marks:
-            if storage.version != version:
-                check(self)
         out: list[Any] = [None] * len(self.edges)
         for i, action, saved, unlike in parts:
-            if create and saved:
-                saved = self.recorded(action, saved)
-                if type(ct) is np.ndarray:  # the operators of values are shorter
-                    ct = Value(ct, None)
-            c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
+            act = action.act
+            if saved:
+                if create:
+                    saved = self.recorded(action, saved)
+                    if type(ct) is np.ndarray:  # the operators of values are shorter
+                        ct = Value(ct, None)
+                c = act(ct, saved[0]) if len(saved) == 1 else act(ct, *saved)
+            else:
+                c = act(ct)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out
 

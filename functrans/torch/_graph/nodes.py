@@ -20,18 +20,16 @@ Nodes are ordered by ``seq``, which falls with time: an operand's node always ha
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from functrans.torch._graph.hooks import Extras, RemovableHandle
 from functrans.torch._graph.source import place
-from functrans.torch._graph.storage import Storage
+from functrans.torch._graph.storage import Storage, latest, sequence
 
 if TYPE_CHECKING:
     from functrans.torch._tensors.tensor import Tensor
 
-sequence = itertools.count(0, -1)
 Edge = tuple["Node", int]
 
 
@@ -174,7 +172,13 @@ def freed(node: Node) -> RuntimeError:
 
 
 def check(node: Any) -> None:
-    """Raise if a saved array is no longer what it was when ``node`` saved it."""
+    """Raise if a saved array is no longer what it was when ``node``, just made, saved it."""
+    if node.seq > latest.change:
+        check_marks(node)
+
+
+def check_marks(node: Any) -> None:
+    """``check`` of what was saved at any time before ``node`` was made."""
     for storage, version in node.marks:
         if storage.version != version:
             by, where = storage.changed or ("an operation", None)

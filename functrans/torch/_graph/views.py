@@ -250,9 +250,7 @@ def refuse_overlap(t: Tensor, other: Any) -> None:
 
 def changed(t: Tensor, by: str) -> None:
     """Count a change of the memory of ``t``."""
-    storage = t._storage
-    storage.version += 1
-    storage.changed = by, caller()
+    t._storage.count(by, caller())
 
 
 def rebase(t: Tensor, edge: Edge | None) -> None:

@@ -309,8 +309,7 @@ class Tensor(Facts, Retaining):
                     self._grad = old.to_dense() + new
                 elif not create:
                     np.add(old._array, new._array, out=old._array, casting="unsafe")
-                    old._storage.version += 1
-                    old._storage.changed = "backward", None
+                    old._storage.count("backward")
                 else:
                     self._grad = old + new
         for hook in list((self._post_hooks or {}).values()):

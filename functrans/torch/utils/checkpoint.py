@@ -18,7 +18,7 @@ import numpy as np
 from functrans import tree
 from functrans.torch._graph.graph import Storage
 from functrans.torch._graph.modes import enable_grad, is_grad_enabled
-from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, check, freed
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, check_marks, freed
 from functrans.torch._graph.routes import edge_key
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.walk import run
@@ -60,7 +60,7 @@ class CheckpointNode(Node):
     def pull(self, ct: Any, create: bool) -> Sequence:
         if self.repeat is None:
             raise freed(self)
-        check(self)
+        check_marks(self)
         ends = [Boundary(()) for _ in self.sources]
         with enable_grad():
             tensors = [t for t in self.repeat() if isinstance(t, Tensor)]
