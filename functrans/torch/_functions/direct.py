@@ -52,7 +52,7 @@ def axis_of(dim: Any, ndim: int) -> int | None:
     return dim % ndim if type(dim) is int and -ndim <= dim < ndim else None
 
 
-def record_row(kind: type[RowNode], call: RowCall) -> Tensor | None:
+def record_row(kind: type[RowNode], title: str, call: RowCall) -> Tensor | None:
     """The output of a row, or its first, on new memory, with its node, of ``kind``; None where an
     open batch captures an operand."""
     row, operands, params = call
@@ -73,7 +73,7 @@ def record_row(kind: type[RowNode], call: RowCall) -> Tensor | None:
         if unusual and isinstance(out._array, Tracer) and in_batch(*operands):
             return None
         kept = out._array if row.outputs == 1 else y
-        out._node = kind(row, edges, primals, kept, params, storages, out._storage)
+        out._node = kind(title, row, edges, primals, kept, params, storages, out._storage)
     return out
 
 

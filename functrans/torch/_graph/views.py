@@ -18,10 +18,9 @@ from functrans.extend import TABLE, Aval, Primitive, aval_of, bind, pull
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Edge, Node
+from functrans.torch._graph.nodes import Edge, Node, OpNode
 from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.source import caller
-from functrans.torch._graph.titles import named
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, has_moved, recorded_edge
 
 getitem, reshape, transpose = TABLE["getitem"], TABLE["reshape"], TABLE["transpose"]
@@ -55,7 +54,7 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     if t._inference or (unusual and state.inference):
         seen._inference = t._inference
     if edge is not None:
-        seen._node = named(RowNode, title)(prim, (edge,), (array,), y, params, (None,), None)
+        seen._node = RowNode(title, prim, (edge,), (array,), y, params, (None,), None)
     return seen
 
 
@@ -71,22 +70,21 @@ def _of_batch(title: str, prim: Primitive, t: Tensor, params: dict[str, Any]) ->
     edge = recorded_edge(t) if state.grad else None
     if edge is None:
         return from_array(y)
-    node = named(RowNode, title)(prim, (edge,), (t._array,), y, params, (None,), None)
+    node = RowNode(title, prim, (edge,), (t._array,), y, params, (None,), None)
     return from_array(y, None, node)
 
 
-class SeveralViews(Node):
+class SeveralViews(OpNode):
     """Views that one function has returned: parts of one tensor, in order, which together are
     all of it. ``join`` puts them together along ``axis``."""
 
-    __slots__ = ("aval", "axis", "join", "outputs", "patterns")
+    __slots__ = ("aval", "axis", "join", "patterns")
 
-    repeats = True
-
-    def __init__(self, edge: Edge, patterns: Sequence[tuple], aval: Aval, join: Callable,
-                 axis: int):
-        super().__init__((edge,))
-        self.patterns, self.outputs, self.aval = patterns, len(patterns), aval
+    def __init__(self, title: str, edge: Edge, patterns: Sequence[tuple], aval: Aval,
+                 join: Callable, axis: int):
+        super().__init__((edge,), len(patterns))
+        self.title, self.plain = title, True
+        self.patterns, self.aval = patterns, aval
         self.join, self.axis = join, axis
 
     def pull(self, ct: Any, create: bool) -> Sequence:
@@ -114,7 +112,7 @@ def several(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, 
     edge = recorded_edge(t) if state.grad else None
     node = None
     if edge is not None and patterns:
-        node = named(SeveralViews, title)(edge, aval=aval_of(array), **params)
+        node = SeveralViews(title, edge, aval=aval_of(array), **params)
     if type(array) is not np.ndarray:  # what a batch traces, which is not written to
         return tuple([from_array(bind(prim, array, pattern=p), None, node, k)
                       for k, p in enumerate(patterns)])
@@ -252,9 +250,7 @@ def refuse_overlap(t: Tensor, other: Any) -> None:
 
 def changed(t: Tensor, by: str) -> None:
     """Count a change of the memory of ``t``."""
-    storage = t._storage
-    storage.version += 1
-    storage.changed = by, caller()
+    t._storage.count(by, caller())
 
 
 def rebase(t: Tensor, edge: Edge | None) -> None:
