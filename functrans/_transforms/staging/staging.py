@@ -31,6 +31,7 @@ from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, writer
 from functrans._core.primitive import Primitive
 from functrans._core.products import NanArrived, Products, forming, products
+from functrans._core.writing import current
 from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_callable, require_numbers
 from functrans.errors import (
@@ -232,7 +233,8 @@ def _distinct(x: np.ndarray) -> np.ndarray:
 
 
 def innermost(x: Any) -> Any:
-    """The value inside all derivatives around ``x``."""
+    """The value inside all derivatives around ``x``, or what it is a name for."""
+    x = current(x)
     while isinstance(x, PrimalTracer):
         x = x.primal
     return x
