@@ -126,10 +126,9 @@ def _part(who: str, f: Callable, a: int | str, args: tuple, kwargs: dict) -> Par
     name, path = (paths.parse(a) or (a, ())) if isinstance(a, str) else (a, ())
     p = Part(_place(who, f, name, args, kwargs), str(name), path)
     try:
-        paths.part(p.name, p.of(args, kwargs), path)
+        return p._replace(path=paths.resolved(p.name, p.of(args, kwargs), path))
     except paths.NoSuchPart as e:
         raise ArgumentError(f"{who}: argnums names `{a}` of `{name_of(f)}`, but {e}") from None
-    return p
 
 
 def _by_predicate(
