@@ -221,9 +221,11 @@ def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
     leaves = [plain(v) for v in leaves]
     active = [i for i, v in enumerate(leaves) if _carries(who, f, position, v)]
     if not active:
+        other = hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray | np.generic | Tracer)
+        cure = "functrans.numpy.from_dlpack(x)" if other else "x.astype(float)"
         raise NotDifferentiable(
             f"{who}: argument {position} of `{name_of(f)}` is {describe(x)}, which has nothing to "
-            "differentiate. Pass floating-point values, for example x.astype(float)."
+            f"differentiate. Pass floating-point values, for example {cure}."
         )
     return Leaves(leaves, structure, active)
 
