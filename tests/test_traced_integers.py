@@ -1,5 +1,7 @@
 """Integers that ``jit`` traces where Python or NumPy asks for a count, a place or a width."""
 
+from typing import Any
+
 import numpy
 import pytest
 from numpy.testing import assert_array_equal
@@ -69,7 +71,7 @@ REPEATED: list = [
 
 @pytest.mark.parametrize("f", REPEATED)
 def test_sequences_are_repeated_and_not_multiplied(f):
-    compiled = ft.jit(f)
+    compiled: Any = ft.jit(f)
     for n in (2, 3):
         got, expected = compiled(n, V), f(n, V)
         assert type(got) is type(expected) or isinstance(got, numpy.ndarray)
