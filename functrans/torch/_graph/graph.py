@@ -51,12 +51,12 @@ class RowNode(OpNode):
         self.extras = None
         self.plain = not is_wary(prim)
         self.title = title
-        if type(prim) is Linear and (prim.operands is None or prim.operands == len(xs)):
-            self.prim, self.params, self.outputs = prim, params, prim.outputs
-            self.xs, self.y, self.marks, self.where = [aval_of(x) for x in xs], None, (), None
-            return  # its rule reads no value
-        keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
         self.prim, self.params, self.outputs = prim, params, prim.outputs
+        if type(prim) is Linear and (prim.operands is None or prim.operands == len(xs)):
+            # its rule reads no value
+            self.xs, self.y, self.marks, self.where = [*map(aval_of, xs)], None, (), None
+            return
+        keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
         self.y = y if keep_y else None
         self.xs, self.marks = [], []
         for x, keep, storage in zip(xs, keep_xs, storages, strict=True):
