@@ -6,7 +6,6 @@ can. ``Row.general`` takes all other operands, such as those of different types.
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
-from functrans.torch._graph.quiet import quiet, quietly
+from functrans.torch._graph.quiet import quiet, silent
 from functrans.torch._graph.source import caller
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, as_memory, edge_of, from_array, recorded_edge
@@ -167,18 +166,12 @@ def _unary_of_arrays(row: Elementwise) -> Callable:
     return compute
 
 
-def _quietly(ufunc: Callable) -> Callable:
-    """``ufunc`` without NumPy's warnings about infinities and NaNs."""
-
-    return functools.partial(quietly, ufunc)
-
-
 def binary(name: str, row: Any, *, floats: bool = False, title: str | None = None,
            operator: bool = False, integers: Callable | None = None) -> Callable:
     """The function ``name`` of two tensors or numbers; an operator leaves others to themselves."""
     of = Row(name, row, floats, title, integers)
     ufunc, general, title = of.ufunc, of.general, of.title
-    compute = _quietly(ufunc) if of.singular else ufunc
+    compute = silent(ufunc, 2) if of.singular else ufunc
     (a1, a2), (_, first, second, both) = of.actions, of.reads
     pick1, pick2 = [a.pick if a.needs else None for a in of.actions]
 
@@ -269,7 +262,7 @@ def reflected(f: Any) -> Callable:
     """``other f self``."""
     of = f.of
     general, title, a2, name = of.general, of.title, of.actions[1], of.name
-    compute = _quietly(of.ufunc) if of.singular else of.ufunc
+    compute = silent(of.ufunc, 2) if of.singular else of.ufunc
     reads = of.reads[2] is not None
 
     def method(self: Tensor, other: Any) -> Any:
@@ -293,12 +286,14 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
           booleans: Callable | None = None) -> Callable:
     """The function ``name`` of one tensor. ``booleans`` computes it of booleans."""
     shown = title or title_for(name)
-    ufunc: Any = _unary_of_arrays(row)
+    of_arrays = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
     needs = action.needs
     assert len(needs) < 2, needs
     reads_y = needs == ("y",)
-    compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
+    compute = row.impl if row.facts.libm not in SCALAR else of_arrays
+    if not row.differentiable or action.singular:
+        of_arrays, compute = silent(of_arrays, 1), silent(compute, 1)
 
     def f(input: Tensor) -> Tensor:
         try:
@@ -309,7 +304,10 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         if floats and d is not _F32 and d is not _F64:
             a = floating(a)
         try:
-            y = booleans(a) if booleans is not None and d.kind == "b" else compute(a)
+            if booleans is not None and d.kind == "b":
+                y = booleans(a)
+            else:
+                y = compute(a) if type(a) is np.ndarray else of_arrays(a)
         except TypeError as failure:
             refuse(name, failure, (a,))
             raise

@@ -51,12 +51,12 @@ class RowNode(OpNode):
         self.extras = None
         self.plain = not is_wary(prim)
         self.title = title
-        if type(prim) is Linear and (prim.operands is None or prim.operands == len(xs)):
-            self.prim, self.params, self.outputs = prim, params, prim.outputs
-            self.xs, self.y, self.marks, self.where = [aval_of(x) for x in xs], None, (), None
-            return  # its rule reads no value
-        keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
         self.prim, self.params, self.outputs = prim, params, prim.outputs
+        if type(prim) is Linear and (prim.operands is None or prim.operands == len(xs)):
+            # its rule reads no value
+            self.xs, self.y, self.marks, self.where = [*map(aval_of, xs)], None, (), None
+            return
+        keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
         self.y = y if keep_y else None
         self.xs, self.marks = [], []
         for x, keep, storage in zip(xs, keep_xs, storages, strict=True):
@@ -99,13 +99,18 @@ class RowNode(OpNode):
         return pull(self.prim, ct, y, xs, self.params, [e is not None for e in self.edges])
 
     def bare(self, ct: Any, create: bool) -> Sequence:
-        if create or type(self.prim) is not Bilinear:
+        prim = self.prim
+        xs = self.xs
+        if type(prim) is Linear and prim.operands == 1 and xs is not None and len(xs) == 1:
+            transpose = prim.transpose
+            return (transpose(ct, xs[0], **self.params),)
+        if create or type(prim) is not Bilinear:
             return self.pull(ct, create)
         xs, _ = self.available()
         others = xs[1], xs[0]
         return [
             None if e is None else action.act(ct, aval_of(x), other, self.params)
-            for e, action, x, other in zip(self.edges, self.prim.actions, xs, others, strict=True)
+            for e, action, x, other in zip(self.edges, prim.actions, xs, others, strict=True)
         ]
 
     def release(self) -> None:
@@ -221,9 +226,9 @@ class ElementwiseNode(OpNode):
             i = _PLACES[name]
             edge = self.edges[i]
             if edge is not None:
-                for k, _, _, unlike in self.parts or ():
-                    if k == i and unlike is not None:
-                        edge = _unpromoted(edge, v, unlike[1])
+                for part in self.parts or ():
+                    if part[3] is not None and part[0] == i:
+                        edge = _unpromoted(edge, v, part[3][1])
             out.append(saved_value(v, edge, of))
         return out
 
@@ -301,40 +306,44 @@ class Recorder(Trace):
                 e2 = x2.node, x2.index
         elif isinstance(x2, Tracer):
             return bind(prim, x1, x2)
-        title, actions, reads = _recording(prim)
+        impl, title, (a1, a2), (pick1, pick2), reads = _recording(prim)
         if reads is None or e1 is e2 or self is not RECORDER or watched_threads:
             return self.elementwise(prim, (x1, x2), {})
-        y = prim.impl(a, b)
-        if y.base is not None or y.dtype.kind not in "fc":
+        y = impl(a, b)
+        d, s = y.dtype, y.shape
+        if y.base is not None or d.kind not in "fc":
             return self.elementwise(prim, (x1, x2), {})
-        own, parts = Storage(), []
+        own = Storage()
+        own.version = 0
+        parts: Any = ()
         if e1 is not None:
-            action = actions[0]
-            parts.append((0, action, action.pick(y, a, b) if action.needs else (), unlike(a, y)))
+            unlike = None if a.dtype is d and a.shape == s else (a.shape, a.dtype)
+            parts = ((0, a1, pick1(y, a, b) if pick1 else (), unlike),)
         if e2 is not None:
-            action = actions[1]
-            parts.append((1, action, action.pick(y, a, b) if action.needs else (), unlike(b, y)))
+            unlike = None if b.dtype is d and b.shape == s else (b.shape, b.dtype)
+            parts += ((1, a2, pick2(y, a, b) if pick2 else (), unlike),)
         kept = reads[(e1 is not None) + 2 * (e2 is not None)]
         if kept is None:
             return Value(y, ElementwiseNode(title, (e1, e2), parts, (), None), 0, own, self)
-        k0, k1, k2 = kept
-        marks = [(own, 0)] if k0 else []
-        if k1 and s1 is not None:
+        y_kept, a_kept, b_kept = kept
+        marks = [(own, 0)] if y_kept else []
+        if a_kept and s1 is not None:
             marks.append((s1, s1.version))
-        if k2 and s2 is not None:
+        if b_kept and s2 is not None:
             marks.append((s2, s2.version))
         where = (state.where or caller()) if marks else None
         return Value(y, ElementwiseNode(title, (e1, e2), parts, marks, where), 0, own, self)
 
     def unary(self, prim: Any, x: Any) -> Any:
-        title, actions, reads = _recording(prim)
+        impl, title, actions, picks, reads = _recording(prim)
         if reads is None or x.node is None or self is not RECORDER or watched_threads:
             return self.elementwise(prim, (x,), {})
         a = x.primal
-        y = prim.impl(a)
+        y = impl(a)
         if y.base is not None or y.dtype.kind not in "fc":
             return self.elementwise(prim, (x,), {})
-        own, parts = Storage(), ((0, actions[0], actions[0].pick(y, a), unlike(a, y)),)
+        own, pick = Storage(), picks[0]
+        parts = ((0, actions[0], pick(y, a) if pick else (), unlike(a, y)),)
         kept = reads[1]
         marks = [(s, s.version) for s, k in zip((own, x.storage), kept, strict=False)
                  if k and s] if kept else ()
@@ -380,14 +389,14 @@ class Recorder(Trace):
         if not parts:
             return Value(y, None, 0, own, self)
         if not needs:
-            node = ElementwiseNode(_recording(prim)[0], edges, parts, (), None)
+            node = ElementwiseNode(_recording(prim)[1], edges, tuple(parts), (), None)
             return Value(y, node, 0, own, self)
         marks = [(own, own.version)] if "y" in needs else []
         for x, name in zip(args, prim.operands, strict=True):
             if name in needs and type(x) is Value and x.owner is self and x.storage:
                 marks.append((x.storage, x.storage.version))
         where = (state.where or caller()) if marks else None
-        node = ElementwiseNode(_recording(prim)[0], edges, parts, marks, where)
+        node = ElementwiseNode(_recording(prim)[1], edges, tuple(parts), marks, where)
         return Value(y, node, 0, own, self)
 
 
@@ -397,12 +406,14 @@ def _zeros(prim: Primitive) -> Sequence:
 
 
 @functools.cache
-def _recording(prim: Primitive) -> tuple[str, Sequence, Sequence | None]:
-    """Of an elementwise row the title of its nodes, its actions, and what ``kept_by`` says of it:
-    None if it has more than two operands, or one without a derivative."""
+def _recording(prim: Primitive) -> tuple[Any, str, Sequence, Sequence, Sequence | None]:
+    """Of an elementwise row its function, the title of its nodes, its actions, what picks the
+    values that they read, if any, and what ``kept_by`` says: None if there are more than two
+    operands, or one without a derivative."""
     actions: Sequence = prim.actions
     short = prim.differentiable and len(actions) <= 2 and None not in actions
-    return title_of(prim.name), actions, kept_by(actions) if short else None
+    picks = [a.pick if a and a.needs else None for a in actions]
+    return prim.impl, title_of(prim.name), actions, picks, kept_by(actions) if short else None
 
 
 def kept_by(actions: Sequence) -> list[tuple[bool, bool, bool] | None]:

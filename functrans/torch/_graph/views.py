@@ -18,7 +18,7 @@ from functrans.extend import TABLE, Aval, Primitive, aval_of, bind, pull
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Edge, Node, OpNode
+from functrans.torch._graph.nodes import Edge, Node, OpNode, sequence
 from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.source import caller
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, has_moved, recorded_edge
@@ -82,14 +82,18 @@ class SeveralViews(OpNode):
 
     def __init__(self, title: str, edge: Edge, patterns: Sequence[tuple], aval: Aval,
                  join: Callable, axis: int):
-        super().__init__((edge,), len(patterns))
-        self.title, self.plain = title, True
+        self.seq = next(sequence)
+        self.edges = (edge,)
+        self.extras = None
+        self.outputs = len(patterns)
+        self.plain = True
+        self.title = title
         self.patterns, self.aval = patterns, aval
         self.join, self.axis = join, axis
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         cts = [ct] if self.outputs == 1 else ct
-        if all([type(c) is np.ndarray for c in cts]):
+        if {*map(type, cts)} == _PLAIN:
             return (self.join(cts, self.axis),)
         pairs = [(p, c) for p, c in zip(self.patterns, cts, strict=True) if c is not None]
         if any([type(c) is not np.ndarray for _, c in pairs]):
@@ -101,6 +105,9 @@ class SeveralViews(OpNode):
             part = getitem.impl(whole, pattern=p)  # a view
             part += c
         return (whole,)
+
+
+_PLAIN = {np.ndarray}
 
 
 @observed_row
@@ -116,18 +123,26 @@ def several(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, 
     if type(array) is not np.ndarray:  # what a batch traces, which is not written to
         return tuple([from_array(bind(prim, array, pattern=p), None, node, k)
                       for k, p in enumerate(patterns)])
-    base, steps = _way_to(t)
-    known = steps is not None and state.grad
+    base, way = _way_to(t)
+    known = way is not None and state.grad
     marked = t._inference or (unusual and state.inference)
     history, out = storage.history, []
     for k, pattern in enumerate(patterns):
-        seen = from_array(prim.impl(array, pattern=pattern), storage, node, k)
+        key, step = _reading(pattern)
+        seen = from_array(array[key], storage, node, k)
         seen._base, seen._seen, seen._made = base, history, SEVERAL
-        seen._steps = (*(steps or ()), (prim, {"pattern": pattern})) if known else None
+        seen._steps = (*way, step) if known else None
         if marked:
             seen._inference = t._inference
         out.append(seen)
     return tuple(out)
+
+
+@functools.lru_cache(4096)
+def _reading(pattern: tuple) -> tuple[Any, tuple]:
+    """NumPy's index for a pattern without arrays, and the step from the whole to the part."""
+    key = tuple([slice(*e) if type(e) is tuple else e for e in pattern])
+    return key, (getitem, {"pattern": pattern})
 
 
 class CopySlices(Node):

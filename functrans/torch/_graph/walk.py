@@ -361,16 +361,19 @@ def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, 
 
 def _add(cts: dict, node: Node, k: int, c: Any) -> None:
     """Add ``c`` to the cotangent of output ``k`` of ``node``; None says only that it is passed."""
-    if node not in cts:
-        cts[node] = None if node.outputs == 1 else [None] * node.outputs
-    place, k = (cts, node) if node.outputs == 1 else (cts[node], k)  # type: ignore[assignment]
+    old = cts.get(node)
+    if node.outputs == 1:
+        cts[node] = c if old is None else old if c is None else old + c
+        return
+    if old is None:
+        cts[node] = old = [None] * node.outputs
     if c is not None:
-        place[k] = c if place[k] is None else place[k] + c
+        old[k] = c if old[k] is None else old[k] + c
 
 
 def _pulled(node: Node, ct: Any, create: bool) -> Sequence:
     """``node.pull``, where there is something to pull or the node asks for what is undefined."""
-    undefined = ct is None or (type(ct) is list and all(c is None for c in ct))
+    undefined = ct is None or (type(ct) is list and all([c is None for c in ct]))
     if undefined and not node.takes_undefined:
         return [None] * len(node.edges)
     watch = state.watch
