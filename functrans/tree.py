@@ -153,10 +153,15 @@ def _flatten(x: Any, leaves: list) -> Structure:
     """Append the leaves of ``x`` to ``leaves``."""
     parts = opened(x)
     if parts is None:
-        leaves.append(x.current() if isinstance(x, Tracer) else x)
+        leaves.append(_leaf(x))
         return LEAF
     children, aux = parts
     return Structure(type(x), aux, tuple([_flatten(c, leaves) for c in children]))
+
+
+def _leaf(x: Any) -> Any:
+    """A leaf; of an array that is written into what it is now."""
+    return x.current() if isinstance(x, Tracer) else x
 
 
 def unflatten(structure: Structure, leaves: Iterable) -> Any:
@@ -202,7 +207,7 @@ def map(f: Callable, x: Any, *others: Any) -> Any:
 def matching(shape: Structure, y: Any, position: int) -> list:
     """The parts of ``y`` at the leaves of ``shape``."""
     if shape.kind is None:
-        return [y]
+        return [_leaf(y)]
     if shape.kind is type(None):
         return []
     parts = opened(y)
