@@ -278,6 +278,13 @@ ERRORS = (
         "tests/test_inplace.py::test_long_sums_of_parts_are_made_in_place_to_the_same_bits",
     ),
     Planted(
+        "hints: sums of floats are taken in several vectors, in another order",
+        "functrans/_compile/emit/hints.py",
+        """ or any([r.dtype.kind in "fc" for r in k.reductions])""",
+        "",
+        "tests/test_hints.py::test_long_chains_of_cheap_operations_are_several_vectors_at_once",
+    ),
+    Planted(
         "calls as a table: rows begin too early",
         "functrans/_compile/emit/table.py",
         "size += CELL * (2 * len(e.buffers) + len(given))",
