@@ -238,7 +238,8 @@ def grad_and_value(func: Callable, argnums: Any = 0, has_aux: bool = False) -> C
         if at.ys[0].ndim:
             raise RuntimeError(
                 "grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor "
-                f"with {at.ys[0].ndim} dims. Use vjp or jacrev for it."
+                f"with {at.ys[0].ndim} dims. Maybe you wanted to use the vjp or jacrev APIs "
+                "instead?"
             )
         one = from_array(np.ones_like(at.ys[0]._array))
         gradient = at.pulled(tree.unflatten(at.out_structure, [one]))

@@ -46,7 +46,8 @@ def fill(input: Tensor, value: Any) -> Tensor:
 def scalar_tensor(s: Any, *, dtype: Any = None, requires_grad: bool = False, **options: Any,
                   ) -> Tensor:
     """A tensor of one number, by default of the default type."""
-    array = np.asarray(s, dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype))
+    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
+    array = np.asarray(s).astype(d)  # too large integers wrap
     return from_array(array).requires_grad_(requires_grad)
 
 

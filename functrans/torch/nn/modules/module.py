@@ -78,7 +78,8 @@ class Module:
             self.register_buffer(name, value, value.persistent)
         elif name in fields.get("_parameters", ()):
             if value is not None:
-                raise TypeError(f"cannot assign '{type(value).__name__}' as parameter '{name}' "
+                what = value.type() if isinstance(value, Tensor) else type(value).__name__
+                raise TypeError(f"cannot assign '{what}' as parameter '{name}' "
                                 "(torch.nn.Parameter or None expected)")
             fields["_parameters"][name] = None
         elif name in fields.get("_buffers", ()):
@@ -119,8 +120,7 @@ class Module:
             raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
         if not name:
             raise KeyError(f'{kind} name can\'t be empty string ""')
-        taken = any(name in self.__dict__[p] for p in ("_parameters", "_buffers", "_modules"))
-        if hasattr(self, name) and not taken:
+        if hasattr(self, name) and name not in self.__dict__[f"_{kind}s"]:
             raise KeyError(f"attribute '{name}' already exists")
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
