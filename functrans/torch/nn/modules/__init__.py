@@ -32,7 +32,7 @@ def _variant(name: str, base: type[Module], doc: str, **fields: object) -> None:
 _enter(
     attention.MultiheadAttention, attention.TransformerEncoderLayer,
     classification.AdaptiveLogSoftmaxWithLoss, classification.LinearCrossEntropyLoss,
-    containers.Identity,
+    containers.DataParallel, containers.Identity,
     containers.ModuleDict, containers.ModuleList, containers.ParameterDict,
     containers.ParameterList, containers.Sequential, layers.Bilinear, layers.Dropout,
     layers.Embedding,

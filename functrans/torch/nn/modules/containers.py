@@ -211,6 +211,18 @@ def _listed(parameters: Mapping[str, Any], kind: Callable[[Any], str]) -> str:
                       f"{'x'.join(map(str, p.shape))}]" for name, p in parameters.items()])
 
 
+class DataParallel(Module):
+    """A module, which the CPU runs alone."""
+
+    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None,
+                 dim: int = 0):
+        super().__init__()
+        self.module, self.dim = module, dim
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*inputs, **kwargs)
+
+
 class Identity(Module):
     """Its input, whatever the arguments."""
 
