@@ -11,6 +11,7 @@ import numpy as np
 
 from functrans.extend import (
     TABLE,
+    Aval,
     Bilinear,
     Elementwise,
     General,
@@ -56,17 +57,20 @@ class RowNode(OpNode):
             # its rule reads no value
             self.xs, self.y, self.marks, self.where = [*map(aval_of, xs)], None, (), None
             return
-        keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
+        keep_y, keep_xs = prim.saves([*map(bool, edges)], params)
         self.y = y if keep_y else None
-        self.xs, self.marks = [], []
+        kept, marks = [], []
         for x, keep, storage in zip(xs, keep_xs, storages, strict=True):
-            self.xs.append(x if keep else aval_of(x))
-            if keep and storage:
-                self.marks.append((storage, storage.version))
+            if not keep:
+                x = aval_of(x)
+            elif storage is not None:
+                marks.append((storage, storage.version))
+            kept.append(x)
         if keep_y:
-            self.marks.append((own, own.version))
+            marks.append((own, own.version))
+        self.xs, self.marks = kept, marks
         # five frames up is the user's, or one of ours
-        self.where = (state.where or caller(5)) if self.marks else None
+        self.where = (state.where or caller(5)) if marks else None
         if unusual and state.saving is not None:
             self.xs, self.y = packed(self.xs), packed((self.y,))
             self.marks = marked(self.marks, self.xs, self.y)
@@ -121,6 +125,22 @@ class RowNode(OpNode):
             if type(x) is np.ndarray or isinstance(x, (np.generic, Packed)):
                 self.xs = None
                 return
+
+
+def linear_node(title: str, prim: Primitive, edge: Edge, like: Aval, params: dict) -> RowNode:
+    """The node of a row that is linear in its one operand: ``RowNode``, without a question."""
+    node = _new(RowNode)
+    node.seq = next(sequence)
+    node.edges = (edge,)
+    node.extras = node.y = node.where = None
+    node.outputs = 1
+    node.plain = not is_wary(prim)
+    node.title, node.prim, node.params = title, prim, params
+    node.xs, node.marks = (like,), ()
+    return node
+
+
+_new = object.__new__
 
 
 @functools.cache
