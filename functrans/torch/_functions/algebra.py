@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,12 +127,12 @@ class VectorProductNode(RowNode):
         self.marks = marks
         self.where = where
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
+    def bare(self, ct: Any, create: bool) -> Iterable:
         if create or type(ct) is not np.ndarray:
-            return self.pull(ct, create)
+            return super().bare(ct, create)
         (a, b), _ = self.available()
         e1, e2 = self.edges
-        return ct[:, None] * b if e1 else None, a.T.dot(ct) if e2 else None
+        return (e1, e1 and ct[:, None] * b), (e2, e2 and a.T.dot(ct))
 
 
 @observed_binary

@@ -83,8 +83,9 @@ class Row:
         if e2 is not None:
             parts.append((1, a2, a2.pick(y, a, b) if a2.needs else (), _unlike(x2._array, y)))
         marks = self.marks(e1, e2, x1, x2, out._storage)
-        out._node = ElementwiseNode(self.title, (e1, e2), parts, marks,
-                                    caller() if marks else None)
+        saves = self.reads[(e1 is not None) + 2 * (e2 is not None)] is not None
+        out._node = ElementwiseNode(self.title, (e1, e2), tuple(parts), marks,
+                                    caller() if saves else None)
         return out
 
     def marks(self, e1: Edge | None, e2: Edge | None, x1: Any, x2: Any,
@@ -275,7 +276,7 @@ def reflected(f: Any) -> Callable:
         if edge is not None:
             part = 1, a2, a2.pick(y, other, b) if reads else (), None
             marks = of.marks(None, edge, other, self, out._storage) if reads else ()
-            where = caller() if marks else None
+            where = caller() if reads else None
             out._node = ElementwiseNode(title, (None, edge), (part,), marks, where)
         return out
 

@@ -65,6 +65,9 @@ class Route(NamedTuple):
 def leading_to(inner: Sequence[Node], ends: Sequence[Node], sought: Collection[tuple]) -> Route:
     """The way to the places ``sought``, which are given by their keys, through what ``explored``
     found."""
+    leaves = {(id(node.variable), 0) for node in ends if type(node) is AccumulateGrad}
+    if len(leaves) == len(ends) and leaves == set(sought):
+        return Route(_INNER, None, set())  # the usual case
     keys = {edge_key((node, 0)): type(node) is AccumulateGrad for node in ends}
     ids = {key[0] for key in sought if not keys.get(key)}
     if all([key in sought for key in keys]):
