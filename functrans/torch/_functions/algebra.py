@@ -28,7 +28,6 @@ from functrans.torch._graph.nodes import OpNode, check, freed, sequence
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.packing import marked, packed, unpacked
 from functrans.torch._graph.pushing import FORWARD, Forward
-from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
