@@ -419,7 +419,7 @@ def is_finite(x: Any) -> bool:
         return isfinite(x)
     if isinstance(x, np.ndarray):
         size = x.size
-        if size <= 4096:  # see ``may_have_nan``
+        if size <= 10_000:  # see ``may_have_nan``
             few = size <= 16 and x.ndim == 1 and x.dtype.kind == "f"
             return isfinite(sum(x.tolist()) if few else abs(np.vdot(x, x)))
         with np.errstate(all="ignore"):
@@ -438,7 +438,7 @@ def may_have_nan(x: Any) -> bool:
     """Whether ``x`` holds a NaN; for traced values also if it holds an infinity or is not known."""
     if isinstance(x, np.ndarray):
         size = x.size
-        if size <= 4096:
+        if size <= 10_000:
             # of all ways that do not warn those of the least overhead; on large arrays, vdot would
             # wake threads. Written twice: one call more would cost as much as the sum
             total = sum(x.tolist()) if size <= 16 and x.ndim == 1 else np.vdot(x, x)

@@ -24,7 +24,8 @@ from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.run.keys import program_key
 from functrans._core.bind import newest_trace
 from functrans._core.locks import Interrupted, compiler
-from functrans._transforms.staging.entry import Entry, JitCall, nothing
+from functrans._transforms.staging.containers import nothing
+from functrans._transforms.staging.entry import Entry, JitCall
 from functrans._transforms.staging.likeness import same_atom, same_eqn
 from functrans._transforms.staging.reads import Check, Reads
 from functrans._transforms.staging.recording import Decision, Outcome, Recording, outcome_of

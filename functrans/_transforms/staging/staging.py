@@ -31,6 +31,7 @@ from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, writer
 from functrans._core.primitive import Primitive
 from functrans._core.products import NanArrived, Products, forming, products
+from functrans._core.writing import current
 from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_callable, require_numbers
 from functrans.errors import (
@@ -224,13 +225,24 @@ def _distinct(x: np.ndarray) -> np.ndarray:
         return x
     if 0 in x.strides:
         return x[tuple([slice(None, None if s else 1) for s in x.strides])]
+    if x.dtype.kind not in "fiub":
+        return x
     first = x.reshape(-1)[:1] if x.flags.c_contiguous else x.ravel()[:1]
-    same = (x == first).all() and (first != 0 or np.signbit(x).all() == np.signbit(x).any())
-    return first.reshape((1,) * x.ndim) if same and x.dtype.kind in "fiub" else x
+    if _repeats(x, first):
+        return first.reshape((1,) * x.ndim)
+    row = x[:1]  # of a table whose rows are all alike
+    return row if x.ndim > 1 and len(x) > 1 and _repeats(x[1:2], row) and _repeats(x, row) else x
+
+
+def _repeats(x: np.ndarray, part: np.ndarray) -> bool:
+    """Whether ``x`` is ``part`` throughout, to the sign of zeros."""
+    zeros_alike = x.dtype.kind != "f" or (np.signbit(x) == np.signbit(part)).all()
+    return bool(zeros_alike and (x == part).all())
 
 
 def innermost(x: Any) -> Any:
-    """The value inside all derivatives around ``x``."""
+    """The value inside all derivatives around ``x``, or what it is a name for."""
+    x = current(x)
     while isinstance(x, PrimalTracer):
         x = x.primal
     return x
