@@ -57,8 +57,8 @@ watching: ContextVar[Any] = ContextVar("watching", default=None)
 LENT = "lent"
 
 
-class SparseOperand(ArgumentError):
-    """A sparse array where an op takes arrays; operators know what to do with it."""
+class OtherOperand(ArgumentError):
+    """An object where an op takes arrays, as a sparse one; operators know what to do with it."""
 
 
 class Trace:
@@ -373,8 +373,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
                 return bind(prim, *map(_as_plain, args), **params)
             if isinstance(x, np.ndarray):
                 require_common(type(x))
-            elif prim.differentiable:  # x == None may be asked
-                raise (SparseOperand if hasattr(x, "tocsr") else ArgumentError)(
+            elif x is not None or prim.differentiable:  # x == None may be asked
+                raise OtherOperand(
                     f"{user_line()}: `{prim.name}` got {type(x).__module__}.{type(x).__name__} "
                     "beside a traced value. Operands are arrays and Python's numbers: convert it, "
                     "for example with float(x), or x.toarray() of a sparse matrix."
