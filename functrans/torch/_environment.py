@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from functrans.torch._functions.shapes import require_cpu
 from functrans.torch._tensors import dtypes, printing
 from functrans.torch._tensors.tensor import Tensor
 
@@ -65,13 +66,64 @@ def set_flush_denormal(mode: bool) -> bool:
     return False
 
 
+_precision = ["highest"]
+
+
 def set_float32_matmul_precision(precision: str) -> None:
-    """Accepted: products of float32 are always computed in float32."""
+    """Accepted, and returned: products of float32 are always computed in float32."""
+    _precision[0] = precision
 
 
 def get_float32_matmul_precision() -> str:
-    """"highest": products of float32 are computed in float32."""
-    return "highest"
+    """What was set; products of float32 are always computed in float32."""
+    return _precision[0]
+
+
+def set_default_device(device: Any = None) -> None:
+    """Accepted for the CPU, which is where tensors are."""
+    if device is not None:
+        require_cpu("set_default_device", device)
+
+
+def get_device(t: Any = None) -> int:
+    """-1: the CPU has no number."""
+    return -1
+
+
+def get_num_interop_threads() -> int:
+    """1: operations run one after the other."""
+    return 1
+
+
+def set_num_interop_threads(n: int) -> None:
+    """Accepted: operations run one after the other."""
+
+
+def is_warn_always_enabled() -> bool:
+    """True: the ``warnings`` module decides."""
+    return True
+
+
+def set_warn_always(b: bool) -> None:
+    """Accepted: the ``warnings`` module decides."""
+
+
+def get_deterministic_debug_mode() -> int:
+    """0: all algorithms are deterministic."""
+    return 0
+
+
+def set_deterministic_debug_mode(debug_mode: Any) -> None:
+    """Accepted: all algorithms are deterministic."""
+
+
+def is_autocast_enabled(device_type: Any = None) -> bool:
+    """False: operations compute in the precision of their operands."""
+    return False
+
+
+def clear_autocast_cache() -> None:
+    """Accepted: there is nothing to forget."""
 
 
 def get_default_device() -> Any:
@@ -107,6 +159,9 @@ def set_printoptions(precision: int | None = None, threshold: float | None = Non
 
 FUNCTIONS: dict[str, Callable] = {
     f.__name__: f for f in (
+        clear_autocast_cache, get_deterministic_debug_mode, get_device, get_num_interop_threads,
+        is_autocast_enabled, is_warn_always_enabled, set_default_device,
+        set_deterministic_debug_mode, set_num_interop_threads, set_warn_always,
         are_deterministic_algorithms_enabled, can_cast, compile, get_default_device,
         get_float32_matmul_precision, get_num_threads, is_complex, is_floating_point, is_inference,
         is_nonzero, is_same_size, is_storage, set_float32_matmul_precision,

@@ -12,13 +12,8 @@ INSTEAD = {
     "Adafactor": "optim.Adam is there",
     "SparseAdam": "optim.Adam is there, gradients are dense",
     "Muon": "optim.SGD with momentum is there",
-    "CatTransform": "apply each transform to its part",
-    "StackTransform": "apply each transform to its part",
-    "ReshapeTransform": "reshape the values",
-    "CorrCholeskyTransform": "LowerCholeskyTransform is there",
     "GeneralizedPareto": "Pareto is there",
     "MaskedTensor": "torch.masked has functions of masks",
-    "DataParallel": "call the module itself",
     "SyncBatchNorm": "BatchNorm1d to 3d are there",
     "DistributedSampler": "RandomSampler is there",
     "gru": "nn.GRU is there",
@@ -29,8 +24,6 @@ INSTEAD = {
     "ldl_factor": "linalg.lu is there",
     "ldl_solve": "linalg.solve is there",
     "histogramdd": "histogram is there",
-    "to_dlpack": "from_numpy and numpy() are there",
-    "from_dlpack": "from_numpy and numpy() are there",
     "sparse_csr_tensor": "sparse_coo_tensor is there",
     "sparse_csc_tensor": "sparse_coo_tensor is there",
     "sparse_bsr_tensor": "sparse_coo_tensor is there",
@@ -53,6 +46,7 @@ WITHIN = {
     "nn.modules": "activation adaptive batchnorm container conv distance dropout flatten fold "
                   "instancenorm linear loss normalization padding pixelshuffle pooling rnn sparse "
                   "upsampling",
+    "nn": "parallel",
     "nn.utils": "clip_grad convert_parameters",
     "optim": "adadelta adagrad adam adamax adamw asgd nadam radam rmsprop rprop sgd",
 }

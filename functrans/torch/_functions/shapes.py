@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -152,7 +153,12 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     n = input._array.ndim
     order = tuple([_dim(d, n) for d in sizes(dims)])
     if sorted(order) != list(range(n)):
-        raise RuntimeError(f"permute: {list(order)} is not an order of {n} dimensions")
+        if len(order) == n:
+            raise RuntimeError("permute(): duplicate dims are not allowed.")
+        raise RuntimeError(
+            "permute: number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {n} is not equal to "
+            f"len(dims) = {len(order)}")
     return view("PermuteBackward0", transpose_row, (input,), {"axes": order})
 
 
@@ -298,16 +304,29 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
                 f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}, "
                 f"and split: {lengths}"
             )
-        lengths = [min(lengths, n - i) for i in range(0, n, lengths)] or [0]
+        patterns = _even_parts(n, lengths, _dim(dim, input._array.ndim))
     elif sum(lengths) != n:
         raise RuntimeError(
-            f"split: the lengths {list(lengths)} do not add up to {n}, the size of dimension {dim}"
+            f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at "
+            f"dimension {dim}), but got split_sizes={list(lengths)}"
         )
-    dim = _dim(dim, input._array.ndim)
-    before, stops = [_WHOLE] * dim, itertools.accumulate(lengths)
-    patterns = [(*before, (s - k, s, None), Ellipsis) for s, k in zip(stops, lengths, strict=True)]
+    else:
+        patterns = _parts(lengths, _dim(dim, input._array.ndim))
     return several(title, getitem, (input,),
                    {"patterns": patterns, "join": np.concatenate, "axis": dim})
+
+
+def _parts(lengths: Sequence[int], axis: int) -> tuple[tuple, ...]:
+    """The patterns that read parts of these lengths along ``axis``."""
+    before, stops = [_WHOLE] * axis, itertools.accumulate(lengths)
+    return tuple([(*before, (s - k, s, None), Ellipsis)
+                  for s, k in zip(stops, lengths, strict=True)])
+
+
+@functools.lru_cache(1024)
+def _even_parts(n: int, length: int, axis: int) -> tuple[tuple, ...]:
+    """``_parts`` of one length, the last of what is left of ``n``."""
+    return _parts([min(length, n - i) for i in range(0, n, length)] or [0], axis)
 
 
 @method
@@ -358,18 +377,6 @@ def _flipped(input: Tensor, *dims: Any, **named: Any) -> Tensor:
 METHODS["flip"] = _flipped
 
 
-@op
-def roll(x, shifts, dims=None):
-    """Entries shifted along ``dims``, those that leave entering at the other end."""
-    return np.roll(x, shifts, dims)
-
-
-@op
-def diag(x, diagonal=0):
-    """A matrix with x on a diagonal, or the diagonal of a matrix."""
-    return np.diag(x, diagonal)
-
-
 @op(space=FUNCTIONS, names="concat concatenate", by_row=cat_row)
 def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
@@ -403,7 +410,8 @@ def vstack(tensors):
 @function
 def broadcast_tensors(*tensors: Tensor) -> tuple:
     """The tensors expanded to one shape."""
-    shape = np.broadcast_shapes(*[x._array.shape for x in tensors])
+    shape = functools.reduce(functools.partial(failures.broadcast_shape, "broadcast_tensors"),
+                             [x._array.shape for x in tensors])
     return tuple([expand(x, shape) for x in tensors])
 
 
