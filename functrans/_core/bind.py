@@ -375,6 +375,13 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     return top.process(prim, args, params)
 
 
+def bind_alone(prim: Primitive, x: Any, params: dict) -> Any:
+    """``bind`` for one operand."""
+    if isinstance(x, Tracer) and not x.owner.closed:
+        return x.owner.process(prim, (x,), params)
+    return bind(prim, x, **params)
+
+
 def _as_plain(x: Any) -> Any:
     sequence = isinstance(x, list | tuple) or is_labelled(x)
     return np.asarray(x) if sequence else as_number(plain(x))

@@ -118,8 +118,10 @@ class LinearAction:
     singular = False
 
     def __init__(self, prim: Linear, accumulate: Callable | None):
+        transpose = prim.transpose
+
         def pull(ct: Any, x: Aval, fixed: tuple, params: dict) -> Any:
-            return prim.transpose(ct, x, *fixed, **params)
+            return transpose(ct, x, *fixed, **params) if fixed else transpose(ct, x, **params)
 
         def push(t: Any, x: Aval, fixed: tuple, params: dict) -> Any:
             return bind(prim, t, *fixed, **params)

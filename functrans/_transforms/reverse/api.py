@@ -115,7 +115,7 @@ def record(
     )
     trace = vjp_trace(f"{who}({name_of(f)})", outlives=True)
     try:
-        inputs = [[trace.argument(v) for v in a.primals] if a else [] for a in opened]
+        inputs = [trace.arguments(a.primals) if a else [] for a in opened]
         args = [a.rebuild(v) if a else x for a, v, x in zip(opened, inputs, primals, strict=True)]
         out = (call or (lambda xs: f(*xs)))(args)
         out, aux = split_aux(who, f, out) if has_aux else (out, None)

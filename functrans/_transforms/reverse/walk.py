@@ -58,8 +58,8 @@ def _has_nan(ct: Any) -> bool:
 
 def _seeded(tape: list, seeds: dict[int, Any]) -> list:
     cts: list[Any] = [None] * len(tape)
-    for k, ct in seeds.items():
-        cts[k] = ct
+    for k in seeds:
+        cts[k] = seeds[k]
     return cts
 
 
@@ -74,10 +74,11 @@ def _glance(tape: list, cts: list) -> int:
         if late and k in late:
             c = before = None  # of which ``cts`` is to have the only references
             scatter(cts, k, *late.pop(k))
-        node = tape[k]
+        node, ct = tape[k], cts[k]
         if type(node) is not tuple:
             if node is None:
                 continue
+            ct = None
             # a rule may refuse a NaN, which strong zero might have spared it
             if not node.repeats or (
                 node.refuses and any(map(_has_nan, cts[k : k + node.prim.outputs]))
@@ -86,7 +87,6 @@ def _glance(tape: list, cts: list) -> int:
                 return k + 1
             node.pull_into(cts, k, strong=False)
             continue
-        ct = cts[k]
         if ct is None:
             continue
         if type(ct) is array and ct.size >= large:
@@ -94,10 +94,11 @@ def _glance(tape: list, cts: list) -> int:
             return k + 1
         cts[k] = None
         for parent, action, saved, unlike in node:
+            act = action.act  # called at once, it would be looked up as a method
             if len(saved) == 1:  # the usual case; unpacking costs as much as the call
-                c = action.act(ct, saved[0])
+                c = act(ct, saved[0])
             elif action.accumulate is None or type(ct) not in STRONG:
-                c = action.act(ct, *saved)
+                c = act(ct, *saved)
             else:
                 accumulate(cts, late, parent, action, ct, saved)
                 continue
