@@ -15,6 +15,7 @@ from functrans._core.bind import Tracer, bind_alone, cast
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops import reductions as rows
+from functrans.numpy.at_once import MEAN, VARIANCE, at_once
 from functrans.numpy.lengths import length
 from functrans.numpy.options import (
     ALL_AXES,
@@ -139,7 +140,9 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     """
     if out is dtype is None and keepdims is where is NoValue and _is_usual(a):
         axis = axes_of(axis, a.ndim)
-        return _total(a, axis) / _weight(a, axis, where)
+        n = _weight(a, axis, where)
+        y = at_once(MEAN, a, axis=axis, n=n)
+        return _total(a, axis) / n if y is None else y
     if out is not None:
         raise no_out("mean")
     a, narrow = _floating(a, dtype)
@@ -181,6 +184,9 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
         axis = axes_of(axis, a.ndim)
         n = _weight(a, axis, where)
         if n > ddof:
+            y = at_once(VARIANCE, a, axis=axis, n=n, ddof=ddof)
+            if y is not None:
+                return y
             centre = keep(_total(a, axis) / n, a, axis, len(axis) < a.ndim)
             return _total((a - centre) ** 2, axis) / (n - ddof)
     if out is not None:

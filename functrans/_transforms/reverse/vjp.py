@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of, inexact_dtype, shape_of
+from functrans._core.aval import Aval, aval_of, dtype_of, inexact_dtype
 from functrans._core.bind import (
     PLAIN,
     STRONG,
@@ -285,13 +285,9 @@ class VJPTrace(Trace):
         if isinstance(prim, Bilinear):
             return self._bilinear(prim, args, params)
         if type(prim) is General and prim.keeps is not None:
-            x = args[0]
-            v = self.lower(x)
-            both = prim.keeps.keep(v, **params) if type(v) is np.ndarray else None
-            if both is not None:
-                saved = x.known or x.aval, both[1], params
-                self.tape.append(((x.slot, prim.keeps, saved, None),))
-                return VJPTracer(self, both[0], len(self.tape) - 1)
+            y = VJPTrace.at_once(self, prim.keeps, args[0], params)
+            if y is not None:
+                return y
         primals, parents = self.operands(args)
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
@@ -306,6 +302,16 @@ class VJPTrace(Trace):
         node = Overwritten if prim in _WRITES else Node
         self.tape.append(node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
+
+    def at_once(self, rule: Any, x: VJPTracer, params: dict) -> Any:
+        v = x.primal
+        both = rule.keep(v, **params) if type(v) is np.ndarray and not self.closed else None
+        if both is None:
+            return None
+        y, kept = both
+        tape = self.tape
+        tape.append(((x.slot, rule, (x.known or x.aval, kept, params), None),))
+        return VJPTracer(self, y, len(tape) - 1)
 
     def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
         # a fast path for what is linear in its first operand: sums, indexing, reshapes
