@@ -95,13 +95,13 @@ def test_an_array_up_to_128_kb_is_copied(which, size):
 
 @pytest.mark.parametrize("which", ["captured", "primal"])
 def test_a_larger_array_that_changed_is_noticed(which):
-    c, x = np.ones(20_000), np.ones(20_000)
+    c, x = np.ones(40_000), np.ones(40_000)
     _, pull = ft.vjp(lambda x: x * c * x, x)
     (c if which == "captured" else x)[17] = 5.0
     with pytest.raises(
-        CaptureError, match=r"vjp\(<lambda>\).*float64\[20000\].*test_captures.py.*copy\(\)"
+        CaptureError, match=r"vjp\(<lambda>\).*float64\[40000\].*test_captures.py.*copy\(\)"
     ):
-        pull(np.ones(20_000))
+        pull(np.ones(40_000))
 
 
 def test_a_permuted_large_array_is_noticed():

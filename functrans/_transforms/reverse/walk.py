@@ -69,13 +69,13 @@ def _glance(tape: list, cts: list) -> int:
     The hot path of a backward pass.
     """
     late: dict[int, tuple] = {}
-    array, large = np.ndarray, sizes.LARGE
+    array, large, edges = np.ndarray, sizes.LARGE, tuple
     for k in range(len(tape) - 1, -1, -1):
         if late and k in late:
             c = before = None  # of which ``cts`` is to have the only references
             scatter(cts, k, *late.pop(k))
         node, ct = tape[k], cts[k]
-        if type(node) is not tuple:
+        if type(node) is not edges:
             if node is None:
                 continue
             ct = None
