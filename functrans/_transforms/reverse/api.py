@@ -30,7 +30,8 @@ from functrans._transforms.derived import surfacing
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.grad import lower_all, split_aux
 from functrans._transforms.reverse.replay import push_forward
-from functrans._transforms.reverse.vjp import Node, VJPTracer, pull_back
+from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.vjp import Node, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 

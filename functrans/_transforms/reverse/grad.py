@@ -27,7 +27,8 @@ from functrans._transforms.arguments import (
 )
 from functrans._transforms.derived import deriving
 from functrans._transforms.reverse.degenerate import ReverseTrace
-from functrans._transforms.reverse.vjp import VJPTracer, pull_back
+from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.vjp import pull_back
 from functrans._transforms.watching.kinks import vjp_trace
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 

@@ -16,12 +16,10 @@ from functrans._core.aval import Aval, aval_of, dtype_of, inexact_dtype
 from functrans._core.bind import (
     PLAIN,
     STRONG,
-    PrimalTracer,
     Trace,
     Tracer,
     bind,
     bind_operands,
-    is_finite,
     is_staged,
 )
 from functrans._core.primitive import Primitive
@@ -31,42 +29,8 @@ from functrans._ops.indexing import scatter_set
 from functrans._ops.writing import store, unstore
 from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import add_cotangents, is_alone, unless_zero
+from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.walk import carry
-
-
-class VJPTracer(PrimalTracer):
-    """``known``: its aval if someone has asked for it; results share that of their operands."""
-
-    __slots__ = ("known", "root_of", "slot")
-
-    def __init__(self, trace: VJPTrace, primal: Any, slot: int):
-        self.owner = trace
-        self.known: Aval | None = None
-        self.root_of = None
-        self.primal = primal
-        self.slot = slot
-
-    @property
-    def aval(self) -> Aval:
-        """``x.known or x.aval`` takes less time where it is known."""
-        known = self.known = aval_of(self.primal)
-        return known
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.known or self.aval)[0]
-
-    @property
-    def dtype(self) -> np.dtype:
-        return (self.known or self.aval)[1]
-
-    @property
-    def ndim(self) -> int:
-        return len((self.known or self.aval)[0])
-
-    def is_finite(self) -> bool:
-        return is_finite(self.primal)
-
 
 _new = object.__new__  # 60 ns less than a call of the class, on the hot paths
 
