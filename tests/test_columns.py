@@ -54,6 +54,11 @@ def widths(x, y):
     return wide * 2, np.concatenate([low, y], -1)[:, 2:4] + wide[:, 1:], low + wide[:, ::-1]
 
 
+def without_entries(x, y):
+    none = x[..., :0]
+    return none * 2, x[..., 3:] + none, np.concatenate([none, y[..., 1:] * x[..., :2]], -1)
+
+
 def slope(f):
     def pulled(x, y):
         value, pull = ft.vjp(f, x, y)
@@ -62,7 +67,7 @@ def slope(f):
     return pulled
 
 
-CASES = [turned, joined, grown, gathered, other_axes, kinds, widths]
+CASES = [turned, joined, grown, gathered, other_axes, kinds, widths, without_entries]
 
 
 @pytest.fixture

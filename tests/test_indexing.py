@@ -333,9 +333,10 @@ def test_an_array_that_was_handed_out_takes_a_traced_index(key):
 
 def test_a_plain_array_under_a_traced_index_names_ft_array():
     y = np.arange(3.0)
-    for transform in (ft.jit, ft.vmap):
-        with pytest.raises(ConcretizationError, match=r"write ft\.array\(y\)\[i\]"):
-            transform(lambda i: y[i])(np.array([1, 2]))
+    with pytest.raises(ConcretizationError, match=r"write ft\.array\(y\)\[i\]"):
+        ft.vmap(lambda i: y[i])(np.array([1, 2]))
+    with pytest.raises(ConcretizationError, match=r"write ft\.array\(y\)\[i\]"):
+        ft.jit(lambda i: y[i])(np.arange(17) % 3)  # too many for a path of their own
     np.testing.assert_array_equal(ft.vmap(lambda i: ft.array(y)[i])(np.array([1, 2])), [1, 2])
 
 

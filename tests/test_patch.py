@@ -893,3 +893,22 @@ def test_writers_refuse_in_a_block_what_they_refuse_outside(write):
 
     with ft.patch(), pytest.raises(UnsupportedError):
         ft.jit(f)(np.ones(8))
+
+
+def test_the_entries_of_an_array_with_their_indices():
+    def f(x):
+        y = np.zeros(3)
+        for (i,), v in np.ndenumerate(x):
+            y[i] = i * v
+        return y.sum() + sum(v for _, v in np.ndenumerate(y))
+
+    with ft.patch():
+        np.testing.assert_array_equal(ft.grad(f)(np.ones(3)), [0.0, 2.0, 4.0])
+        assert isinstance(np.ndenumerate(np.ones(2)), np.ndenumerate)
+        np.testing.assert_array_equal(ft.grad(_of_grid)(np.ones(3)), [3.0, 3.0, 3.0])
+
+
+def _of_grid(x):
+    grid = np.mgrid[0.0:3.0, 0.0:3.0]
+    grid[0] *= x
+    return grid.sum() - grid[1].sum()

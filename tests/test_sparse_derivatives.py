@@ -1,6 +1,8 @@
 """Sparse Jacobians and Hessians equal the dense ones."""
 
+import gc
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -394,6 +396,31 @@ def test_they_show_what_they_are():
     assert repr(ft.sparse_jacobian(lambda x: x[:0]).prepare(np.ones(4))) == (
         "<sparse_jacobian of <lambda>: 0 x 4, 0 entries, 0 colors>"
     )
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("derivative", [
+    ft.sparse_jacobian(tridiagonal), ft.sparse_jacobian(tridiagonal, format="csc"),
+    ft.sparse_hessian(arrow), ft.sparse_hessian(arrow, coloring="acyclic"),
+], ids=["table", "csc", "hessian", "substitution"])
+def test_what_a_call_is_expected_to_take_is_what_it_takes(derivative, compiled):
+    x = np.linspace(0.1, 1.0, 3000)
+    with ft.config(jit=compiled, threads=1, keep_memory=False):
+        prepared = derivative.prepare(x)
+        prepared(x), derivative(x)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            prepared(x)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        expected = prepared.memory(x)
+        assert derivative.memory(x) == expected
+    # Python's own objects, such as the results of single equations, are not counted
+    assert 0.95 * peak - 20_000 <= expected <= 1.25 * peak
+    with pytest.raises(ShapeError):
+        prepared.memory(x[1:])
 
 
 def test_spy_draws_the_pattern():

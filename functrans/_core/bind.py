@@ -132,7 +132,6 @@ class Tracer:
     """A value that a transform follows. Its methods and operators come from ``functrans.numpy``."""
 
     __slots__ = ("owner",)
-    __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
     __pandas_priority__ = 10_000  # pandas leaves its operators on us to ours
 
     owner: Trace
@@ -214,6 +213,8 @@ class Tracer:
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         if scipy_names.asked_by_sparse():
             return np.empty((), object)
+        if self.dtype.kind in "iub" and (x := self.decided_entries()) is not None:
+            return np.array(x, dtype)
         if self.dtype.kind in "iu":
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
@@ -223,6 +224,12 @@ class Tracer:
             scipy_names.advice(self)
             or f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be "
             f"lost; {remedies.remedy()}."
+        )
+
+    def __hash__(self) -> int:
+        raise ArgumentError(
+            f"{user_line()}: {self!r} cannot be the key of a dict, nor an argument of a function "
+            "with a cache: what is kept there would outlive it. Take int(n) for an integer n."
         )
 
     def __float__(self) -> float:
@@ -276,6 +283,10 @@ class Tracer:
     def tolist(self):
         """Nested lists of traced scalars."""
         return [x.tolist() for x in self] if self.shape else self
+
+    def decided_entries(self) -> np.ndarray | None:
+        """The entries of integers or booleans that Python goes on with; None where it may not."""
+        return None  # replaced by functrans.numpy
 
     def decide(self, convert: Callable[[Any], Any], use: str) -> Any:
         """What ``convert``, of Python's own, makes of the number inside: Python decides by it."""

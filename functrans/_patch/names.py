@@ -72,7 +72,9 @@ def _either(original: Callable, ours: Callable, makes: bool = False) -> Callable
 
 
 def _of_numpy() -> list[Swap]:
-    swaps = [_vectorize(), _concatenator(), *_of_math(), *_of_compiled()]
+    swaps = [_vectorize(), _concatenator(), _grid(), *_of_math(), *_of_compiled()]
+    there: Any = StandIn.of(np.ndenumerate, fnp.ndenumerate)
+    swaps.append(Swap(np, "ndenumerate", np.ndenumerate, there))
     spaces = ((np, fnp), (np.linalg, fnp.linalg), (np.fft, fnp.fft), (np.emath, fnp.emath))
     for theirs, ours in spaces:
         for name in ours.__all__:
@@ -132,6 +134,18 @@ def _concatenator() -> Swap:
         if writing.get() is None or not _is_open(sys._getframe(1), (), {}):
             return original(self, key)
         return fnp.r_.of(self)[key]
+
+    return Swap(kind, "__getitem__", original, getitem)
+
+
+def _grid() -> Swap:
+    """``np.mgrid`` and ``np.ogrid``, likewise."""
+    kind = next(k for k in type(np.mgrid).__mro__ if "__getitem__" in vars(k))
+    original = kind.__getitem__
+
+    def getitem(self: Any, key: Any) -> Any:
+        inside = writing.get() is not None and _is_open(sys._getframe(1), (), {})
+        return handed(original(self, key)) if inside else original(self, key)
 
     return Swap(kind, "__getitem__", original, getitem)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import bind
+from functrans._core.bind import Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import structure as rows
 from functrans.numpy.at_once import REPEAT, ROLL, at_once, rolled
@@ -80,6 +80,9 @@ def _rolled(a, shift, axis):
         shifts = ((shift, one_axis(axis, a.ndim)),)
     else:
         axes = normalize_axes(axis, a.ndim, allow_duplicate=True)
+        if isinstance(shift, Tracer) and not shift.shape and len(axes) == 1 and a.size:
+            size = a.shape[axes[0]]
+            return take_axis(a, (np.arange(size) - shift) % size, axes[0])
         shifts = tuple([(int(n), int(i)) for n, i in np.broadcast(shift, axes)])
     y = at_once(ROLL, a, shifts=shifts)
     return rolled(a, shifts) if y is None else y

@@ -164,12 +164,13 @@ def outer(a, b, out=None):
 def tensordot(a, b, axes: Any = 2):
     """Sum of products over the named axes of both operands."""
     a, b = _pair(a, b)
-    if isinstance(axes, int | np.integer):
+    if _is_number(axes):
+        axes = operator.index(axes)
         axes1, axes2 = range(a.ndim - axes, a.ndim), range(axes)
     else:
         axes1, axes2 = axes
-        axes1 = [axes1] if isinstance(axes1, int | np.integer) else axes1
-        axes2 = [axes2] if isinstance(axes2, int | np.integer) else axes2
+        axes1 = [axes1] if _is_number(axes1) else axes1
+        axes2 = [axes2] if _is_number(axes2) else axes2
     axes1 = tuple(x + a.ndim if x < 0 else x for x in map(operator.index, axes1))
     axes2 = tuple(x + b.ndim if x < 0 else x for x in map(operator.index, axes2))
     if len(axes1) != len(axes2) or any(
@@ -178,6 +179,10 @@ def tensordot(a, b, axes: Any = 2):
     ):
         raise ValueError("shape-mismatch for sum")
     return _rounded(_contract(a, b, axes1, axes2), a, b)
+
+
+def _is_number(axis):
+    return not isinstance(axis, list | tuple) and not np.ndim(axis)
 
 
 def _contract(a, b, axes1, axes2):

@@ -435,7 +435,7 @@ _THEIRS = [
     "triu_indices", "diag_indices", "ix_", "broadcast_shapes",
     "promote_types", "issubdtype", "isdtype", "min_scalar_type",
     "iterable", "ndindex", "errstate", "dtype", "pi",
-    "e", "inf", "nan", "euler_gamma", "newaxis", "s_", "mgrid", "ogrid", "bool", "bool_", "int_",
+    "e", "inf", "nan", "euler_gamma", "newaxis", "s_", "bool", "bool_", "int_",
     "uint", "int8", "int16", "int32", "int64", "intp", "intc", "uint8", "uint16", "uint32",
     "uint64", "uintp", "float16", "float32", "float64", "half", "single", "double", "longdouble",
     "complex64", "complex128", "csingle", "cdouble", "number", "integer", "signedinteger",

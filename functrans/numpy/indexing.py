@@ -259,8 +259,8 @@ def concrete(x: Any, use: str) -> np.ndarray:
     if not isinstance(x, Tracer):
         return np.asarray(plain(x))
     value = x.concrete()
-    if value is None and x.dtype.kind == "b" and x.size <= MASK:
-        value = _decided(x)
+    if value is None:
+        value = decided_entries(x)
     if value is None:
         raise ConcretizationError(
             f"{user_line()}: {use}: the shape of the result would depend on the values of {x!r}, "
@@ -270,20 +270,36 @@ def concrete(x: Any, use: str) -> np.ndarray:
     return np.asarray(value)
 
 
-# Entries up to which Python decides by a mask under jit: WORD of them are one decision.
-MASK, WORD = 1024, 62
+# Entries up to which Python decides by masks and by integers under jit, and the bits of a decision.
+MASK, FEW, WORD = 1024, 16, 62
 
 
-def _decided(mask: Any) -> np.ndarray | None:
-    """The mask that jit goes on with, as for the condition of an ``if``; None where it may not."""
-    flat = mask.reshape(-1)
-    words = [flat[i : i + WORD] for i in range(0, mask.size, WORD)]
+def decided_entries(x: Any) -> np.ndarray | None:
+    """The entries that jit goes on with, as for the condition of an ``if``; None where it may not.
+
+    Their differences from the least, in as few bits as the greatest takes, are decided by words.
+    """
+    kind = x.dtype.kind
+    if kind not in "biu" or x.size > (MASK if kind == "b" else FEW):
+        return None
+    flat = x.reshape(-1)
     try:
-        numbers = [int((w * (1 << np.arange(w.size))).sum()) for w in words]
+        low, high = (0, 1) if kind == "b" or not x.size else (int(flat.min()), int(flat.max()))
+        bits = (high - low).bit_length()
+        if bits > WORD or high > np.iinfo(np.int64).max:
+            return None
+        many = WORD // bits if bits else x.size
+        flat = flat.astype(np.int64) - low
+        words = [flat[i : i + many] for i in range(0, x.size, many)] if bits else []
+        numbers = [int((w * (1 << bits * np.arange(w.size))).sum()) for w in words]
     except ConcretizationError:
         return None
-    bits = [n >> i & 1 for n, w in zip(numbers, words, strict=True) for i in range(w.size)]
-    return np.array(bits, bool).reshape(mask.shape)
+    places = [(n, i) for n, w in zip(numbers, words, strict=True) for i in range(w.size)]
+    entries = [low + (n >> bits * i & (1 << bits) - 1) for n, i in places] or [low] * x.size
+    return np.array(entries, x.dtype).reshape(x.shape)
+
+
+Tracer.decided_entries = decided_entries  # type: ignore[method-assign]
 
 
 # ---- gathering

@@ -68,6 +68,8 @@ Tracer.__invert__ = lambda self: self.owner.unary(ops.invert, self)  # type: ign
 def _mul(self: Tracer, other: Any) -> Any:
     if self.root_of is None and (type(other) in PLAIN or getattr(other, "root_of", None) is None):
         try:
+            if type(other) in SEQUENCES and _counts(self, other):
+                return other * operator.index(self)
             return self.owner.binary(ops.multiply, self, other)
         except SparseOperand:
             return with_sparse("mul", self, other)
@@ -77,10 +79,21 @@ def _mul(self: Tracer, other: Any) -> Any:
 def _rmul(self: Tracer, other: Any) -> Any:
     if self.root_of is None:
         try:
+            if type(other) in SEQUENCES and _counts(self, other):
+                return other * operator.index(self)
             return self.owner.binary(ops.multiply, other, self)
         except SparseOperand:
             return with_sparse("rmul", self, other)
     return lengths.multiply(other, self)
+
+
+SEQUENCES = frozenset({list, tuple, str, bytes})
+
+
+def _counts(n: Tracer, sequence: Any) -> bool:
+    """Whether ``n`` says how often a sequence is to be repeated, as an integer of Python's or
+    NumPy's does."""
+    return not n.shape and n.dtype.kind in ("iu" if isinstance(sequence, list | tuple) else "biu")
 
 
 def _truediv(self: Tracer, other: Any) -> Any:

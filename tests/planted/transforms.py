@@ -543,6 +543,20 @@ ERRORS = (
         "tests/test_rule_calls.py::test_each_operand_is_read_where_it_stands",
     ),
     Planted(
+        "jit: equal keys of another type are taken for those of the last call",
+        "functrans/_transforms/staging/containers.py",
+        " or [*map(type, x)] != types",
+        "",
+        "tests/test_nested_calls.py::test_equal_keys_of_another_type_are_told_apart",
+    ),
+    Planted(
+        "jit: the number of arguments is not compared with that of the last call",
+        "functrans/_transforms/staging/containers.py",
+        "        if len(args) != count:\n",
+        "        if len(args) < count:\n",
+        "tests/test_nested_calls.py::test_an_argument_more_is_another_call",
+    ),
+    Planted(
         "paths: a piece is taken for that of another run",
         "functrans/_transforms/staging/paths.py",
         "if not all([same_eqn(x, y, self.sources, other.sources) for x, y in pairs]):",

@@ -134,7 +134,7 @@ def test_a_state_that_does_not_fit_is_named():
     (lambda: optim.SGD([G], nesterov=True), ValueError, "Nesterov"),
     (lambda: optim.Adam([G], betas=(1.0, 0.9)), ValueError, "beta parameter at index 0"),
     (lambda: optim.LBFGS([G], line_search_fn="x"), RuntimeError, "only 'strong_wolfe'"),
-    (lambda: D.Normal(0.0, -1.0), ValueError, "constraint positive"),
+    (lambda: D.Normal(0.0, -1.0), ValueError, "constraint GreaterThan"),
     (lambda: D.Normal(0.0, 1.0).log_prob(1.0), ValueError, "must be a Tensor"),
     (lambda: D.Bernoulli(0.5).log_prob(T(0.5)), ValueError, "within the support"),
     (lambda: D.Categorical(), ValueError, "Either `probs` or `logits`"),

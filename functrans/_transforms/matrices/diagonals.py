@@ -49,7 +49,7 @@ def hessian_diagonal(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
     argnum = one_argument("hessian_diagonal", argnums)
     sizes: dict[tuple, int] = {}
 
-    def diagonal(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def along(args: tuple, kwargs: dict) -> tuple[Along, Callable]:
         job = Along("hessian_diagonal", function, argnum, args, kwargs, sizes)
 
         def image(ts: Sequence) -> list:
@@ -57,7 +57,17 @@ def hessian_diagonal(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
             job.require_scalar(run.values)
             return run.tangents
 
-        (entries,) = job.batches().run(job.ways, 0, job.opened.primals, image)
+        return job, image
+
+    def diagonal(*args: P.args, **kwargs: P.kwargs) -> Any:
+        job, image = along(args, kwargs)
+        pieces: list = []
+
+        def take(start: int, size: int, images: list) -> None:
+            pieces.extend(images)
+
+        job.batches().each(job.ways, 0, job.opened.primals, image, take)
+        entries = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         ends = np.cumsum([0, *[a.size for a in job.ways.avals]])
         parts = [
             np.reshape(entries[start:end], a.shape)
@@ -65,6 +75,11 @@ def hessian_diagonal(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
         ]
         return job.opened.only(hand_out_all(parts))
 
+    def memory(*args: P.args, **kwargs: P.kwargs) -> int:
+        job, image = along(args, kwargs)
+        return job.peak(image)
+
+    diagonal.memory = memory  # type: ignore[attr-defined]  # what it returns
     return diagonal
 
 
@@ -87,40 +102,49 @@ def laplacian(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
 
     def trace(*args: P.args, **kwargs: P.kwargs) -> Any:
         job = Along("laplacian", function, argnum, args, kwargs, sizes)
-        totals, structure = _collapsed(job)
+        structure: Any = None
+        try:
+            totals, structure = _totals(job, _collapsed)
+        except Unfollowed:
+            totals = None
         if totals is None or any(map(_has_nan, totals)):
             # a rule may refuse the point, and says why where it is run in the plain way
-            totals, structure = _one_by_one(job)
+            totals, structure = _totals(job, _twice)
         return tree.unflatten(structure, hand_out_all(totals))
 
+    def memory(*args: P.args, **kwargs: P.kwargs) -> int:
+        job = Along("laplacian", function, argnum, args, kwargs, sizes)
+        try:
+            return job.peak(lambda ts: _collapsed(job, ts)[0])
+        except Unfollowed:
+            return job.peak(lambda ts: _twice(job, ts)[0])
+
+    trace.memory = memory  # type: ignore[attr-defined]  # what it returns
     return trace
 
 
-def _collapsed(job: Along) -> tuple[list | None, Any]:
-    """Curvatures of the outputs by the forward Laplacian, None where it does not see everything."""
-    run: Any = None
+def _totals(job: Along, parts: Callable) -> tuple[list, Any]:
+    """Curvatures of the outputs, from ``parts`` of them for each batch of directions."""
+    structure: Any = None
 
     def image(ts: Sequence) -> list:
-        nonlocal run
-        run = run_laplacian(job.who, job.f, job.opened, ts, job.chosen.call)
-        return run.curvatures
+        nonlocal structure
+        totals, structure = parts(job, ts)
+        return totals
 
-    try:
-        return job.batches().sums(job.ways, job.opened.primals, image), run.structure
-    except Unfollowed:
-        return None, None
+    return job.batches().sums(job.ways, job.opened.primals, image), structure
 
 
-def _one_by_one(job: Along) -> tuple[list, Any]:
-    """Curvatures of the outputs from second derivatives along each direction."""
-    run: Any = None
+def _collapsed(job: Along, ts: Sequence) -> tuple[list, Any]:
+    """By the forward Laplacian; Unfollowed where it does not see everything."""
+    run = run_laplacian(job.who, job.f, job.opened, ts, job.chosen.call)
+    return run.curvatures, run.structure
 
-    def image(ts: Sequence) -> list:
-        nonlocal run
-        run = job.twice(ts)
-        return [summed(t, batch_of(ts)) for t in run.tangents]
 
-    return job.batches().sums(job.ways, job.opened.primals, image), run.structure
+def _twice(job: Along, ts: Sequence) -> tuple[list, Any]:
+    """From second derivatives along each direction."""
+    run = job.twice(ts)
+    return [summed(t, batch_of(ts)) for t in run.tangents], run.structure
 
 
 def _has_nan(y: Any) -> bool:
@@ -154,7 +178,12 @@ class Along:
 
     def batches(self) -> Batches:
         instead = "hutchinson estimates the trace from a few products."
-        return Batches(self.who, self.f, "auto", False, instead, self.sizes)
+        return Batches(self.who, self.f, "auto", False, instead, self.sizes, tape=None)
+
+    def peak(self, image: Callable) -> int:
+        """The bytes that are expected to be taken at once, at most; one direction is run."""
+        expected = self.batches().plan(self.ways, 0, self.opened.primals, image, placed=True)
+        return expected.held + expected.chunk * expected.each
 
     def twice(self, ts: Sequence) -> JVPResult:
         """Second derivatives along directions: tangents of tangents."""

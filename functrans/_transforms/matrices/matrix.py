@@ -25,7 +25,7 @@ from functrans._transforms.arguments import (
 )
 from functrans._transforms.forward.api import run_jvp
 from functrans._transforms.matrices import waist
-from functrans._transforms.matrices.budget import Plan, bytes_of
+from functrans._transforms.matrices.budget import NAMES, Plan, bytes_of
 from functrans._transforms.matrices.directions import Batches, Directions, Span, directions
 from functrans._transforms.matrices.placing import Placing
 from functrans._transforms.matrices.shared import SharedBatches
@@ -173,9 +173,17 @@ class _Job(NamedTuple):
         route = self._route(chosen)
         given = self.options.out is not None
         batches = self._batches(route.tape)
-        expected = batches.plan(route.ways, route.width, route.values, route.image)
+        expected = batches.plan(
+            route.ways, route.width, route.values, route.image, given
+        )
+        mode, reason = route.mode, route.reason
+        if expected.compressed:
+            mode, reason = "compressed", (
+                f"{route.ways.total} {NAMES[route.mode]} have {expected.total} colors: those of "
+                "one color share no entry of the result, which is mostly 0"
+            )
         return Plan(
-            self.who, name_of(self.f), route.mode, route.reason, route.ways.total, expected.chunk,
+            self.who, name_of(self.f), mode, reason, expected.total, expected.chunk,
             expected.result, expected.held, expected.each, given,
         )
 

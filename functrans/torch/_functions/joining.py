@@ -371,7 +371,7 @@ def triu(x, diagonal=0):
     return np.triu(x, diagonal)
 
 
-for _name in ("tril", "triu", "cumsum", "cumprod"):
+for _name in ("tril", "triu"):
     METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from functrans.extend import ANY, Aval, Linear, Primitive, bind
 from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.failures import not_a_tensor
+from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.keywords import renaming
 from functrans.torch._functions.table import (
     FUNCTIONS,
@@ -223,7 +224,12 @@ def cumprod(x, dim, *, dtype=None):
 
 def _running(function, x, dim):
     y = function(x, axis=axes(dim, x))
+    y = y if y.dtype == x.dtype else y.astype(x.dtype)  # NumPy's are of 64 bits
     return y if x.ndim else y.reshape(())
+
+
+for _f in (cumsum, cumprod):
+    METHODS[f"{_f.__name__}_"] = in_place(_f, f"{_f.__name__}_")
 
 
 def count_dims(dim: Any, ndim: int) -> tuple:

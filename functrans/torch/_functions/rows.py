@@ -6,7 +6,6 @@ can. ``Row.general`` takes all other operands, such as those of different types.
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,11 +21,10 @@ from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
-from functrans.torch._graph.quiet import quiet, quietly
+from functrans.torch._graph.quiet import quiet, silent
 from functrans.torch._graph.source import caller
-from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, recorded_edge
+from functrans.torch._tensors.tensor import Tensor, as_memory, edge_of, from_array, recorded_edge
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new = object.__new__
@@ -42,8 +40,8 @@ class Row:
     """A row of two operands as a function: its class of nodes and what they keep. ``integers``
     computes it where all operands are integers or booleans."""
 
-    __slots__ = ("actions", "floats", "integers", "kind", "name", "reads", "row", "singular",
-                 "ufunc")
+    __slots__ = ("actions", "floats", "integers", "name", "reads", "row", "singular",
+                 "title", "ufunc")
 
     def __init__(self, name: str, row: Elementwise, floats: bool, title: str | None,
                  integers: Callable | None = None):
@@ -54,7 +52,7 @@ class Row:
         self.floats = floats
         self.integers = integers or self.ufunc
         self.singular = any(a is not None and a.singular for a in row.actions)
-        self.kind = named(ElementwiseNode, title or title_for(name))
+        self.title = title or title_for(name)
         self.reads = kept_by(self.actions)
 
     def general(self, x1: Any, x2: Any) -> Tensor:
@@ -81,11 +79,12 @@ class Row:
         a1, a2 = self.actions
         parts = []
         if e1 is not None:
-            parts.append((0, a1, a1.pick(y, a, b) if a1.needs else (), _unlike(x1, y)))
+            parts.append((0, a1, a1.pick(y, a, b) if a1.needs else (), _unlike(x1._array, y)))
         if e2 is not None:
-            parts.append((1, a2, a2.pick(y, a, b) if a2.needs else (), _unlike(x2, y)))
+            parts.append((1, a2, a2.pick(y, a, b) if a2.needs else (), _unlike(x2._array, y)))
         marks = self.marks(e1, e2, x1, x2, out._storage)
-        out._node = self.kind((e1, e2), parts, marks, caller() if marks else None)
+        out._node = ElementwiseNode(self.title, (e1, e2), parts, marks,
+                                    caller() if marks else None)
         return out
 
     def marks(self, e1: Edge | None, e2: Edge | None, x1: Any, x2: Any,
@@ -103,9 +102,8 @@ class Row:
         return marks
 
 
-def _unlike(x: Tensor, y: Any) -> tuple[tuple, np.dtype] | None:
-    """The shape and dtype of ``x`` where those of ``y`` differ."""
-    a = x._array
+def _unlike(a: Any, y: Any) -> tuple[tuple, np.dtype] | None:
+    """The shape and dtype of ``a`` where those of ``y`` differ."""
     return None if a.shape == y.shape and a.dtype == y.dtype else (a.shape, a.dtype)
 
 
@@ -168,20 +166,14 @@ def _unary_of_arrays(row: Elementwise) -> Callable:
     return compute
 
 
-def _quietly(ufunc: Callable) -> Callable:
-    """``ufunc`` without NumPy's warnings about infinities and NaNs."""
-
-    return functools.partial(quietly, ufunc)
-
-
 def binary(name: str, row: Any, *, floats: bool = False, title: str | None = None,
            operator: bool = False, integers: Callable | None = None) -> Callable:
     """The function ``name`` of two tensors or numbers; an operator leaves others to themselves."""
     of = Row(name, row, floats, title, integers)
-    ufunc, general, kind = of.ufunc, of.general, of.kind
-    compute = _quietly(ufunc) if of.singular else ufunc
-    a1, a2 = of.actions
-    reading = any(of.reads)
+    ufunc, general, title = of.ufunc, of.general, of.title
+    compute = silent(ufunc, 2) if of.singular else ufunc
+    (a1, a2), (_, first, second, both) = of.actions, of.reads
+    pick1, pick2 = [a.pick if a.needs else None for a in of.actions]
 
     def f(input: Any, other: Any) -> Any:
         if not isinstance(input, Tensor):
@@ -192,9 +184,8 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             b: Any = other._array
             if b.dtype is not d or (d is not _F32 and d is not _F64):
                 return general(input, other)
-            e2 = recorded_edge(other) if state.grad else None
         elif type(other) in _REALS and (d is _F32 or d is _F64):
-            b, e2 = other, None
+            b = other
         elif operator and _declines(other):
             return NotImplemented
         else:
@@ -206,29 +197,55 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         if type(y) is not np.ndarray:
             y = as_memory(y)
         out = _new(Tensor)
-        out._array, out._storage = y, (own := Storage())
+        out._array = y
+        out._storage = own = Storage()
+        own.version = out._index = 0
+        out._node = out._base = None
+        out._requires = False
         if not state.grad:
-            return from_array(y, own) if state.inference else out
-        e1 = recorded_edge(input)
+            return from_array(y, own) if unusual else out
+        e1 = e2 = u1 = u2 = None
+        if input._base is not None or unusual:
+            e1 = recorded_edge(input)
+        elif input._node is not None:
+            e1 = input._node, input._index
+        elif input._requires:
+            e1 = edge_of(input)
+        if b is not other:
+            if other._base is not None or unusual:
+                e2 = recorded_edge(other)
+            elif other._node is not None:
+                e2 = other._node, other._index
+            elif other._requires:
+                e2 = edge_of(other)
+            if a.shape != b.shape:
+                u1, u2 = _unlike(a, y), _unlike(b, y)
         if (e1 is None and e2 is None) or y.dtype is not d:  # constants, comparisons
             return out
         if type(y) is not np.ndarray and (inside := in_batch(input, other)):
             return general(*inside)
-        s = y.shape
-        p1 = p2 = None
-        if e1 is not None:
-            unlike = None if a.shape == s else (a.shape, d)
-            p1 = 0, a1, a1.pick(y, a, b) if a1.needs else (), unlike
-        if e2 is not None:
-            unlike = None if b.shape == s else (b.shape, d)
-            p2 = 1, a2, a2.pick(y, a, b) if a2.needs else (), unlike
-        parts = (p2,) if p1 is None else (p1,) if p2 is None else (p1, p2)
-        if not reading:
-            out._node = kind((e1, e2), parts, (), None)
+        if e2 is None:
+            parts, kept = ((0, a1, pick1(y, a, b) if pick1 else (), u1),), first
+        elif e1 is None:
+            parts, kept = ((1, a2, pick2(y, a, b) if pick2 else (), u2),), second
+        else:
+            parts = ((0, a1, pick1(y, a, b) if pick1 else (), u1),
+                     (1, a2, pick2(y, a, b) if pick2 else (), u2))
+            kept = both
+        if kept is None:
+            out._node = ElementwiseNode(title, (e1, e2), parts, (), None)
             return out
-        marks = of.marks(e1, e2, input, other, own)
+        y_kept, a_kept, b_kept = kept
+        marks = [(own, 0)] if y_kept else []
+        if a_kept:
+            storage = input._storage
+            marks.append((storage, storage.version))
+        if b_kept and b is not other:
+            storage = other._storage
+            marks.append((storage, storage.version))
         frame = sys._getframe(2)
-        out._node = kind((e1, e2), parts, marks, (frame.f_code, frame.f_lasti))
+        where = frame.f_code, frame.f_lasti
+        out._node = ElementwiseNode(title, (e1, e2), parts, marks, where)
         return out
 
     f.of = of  # type: ignore[attr-defined]  # what the reflected and in-place variants share
@@ -244,8 +261,9 @@ def _label(f: Callable, name: str, doc: str) -> None:
 def reflected(f: Any) -> Callable:
     """``other f self``."""
     of = f.of
-    general, kind, a2, name = of.general, of.kind, of.actions[1], of.name
-    compute = _quietly(of.ufunc) if of.singular else of.ufunc
+    general, title, a2, name = of.general, of.title, of.actions[1], of.name
+    compute = silent(of.ufunc, 2) if of.singular else of.ufunc
+    reads = of.reads[2] is not None
 
     def method(self: Tensor, other: Any) -> Any:
         b = self._array
@@ -255,9 +273,10 @@ def reflected(f: Any) -> Callable:
         out = from_array(y)
         edge = recorded_edge(self) if state.grad else None
         if edge is not None:
-            marks = of.marks(None, edge, other, self, out._storage)
-            part = 1, a2, a2.pick(y, other, b) if a2.needs else (), None
-            out._node = kind((None, edge), (part,), marks, caller() if marks else None)
+            part = 1, a2, a2.pick(y, other, b) if reads else (), None
+            marks = of.marks(None, edge, other, self, out._storage) if reads else ()
+            where = caller() if marks else None
+            out._node = ElementwiseNode(title, (None, edge), (part,), marks, where)
         return out
 
     return observed_binary(method, name)
@@ -266,11 +285,15 @@ def reflected(f: Any) -> Callable:
 def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
           booleans: Callable | None = None) -> Callable:
     """The function ``name`` of one tensor. ``booleans`` computes it of booleans."""
-    kind = named(ElementwiseNode, title or title_for(name))
-    ufunc: Any = _unary_of_arrays(row)
+    shown = title or title_for(name)
+    of_arrays = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
-    needs, pick = action.needs, getattr(action, "pick", None)
-    compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
+    needs = action.needs
+    assert len(needs) < 2, needs
+    reads_y = needs == ("y",)
+    compute = row.impl if row.facts.libm not in SCALAR else of_arrays
+    if not row.differentiable or action.singular:
+        of_arrays, compute = silent(of_arrays, 1), silent(compute, 1)
 
     def f(input: Tensor) -> Tensor:
         try:
@@ -278,27 +301,34 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         except AttributeError:
             raise not_a_tensor(name, "input", 1, input) from None
         d = a.dtype
-        if d is not _F32 and d is not _F64 and floats:
+        if floats and d is not _F32 and d is not _F64:
             a = floating(a)
         try:
-            y = booleans(a) if booleans is not None and d.kind == "b" else compute(a)
+            if booleans is not None and d.kind == "b":
+                y = booleans(a)
+            else:
+                y = compute(a) if type(a) is np.ndarray else of_arrays(a)
         except TypeError as failure:
             refuse(name, failure, (a,))
             raise
-        if type(y) is not np.ndarray:
-            y = as_memory(y)
         out = from_array(y)
+        y = out._array
         edge = recorded_edge(input) if state.grad else None
-        if edge is None or not dtypes.is_differentiable(y.dtype):
+        if edge is None:
             return out
-        if pick is None or not needs:
-            out._node = kind((edge,), ((0, action, (), _unlike(input, y)),), (), None)
+        unlike = None
+        if y.dtype is not d:
+            if not dtypes.is_differentiable(y.dtype):
+                return out
+            unlike = _unlike(a, y)
+        if not needs:
+            out._node = ElementwiseNode(shown, (edge,), ((0, action, (), unlike),), (), None)
             return out
-        kept = out if needs[0] == "y" else input
+        saved, storage = (y, out._storage) if reads_y else (a, input._storage)
         frame = sys._getframe(2)
-        out._node = kind(
-            (edge,), ((0, action, pick(y, a), _unlike(input, y)),),
-            ((kept._storage, kept._storage.version),), (frame.f_code, frame.f_lasti),
+        out._node = ElementwiseNode(
+            shown, (edge,), ((0, action, (saved,), unlike),),
+            ((storage, storage.version),), (frame.f_code, frame.f_lasti),
         )
         return out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -298,16 +299,28 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
                 f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}, "
                 f"and split: {lengths}"
             )
-        lengths = [min(lengths, n - i) for i in range(0, n, lengths)] or [0]
+        patterns = _even_parts(n, lengths, _dim(dim, input._array.ndim))
     elif sum(lengths) != n:
         raise RuntimeError(
             f"split: the lengths {list(lengths)} do not add up to {n}, the size of dimension {dim}"
         )
-    dim = _dim(dim, input._array.ndim)
-    before, stops = [_WHOLE] * dim, itertools.accumulate(lengths)
-    patterns = [(*before, (s - k, s, None), Ellipsis) for s, k in zip(stops, lengths, strict=True)]
+    else:
+        patterns = _parts(lengths, _dim(dim, input._array.ndim))
     return several(title, getitem, (input,),
                    {"patterns": patterns, "join": np.concatenate, "axis": dim})
+
+
+def _parts(lengths: Sequence[int], axis: int) -> tuple[tuple, ...]:
+    """The patterns that read parts of these lengths along ``axis``."""
+    before, stops = [_WHOLE] * axis, itertools.accumulate(lengths)
+    return tuple([(*before, (s - k, s, None), Ellipsis)
+                  for s, k in zip(stops, lengths, strict=True)])
+
+
+@functools.lru_cache(1024)
+def _even_parts(n: int, length: int, axis: int) -> tuple[tuple, ...]:
+    """``_parts`` of one length, the last of what is left of ``n``."""
+    return _parts([min(length, n - i) for i in range(0, n, length)] or [0], axis)
 
 
 @method

@@ -26,7 +26,14 @@ from functrans.torch._graph.modes import set_unusual, state, unusual
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.quiet import quiet
-from functrans.torch._graph.routes import Route, by_age, edge_key, leading_to, reached
+from functrans.torch._graph.routes import (
+    Route,
+    by_age,
+    edge_key,
+    explored,
+    leading_to,
+    reached,
+)
 from functrans.torch._graph.source import caller
 from functrans.torch._tensors.cotangents import is_alone, take
 from functrans.torch._tensors.dtypes import Size
@@ -64,15 +71,13 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     # those of ``.grad`` have none, as in torch
     only_forward = has_tangents and not create and walks.partial > 0
     retain, create = retain or has_tangents, create or only_forward
-    cts: dict[Node, Any] = {}
     watch = state.watch
     with nullcontext() if watch is None else watch.scope("torch::autograd::GraphRoot"):
-        for (node, k), ct in roots:
-            _add(cts, node, k, ct)
+        cts = _started(roots)
     keys = [edge_key(e) for e in wanted or ()]
     captured: dict[tuple, Any] = dict.fromkeys(keys)
-    found = reached(cts)
-    route = None if wanted is None else leading_to(found, captured)
+    inner, ends = explored(cts)
+    route = None if wanted is None else leading_to(inner, ends, captured)
     before = state.grad, state.only_forward
     state.grad, state.only_forward = create, only_forward
     fields = walks.__dict__
@@ -82,9 +87,9 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     try:
         with quiet():
             if watch is None:
-                cts, captured = _glance(cts, found, route, captured, retain, create)
+                cts, captured = _glance(cts, inner, ends, route, captured, retain, create)
             if cts:
-                _walk(sorted(found, key=by_age), cts, route, captured, retain, create)
+                _walk(sorted(inner + ends, key=by_age), cts, route, captured, retain, create)
         while walks.callbacks:
             walks.callbacks.pop(0)()
     finally:
@@ -94,6 +99,14 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     if only_forward:
         return [forward_value(captured[key]) for key in keys]
     return [captured[key] for key in keys]
+
+
+def _started(roots: Sequence[tuple[Edge, Any]]) -> dict[Node, Any]:
+    """The cotangents of the nodes that a walk starts from."""
+    cts: dict[Node, Any] = {}
+    for (node, k), ct in roots:
+        _add(cts, node, k, ct)
+    return cts
 
 
 def _has_tangents(roots: Sequence[tuple[Edge, Any]]) -> bool:
@@ -175,8 +188,8 @@ def stacked(cts: Sequence) -> Any:
     return np.stack([np.zeros(like.shape, like.dtype) if ct is None else ct for ct in cts])
 
 
-def _glance(cts: dict, found: Sequence[Node], route: Route | None, captured: dict, retain: bool,
-            create: bool) -> tuple[dict, dict]:
+def _glance(cts: dict, inner: list[Node], ends: Sequence[Node], route: Route | None,
+            captured: dict, retain: bool, create: bool) -> tuple[dict, dict]:
     """Walk by the bare formulas, and return where ``_walk`` continues.
 
     This goes as far as nodes may be passed twice without anybody noticing. A NaN that has arrived
@@ -184,7 +197,7 @@ def _glance(cts: dict, found: Sequence[Node], route: Route | None, captured: dic
     """
     here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
     seen, sound = {**captured}, {}
-    order = [n for n in found if n.edges or not _is_plain_leaf(n)]
+    order = inner + [n for n in ends if not _is_plain_leaf(n)]
     if route is not None and route.passing is not None:
         order = [n for n in order if n in route.passing]
     order.sort(key=by_age)
@@ -225,8 +238,8 @@ def _pass_plain(order: Sequence[Node], cts: dict, route: Route | None, captured:
     sums: set[Node] = set()
     pop = cts.pop
     for i, node in enumerate(order):
-        if node.extras is not None or not node.repeats or (
-                node.wary and _once(node, cts.get(node))):
+        if not node.plain and (node.extras is not None or not node.repeats or (
+                node.wary and _once(node, cts.get(node)))):
             return i
         ct = pop(node, _ABSENT)
         if ct is _ABSENT:
@@ -239,7 +252,7 @@ def _pass_plain(order: Sequence[Node], cts: dict, route: Route | None, captured:
             parts = _pulled(node, ct, create)
         else:
             parts = node.bare(ct, create)
-            if node.wary:
+            if not node.plain and node.wary:
                 _note_spread(node, ct, parts, sound)
         _hand_on(cts, sums, node.edges, parts, passing)
     return len(order)
@@ -249,7 +262,8 @@ def _hand_on(cts: dict, sums: set, edges: Sequence, parts: Sequence,
              passing: set[Node] | None) -> None:
     """Add the cotangents of operands to those so far. ``sums``: the nodes whose cotangent is an
     array made in this walk, which nothing else reads."""
-    for edge, c in zip(edges, parts, strict=False):
+    get = cts.get
+    for edge, c in zip(edges, parts):  # noqa: B905  (an argument more takes 40 ns a node)
         if edge is None:
             continue
         parent, k = edge
@@ -258,15 +272,18 @@ def _hand_on(cts: dict, sums: set, edges: Sequence, parts: Sequence,
         if parent.outputs != 1 or c is None:
             _add(cts, parent, k, c)
             continue
-        old = cts.get(parent)
+        old = get(parent)
         if old is None:
             cts[parent] = c
         elif parent in sums and type(c) is np.ndarray and c.dtype is old.dtype:
-            np.add(old, c, old)
+            _sum(old, c, old)
         else:
             cts[parent] = total = old + c
             if type(total) is np.ndarray:
                 sums.add(parent)
+
+
+_sum = np.add
 
 
 def _note_spread(node: Any, ct: Any, parts: Sequence, sound: dict) -> None:
@@ -344,16 +361,19 @@ def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, 
 
 def _add(cts: dict, node: Node, k: int, c: Any) -> None:
     """Add ``c`` to the cotangent of output ``k`` of ``node``; None says only that it is passed."""
-    if node not in cts:
-        cts[node] = None if node.outputs == 1 else [None] * node.outputs
-    place, k = (cts, node) if node.outputs == 1 else (cts[node], k)  # type: ignore[assignment]
+    old = cts.get(node)
+    if node.outputs == 1:
+        cts[node] = c if old is None else old if c is None else old + c
+        return
+    if old is None:
+        cts[node] = old = [None] * node.outputs
     if c is not None:
-        place[k] = c if place[k] is None else place[k] + c
+        old[k] = c if old[k] is None else old[k] + c
 
 
 def _pulled(node: Node, ct: Any, create: bool) -> Sequence:
     """``node.pull``, where there is something to pull or the node asks for what is undefined."""
-    undefined = ct is None or (type(ct) is list and all(c is None for c in ct))
+    undefined = ct is None or (type(ct) is list and all([c is None for c in ct]))
     if undefined and not node.takes_undefined:
         return [None] * len(node.edges)
     watch = state.watch

@@ -102,7 +102,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 def _array(tensor: Tensor, y: np.ndarray) -> Tensor:
     tensor._array[...] = y
-    tensor._storage.version += 1
+    tensor._storage.count()
     return tensor
 
 
