@@ -34,7 +34,8 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _matmul(x1, x2):
-    x1, x2 = _pair(x1, x2)
+    if type(x1) is not np.ndarray or not isinstance(x2, Tracer):
+        x1, x2 = _pair(x1, x2)
     s1, s2 = x1.shape, x2.shape
     if not s1 or not s2 or s1[-1] != s2[-2 if len(s2) > 1 else 0]:
         raise _no_product(s1, s2)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import is_labelled, plain
-from functrans._core.bind import PLAIN, Tracer, bind, bind_alone
+from functrans._core.bind import PLAIN, Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
@@ -94,7 +94,9 @@ def read_at(x: Any, pattern: tuple, indices: tuple = ()) -> Any:
     """The entries of ``x`` at an index that ``split_key`` has made."""
     if indices or not isinstance(x, Tracer):
         return bind(rows.getitem, x, *indices, pattern=pattern)
-    y = bind_alone(rows.getitem, x, {"pattern": pattern})
+    top = x.owner
+    y = bind(rows.getitem, x, pattern=pattern) if top.closed else (
+        top.process(rows.getitem, (x,), {"pattern": pattern}))
     return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
 
 

@@ -9,6 +9,9 @@ import numpy as np
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import PrimalTracer, Trace, is_finite
 
+# What the sum of an array is, and an entry.
+NUMBER = Aval((), np.dtype(np.float64))
+
 
 class VJPTracer(PrimalTracer):
     """``known``: its aval if someone has asked for it; results share that of their operands."""

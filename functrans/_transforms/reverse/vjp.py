@@ -29,7 +29,7 @@ from functrans._ops.indexing import scatter_set
 from functrans._ops.writing import store, unstore
 from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import add_cotangents, is_alone, unless_zero
-from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
 from functrans._transforms.reverse.walk import carry
 
 _new = object.__new__  # 60 ns less than a call of the class, on the hot paths
@@ -160,7 +160,7 @@ class VJPTrace(Trace):
         # the hot path: every operator on traced values comes through here
         a1, a2 = prim.actions
         if self.closed or a1 is None or a2 is None:
-            return bind(prim, x1, x2)
+            return self._without_slope(prim, x1, x2)
         if type(x1) is not VJPTracer or x1.owner is not self:
             return self._beside(prim, a2, x2, x1, False)
         if type(x2) is not VJPTracer or x2.owner is not self:
@@ -183,6 +183,14 @@ class VJPTrace(Trace):
         z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(entry(y, v1, v2, x1.slot, x2.slot, u1, u2))
         return z
+
+    def _without_slope(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+        """A row that is constant in an operand: comparisons, of which no entry is made."""
+        v1, v2 = self.lower(x1), self.lower(x2)
+        mine = (v1 is not x1 or type(v1) in PLAIN) and (v2 is not x2 or type(v2) in PLAIN)
+        if self.closed or prim.differentiable or not mine:
+            return bind(prim, x1, x2)
+        return bind(prim, v1, v2)
 
     def _beside(self, prim: Primitive, action: Any, x: VJPTracer, other: Any, first: bool) -> Any:
         """``prim`` of ``x``, mine, and of ``other``, which is not; whether ``x`` comes first."""
@@ -224,7 +232,7 @@ class VJPTrace(Trace):
     def unary(self, prim: Primitive, x: VJPTracer) -> Any:
         v = x.primal
         if self.closed or prim.actions[0] is None:
-            return bind(prim, x)
+            return bind(prim, x if self.closed else v)
         if type(v) in STRONG:
             impl = prim.impl
             y = impl(v) if v.size < sizes.THREADED else large.elementwise(impl, v)
@@ -294,7 +302,8 @@ class VJPTrace(Trace):
         if y.dtype.kind != "f" and not inexact_dtype(y.dtype):
             return y
         tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.known, z.root_of, z.primal, z.slot = self, None, None, y, len(tape)
+        known = NUMBER if type(y) is np.float64 else None
+        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(((x.slot, action, (x.known or x.aval, fixed, params), None),))
         return z
 
@@ -306,8 +315,6 @@ class VJPTrace(Trace):
         v2 = x2.primal if mine2 else x2
         impl = prim.impl if type(v1) is type(v2) is np.ndarray else prim
         y = impl(v1, v2, **params)
-        if y.dtype.kind != "f" and not inexact_dtype(y.dtype):
-            return y
         a1, a2 = prim.actions
         if mine1 and mine2:
             node: tuple = (
@@ -319,7 +326,8 @@ class VJPTrace(Trace):
         else:
             node = ((x2.slot, a2, (x2.known or x2.aval, self.capture(v1), params), None),)
         tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.known, z.root_of, z.primal, z.slot = self, None, None, y, len(tape)
+        known = NUMBER if type(y) is np.float64 else None
+        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(node)
         return z
 

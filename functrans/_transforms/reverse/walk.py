@@ -95,13 +95,20 @@ def _glance(tape: list, cts: list) -> int:
         cts[k] = None
         for parent, action, saved, unlike in node:
             act = action.act  # called at once, it would be looked up as a method
-            if len(saved) == 1:  # the usual case; unpacking costs as much as the call
+            kept = len(saved)  # unpacking in the call costs more than the call
+            if kept == 1:
                 c = act(ct, saved[0])
-            elif action.accumulate is None or type(ct) not in STRONG:
-                c = act(ct, *saved)
-            else:
+            elif not kept:
+                c = act(ct)
+            elif action.accumulate is not None and type(ct) in STRONG:
+                c = before = None
                 accumulate(cts, late, parent, action, ct, saved)
                 continue
+            elif kept == 3:
+                x, v, params = saved
+                c = act(ct, x, v, params)
+            else:
+                c = act(ct, *saved)
             if unlike is not None:
                 c = sum_to(c, *unlike[0])
             before = cts[parent]
