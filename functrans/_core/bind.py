@@ -89,9 +89,8 @@ class Trace:
         return bind(prim, x)
 
     def at_once(self, rule: Any, x: Any, params: dict) -> Any:
-        """A composition of ops on ``x``, one of mine, as one op with a ``rule`` of its own
+        """A composition of ops on ``x``, one of mine, as one op by a rule of its own
         (``_ops/residuals.py``); None: op by op."""
-        return None
 
     def call(self, call: Any, args: tuple) -> tuple:
         """A function that has rules of its own (``_ops/calls.py``), on ``args``, some of them mine.
@@ -389,13 +388,6 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     if top.closed:
         top = top.taken_by() or top
     return top.process(prim, args, params)
-
-
-def bind_alone(prim: Primitive, x: Any, params: dict) -> Any:
-    """``bind`` for one operand."""
-    if isinstance(x, Tracer) and not x.owner.closed:
-        return x.owner.process(prim, (x,), params)
-    return bind(prim, x, **params)
 
 
 def _as_plain(x: Any) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import inexact_dtype, shape_of
-from functrans._core.bind import Tracer, bind_alone, cast
+from functrans._core.bind import Tracer, cast
+from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops import reductions as rows
@@ -56,7 +57,7 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
     Array([2., 4.])
     """
     if out is dtype is None and keepdims is initial is where is NoValue:
-        return bind_alone(rows.sum, a, {"axis": axes_of(axis, a.ndim)})
+        return _along(rows.sum, a, axes_of(axis, a.ndim))
     a = prepared("sum", a, out, dtype, where, 0)
     axis = axes_of(axis, a.ndim)
     y = keep(in_dtype(_total(a, axis), dtype), a, axis, keepdims)
@@ -64,7 +65,14 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
 
 
 def _total(a: Any, axis: tuple[int, ...]) -> Any:
-    return bind_alone(rows.sum, a, {"axis": axis})
+    return _along(rows.sum, a, axis)
+
+
+def _along(row: Primitive, a: Any, axis: tuple[int, ...]) -> Any:
+    """``row`` of ``a`` along ``axis``, without the search for the trace of a single operand."""
+    if isinstance(a, Tracer) and not a.owner.closed:
+        return a.owner.process(row, (a,), {"axis": axis})
+    return row(a, axis=axis)
 
 
 def _start(initial, y):
@@ -428,7 +436,7 @@ def _added_dtype(dtype: np.dtype) -> np.dtype:
 def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
     if out is None and keepdims is False and initial is NoValue and where is True and (
             array.dtype.char in "fd"):
-        return bind_alone(exponentials.logsumexp, array, {"axis": axes_of(axis, array.ndim)})
+        return _along(exponentials.logsumexp, array, axes_of(axis, array.ndim))
     dtype = _added_dtype(array.dtype)
     array = array if array.dtype is dtype else array.astype(dtype)
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
