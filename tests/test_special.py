@@ -438,3 +438,12 @@ def test_slopes_of_psi_far_left_are_those_between_poles(q):
         of_pole = 2 * mp.pi**3 * mp.cot(mp.pi * r) / mp.sin(mp.pi * r) ** 2
         want = -of_pole + mp.psi(2, 1 - mp.mpmathify(q))
         assert complex(second) == pytest.approx(complex(want), rel=1e-10, abs=1e-10)
+
+
+@pytest.mark.parametrize("order", [lambda f: ft.jvp(ft.grad(f), (1.0,), (1.0,))[1],
+                                   lambda f: ft.grad(ft.grad(f))(1.0)])
+def test_curvatures_of_log_ndtr_do_not_overflow_where_it_is_zero(order):
+    x = 37.5  # erfcx(-x / sqrt(2)) is 1e305
+    expected = -(x**3) * np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
+    assert order(lambda a: TABLE["special.log_ndtr"](a * x)) == pytest.approx(
+        expected, rel=1e-12)

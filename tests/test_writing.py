@@ -1046,6 +1046,7 @@ MODELS, TABLE = Models(), {"a": [helper]}
     MODELS.first, lambda x: MODELS.by_name["helper"](x), lambda x: TABLE["a"][0](x), by_default,
     by_keyword, functools.partial(applied, helper), lambda x: applied(helper, x),
     lambda x: np.copyto(x, 1.0), lambda x: np.add(x, 1, out=x), lambda x: np.add.at(x, 0, 1.0),
+    lambda x: operator.iadd(x, 1.0), lambda x: x.__imul__(2.0),
 ])
 def test_writing_is_seen(f):
     assert may_write(f)

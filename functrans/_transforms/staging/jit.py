@@ -458,10 +458,7 @@ class Jitted:
 
         if not settings().compiles:
             return peaks.of_call(self.signature.called, args, kwargs)
-        entry = self.lower(*args, **kwargs).entry
-        code: Any = entry.executable.code  # an exception where there is none
-        known = None if isinstance(code, Exception) else peaks.of_frame(code.frame)
-        return peaks.of_program(entry.executable.program) if known is None else known
+        return peaks.of_entry(self.lower(*args, **kwargs).entry)
 
 
 def _reason(known: Entry | Tree | None) -> str:

@@ -245,8 +245,9 @@ class Tree:
                 f"{line}: {self.name} decides by a traced value here,{_shown(line)} {how}. All "
                 "other calls run as plain Python from now on. Write a loop as ft.while_loop, with "
                 "max_steps= where it is differentiated, or as ft.fori_loop, a choice as ft.cond or "
-                "np.where; use NumPy's functions in place of float() and math, arrays of "
-                "functrans.numpy to assign into, and ft.debug.print to show numbers."
+                "np.where; use NumPy's functions in place of float() and math, ft.array(y)[i] "
+                "for a plain array y, arrays of functrans.numpy to assign into, and "
+                "ft.debug.print to show numbers."
             )
 
     def _nodes(self, path: Recording, places: Mapping[int, Source]) -> list[Node]:
