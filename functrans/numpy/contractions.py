@@ -16,7 +16,7 @@ from functrans._ops import contractions as rows
 from functrans._ops import elementwise as ops
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.protocols import USE_RESULT, refused
-from functrans.numpy.sparse_operands import is_sparse, with_sparse
+from functrans.numpy.sparse_operands import defers, is_other, is_sparse, with_sparse
 from functrans.numpy.structure import as_operand, is_traced, numpy_like, one_axis
 
 
@@ -76,6 +76,8 @@ def _method(self, other):
         return NotImplemented
     if is_sparse(other):
         return with_sparse("matmul", self, other)
+    if is_other(other) and defers("matmul", self, other):
+        return NotImplemented
     return _matmul(self, other)
 
 

@@ -269,9 +269,9 @@ class VJPTrace(Trace):
             return self._record_many(prim, parents, y, primals, params)
         if not inexact_dtype(dtype_of(y)):
             return y
-        xs = [self.capture(v) if k is None else v for v, k in zip(primals, parents, strict=True)]
         if isinstance(prim, Elementwise):
-            return self._elementwise(prim, parents, y, xs)
+            return self._elementwise(prim, parents, y, primals)
+        xs = [self.capture(v) if k is None else v for v, k in zip(primals, parents, strict=True)]
         node = Overwritten if prim in _WRITES else Node
         self.tape.append(node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
@@ -332,6 +332,9 @@ class VJPTrace(Trace):
         return z
 
     def _elementwise(self, prim: Elementwise, parents: list, y: Any, xs: list) -> Any:
+        saved = prim.saves([p is not None for p in parents], {})[1]
+        xs = [self.capture(x) if s and p is None else x
+              for x, s, p in zip(xs, saved, parents, strict=True)]
         of_y = aval_of(y)
         node = tuple([
             (slot, action, action.pick(y, *xs), _unlike(aval_of(x), of_y))

@@ -20,7 +20,7 @@ from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.quiet import quietly
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
-FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class RowCall(NamedTuple):
@@ -38,11 +38,14 @@ def are_plain(*xs: Any) -> bool:
     """Whether these are tensors of one type, in single or double precision."""
     dtype = None
     for x in xs:
-        array = x._array if isinstance(x, Tensor) else None
+        if not isinstance(x, Tensor):
+            return False
+        array = x._array
         if type(array) is not np.ndarray:
             return False
-        dtype = dtype or array.dtype
-        if array.dtype is not dtype:
+        if dtype is None:
+            dtype = array.dtype
+        elif array.dtype is not dtype:
             return False
     return dtype in FLOATS
 

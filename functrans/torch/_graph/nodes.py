@@ -12,7 +12,7 @@ Interface for those who add nodes (custom functions, checkpoints): subclass ``No
                       outputs ``ct`` is a list, None where nothing arrived. ``create``: record the
                       derivative
     release()         drop what was saved; a later ``pull`` raises ``freed()``
-    repeats, bare     whether one walk may pass it twice, and the first: without strong zero
+    repeats, bare     whether one walk may pass it twice, and the first time: without strong zero
 
 Nodes are ordered by ``seq``, which falls with time: an operand's node always has the greater one.
 """
@@ -20,7 +20,7 @@ Nodes are ordered by ``seq``, which falls with time: an operand's node always ha
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from functrans.torch._graph.hooks import Extras, RemovableHandle
@@ -60,9 +60,9 @@ class Node:
     def pull(self, ct: Any, create: bool) -> Sequence:
         raise NotImplementedError(self.name())
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
-        """``pull`` without strong zero, so that 0 times inf is NaN."""
-        return self.pull(ct, create)
+    def bare(self, ct: Any, create: bool) -> Iterable[tuple[Edge | None, Any]]:
+        """``pull`` without strong zero, so that 0 times inf is NaN: edges with their cotangents."""
+        return zip(self.edges, self.pull(ct, create), strict=False)
 
     def release(self) -> None:
         """Drop what only the backward needs."""

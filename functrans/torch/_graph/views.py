@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import TABLE, Aval, Primitive, aval_of, bind, pull
-from functrans.torch._graph.graph import RowNode, Value
+from functrans.torch._graph.graph import Value, linear_node
 from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge, Node, OpNode, sequence
@@ -54,7 +54,7 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     if t._inference or (unusual and state.inference):
         seen._inference = t._inference
     if edge is not None:
-        seen._node = RowNode(title, prim, (edge,), (array,), y, params, (None,), None)
+        seen._node = linear_node(title, prim, edge, aval_of(array), params)
     return seen
 
 
@@ -70,7 +70,7 @@ def _of_batch(title: str, prim: Primitive, t: Tensor, params: dict[str, Any]) ->
     edge = recorded_edge(t) if state.grad else None
     if edge is None:
         return from_array(y)
-    node = RowNode(title, prim, (edge,), (t._array,), y, params, (None,), None)
+    node = linear_node(title, prim, edge, aval_of(t._array), params)
     return from_array(y, None, node)
 
 
