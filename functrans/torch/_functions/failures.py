@@ -34,6 +34,8 @@ _PLACE = re.compile(r"index (-?\d+) is out of bounds for axis (\d+) with size (\
 _MASK = re.compile(r"boolean index did not match indexed array along axis (\d+); size of axis is "
                    r"(\d+) but size of corresponding boolean axis is (\d+)")
 _MANY = re.compile(r"too many indices for array: array is (\d+)-dimensional")
+_NO_DIMENSIONS = ("tuple index out of range",
+                  "cannot do a non-empty take from an empty axes.")
 _KEY = "only integers, slices (`:`), ellipsis (`...`), "
 _OPERANDS = re.compile(r"operands could not be broadcast together with shapes "
                        r"\(([\d, ]*)\) \(([\d, ]*)\)")
@@ -82,6 +84,9 @@ def _translated(name: str, failure: ValueError | IndexError) -> Exception | None
                     "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
                     "`tensor.item<T>()` in C++ to convert a 0-dim tensor to a number")
             return IndexError(f"too many indices for tensor of dimension {m[1]}")
+        if text in _NO_DIMENSIONS:
+            dim = -1 if name.endswith("fft") else 0
+            return IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
         if text.startswith(_KEY):
             return IndexError(f"{_KEY}None and long or byte Variables are valid indices")
         return None

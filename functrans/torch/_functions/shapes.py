@@ -285,6 +285,8 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 @method
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """The entries along ``dim``, each a view."""
+    if not input._array.ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     shape = input._array.shape
     dim = _dim(dim, len(shape))
     patterns = [(*[_WHOLE] * dim, i, Ellipsis) for i in range(shape[dim])]
