@@ -62,6 +62,8 @@ SciPy's own functions, for plain arrays.
   p < 0, a principal value, has the derivative NaN.
 - The slope of `stdtr` in many degrees of freedom loses digits; so do second derivatives of `binom`
   and `poch` where an argument is tiny.
+- Methods BDF and LSODA of `solve_ivp`, whose steps depend on those before, are Radau beside traced
+  values, with the same tolerances: `t` and `y` are those of its steps.
 - `odeint` and `solve_ivp` are part of the program under `jit` and `vmap`: there they need `t_eval`,
   and have room for `max_steps` steps and `max_events` times of an event; shapes stay as they are,
   and what a terminal event cuts off, or no event fills, is NaN. `adjoint=True` gives gradients

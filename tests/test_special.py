@@ -423,3 +423,12 @@ def test_softmax_of_infinite_numbers_is_scipy_s(x, unoptimised):
         np.testing.assert_array_equal(y, expected)
         assert np.isnan(pullback(np.eye(2))[0][0]).all() == np.isnan(expected[0]).all()
         assert np.isfinite(pullback(np.eye(2))[0][1]).all()
+
+
+@pytest.mark.parametrize("order", [lambda f: ft.jvp(ft.grad(f), (1.0,), (1.0,))[1],
+                                   lambda f: ft.grad(ft.grad(f))(1.0)])
+def test_curvatures_of_log_ndtr_do_not_overflow_where_it_is_zero(order):
+    x = 37.5  # erfcx(-x / sqrt(2)) is 1e305
+    expected = -(x**3) * np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
+    assert order(lambda a: TABLE["special.log_ndtr"](a * x)) == pytest.approx(
+        expected, rel=1e-12)

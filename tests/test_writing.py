@@ -1046,6 +1046,7 @@ MODELS, TABLE = Models(), {"a": [helper]}
     MODELS.first, lambda x: MODELS.by_name["helper"](x), lambda x: TABLE["a"][0](x), by_default,
     by_keyword, functools.partial(applied, helper), lambda x: applied(helper, x),
     lambda x: np.copyto(x, 1.0), lambda x: np.add(x, 1, out=x), lambda x: np.add.at(x, 0, 1.0),
+    lambda x: operator.iadd(x, 1.0), lambda x: x.__imul__(2.0),
 ])
 def test_writing_is_seen(f):
     assert may_write(f)
@@ -1496,3 +1497,25 @@ def test_nditer_names_what_goes_without_memory():
     with pytest.raises(UnsupportedError, match=r"np\.nditer.*np\.ndenumerate"):
         ft.grad(f)(X)
     assert [float(v) for v in np.nditer(X)] == X.tolist()
+
+
+def test_tangents_of_a_function_that_writes_inside_of_another_are_values():
+    def twice(x):
+        y = np.zeros(7)
+        y[1:] = np.sin(x)
+        y[0] = y[1]
+        y[1:] *= y[0]
+        return y[1:]
+
+    def outer(x):
+        t = np.zeros(6)
+        t[:] = x * x
+        return ft.jvp(twice, (X,), (t,))[1] + ft.linearize(twice, t)[1](t)
+
+    want = ft.jvp(twice, (X,), (X * X,))[1] + ft.jvp(twice, (X * X,), (X * X,))[1]
+    loop = lambda x: ft.fori_loop(0, 1, lambda i, c: outer(c), x)  # noqa: E731
+    for way in (outer, loop, ft.jit(outer), lambda x: ft.vmap(outer)(x[None])[0]):
+        assert way(X) == pytest.approx(want, rel=1e-14)
+    rows = ft.jacfwd(outer)(X)
+    for way in (ft.jacrev(outer), ft.jacfwd(loop), ft.jit(ft.jacrev(outer))):
+        assert way(X) == pytest.approx(rows, rel=1e-13, abs=1e-15)

@@ -23,7 +23,7 @@ from functrans import tree
 from functrans._compile.ir.program import Program, evaluate
 from functrans._core.array import plain
 from functrans._core.aval import aval_of
-from functrans._core.bind import STRONG, Tracer, writer
+from functrans._core.bind import Tracer, writer
 from functrans._transforms.arguments import is_number
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
@@ -155,7 +155,7 @@ class Staged:
         def called(*args: Any, **kwargs: Any) -> Any:
             args = tuple([np.float64(x) if type(x) is float else x for x in args])
             # as SciPy calls it, mostly
-            flat = not kwargs and all([type(x) in STRONG or isinstance(x, Tracer) for x in args])
+            flat = not kwargs and all([isinstance(x, VALUES) for x in args])
             leaves, structure = (args, None) if flat else tree.flatten((args, kwargs))
             values = list(leaves) if flat else [x for x in leaves if isinstance(x, VALUES)]
             key = structure, *[aval_of(x) if isinstance(x, VALUES) else x for x in leaves]

@@ -78,7 +78,7 @@ from functrans.torch._graph.modes import (
     no_grad,
     set_grad_enabled,
 )
-from functrans.torch._graph.nodes import Node
+from functrans.torch._graph.nodes import Node, Shown
 from functrans.torch._names import absent
 from functrans.torch._tensors import dtypes, factories, kinds, memory
 from functrans.torch._tensors import sparse as _sparse
@@ -246,7 +246,7 @@ globals().update({**kinds.KINDS, **_environment.FUNCTIONS, **_RANDOM})
 # conversions and operators.
 Tensor.backward = tensor_backward  # type: ignore[method-assign]
 Tensor.__repr__ = show_tensor  # type: ignore[method-assign,assignment]
-Node.__getattr__ = seen.saved_attribute  # type: ignore[method-assign,assignment]
+Shown.__getattr__ = seen.saved_attribute  # type: ignore[attr-defined]
 Node.__call__ = seen.pass_alone  # type: ignore[method-assign,assignment]
 Node.__dir__ = seen.attribute_names  # type: ignore[method-assign,assignment]
 for _name, _f in {**kinds.METHODS, **memory.METHODS, **_sparse.METHODS}.items():

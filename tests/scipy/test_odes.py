@@ -239,8 +239,23 @@ def test_a_failed_integration_raises_with_scipy_s_message():
 
 
 def test_methods_without_derivatives_are_named():
-    with pytest.raises(UnsupportedError, match=r"method='BDF' beside a traced value.*'Radau'"):
-        ft.grad(lambda k: integrate.solve_ivp(oscillator, (0, 2), [1.0, 0.0], "BDF",
+    class Mine(si.RK45):
+        pass
+
+    with pytest.raises(UnsupportedError, match=r"method=<class .*Mine.* traced value.*'Radau'"):
+        ft.grad(lambda k: integrate.solve_ivp(oscillator, (0, 2), [1.0, 0.0], Mine,
                                               args=(k,)).y[0, -1])(1.0)
     with pytest.raises(UnsupportedError, match=r"tcrit=.* beside a traced value"):
         ft.grad(lambda k: integrate.odeint(lambda y, t: -k * y, 1.0, T, tcrit=[1.0])[-1, 0])(1.0)
+
+
+@pytest.mark.parametrize("method", ["BDF", "LSODA", si.BDF])
+@pytest.mark.parametrize("transform", [lambda f: f, ft.jit], ids=["eager", "jit"])
+def test_multistep_methods_are_radau_beside_traced_values(method, transform):
+    def end(k, method, **options):
+        return integrate.solve_ivp(oscillator, (0, 2), [1.0, 0.0], method, [2.0], args=(k,),
+                                   rtol=1e-6, **options).y[0, -1]
+
+    more = {"min_step": 1e-9} if method == "LSODA" else {}
+    found = transform(ft.grad(lambda k: end(k, method, **more)))(1.3)
+    assert found == transform(ft.grad(lambda k: end(k, "Radau")))(1.3)

@@ -149,7 +149,6 @@ def test_a_compiled_solver_that_fails_says_so():
     ({"t_eval": None}, "got no t_eval beside a value that jit or vmap traces; how many steps"),
     ({"dense_output": True}, "dense_output=True beside a value that jit or vmap traces; pass t_e"),
     ({"events": lambda t, y: y[0], "adjoint": True}, "events= beside adjoint=True; leave adjoin"),
-    ({"method": "LSODA"}, "got method='LSODA' beside a traced value"),
 ])
 def test_what_a_program_cannot_have_is_refused(options, message):
     options = {"t_eval": T} | options

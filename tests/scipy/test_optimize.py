@@ -362,3 +362,38 @@ def test_plain_arguments_give_scipy_s_own_results_and_errors():
 def test_inside_of_a_traced_function_a_solver_of_constants_is_plain():
     g = ft.grad(lambda a: a * optimize.brentq(lambda x: x**2 - 2, 0, 2))
     assert float(g(1.0)) == approx(np.sqrt(2))
+
+
+@pytest.mark.parametrize("method", ["BFGS", "CG"])
+def test_a_minimum_where_rounding_ended_the_search_has_its_derivatives(method):
+    def least(a):
+        def f(x):
+            return (x[0] - a) ** 4 + (x[0] - a) ** 2 + (x[1] - x[0] / 3) ** 2 + 0.1 * x[0] * x[1]
+
+        return optimize.minimize(f, np.array([0.1, 0.2]), method=method, tol=1e-17)
+
+    assert "precision loss" in least(1.2).message
+    found = ft.grad(lambda a: least(a).x[1])(1.2)
+    assert found == approx((least(1.21).x[1] - least(1.19).x[1]) / 0.02, rel=1e-3)  # differences
+
+
+def test_fits_whose_bounds_hold_have_as_many_parameters_as_they_began_with():
+    t = np.linspace(0, 1, 9)
+    y = 2 * np.exp(-1.3 * t)
+
+    def model(t, a, k):
+        return a * np.exp(-k * t)
+
+    def by_hand(y):  # with k = 1
+        return (y @ np.exp(-t)) / (np.exp(-t) @ np.exp(-t))
+
+    fits = {
+        "least_squares": lambda y: optimize.least_squares(
+            lambda p: model(t, *p) - y, np.array([1.0, 0.8]), bounds=([0, 0], [5, 1])).x,
+        "curve_fit": lambda y: optimize.curve_fit(model, t, y, bounds=([0, 0], [5, 1]))[0],
+    }
+    for name, fit in fits.items():
+        value, pull = ft.vjp(fit, y)
+        assert value.shape == (2,), name
+        assert pull(np.array([1.0, 3.0]))[0] == approx(ft.grad(by_hand)(y), rel=1e-9), name
+        assert ft.jit(fit)(y) == approx(value, rel=1e-5), name  # as far as SciPy's method goes

@@ -151,3 +151,17 @@ def test_a_result_whose_size_depends_on_values_is_refused():
     f(3.0)
     with pytest.raises(UnsupportedError, match="the size of its result depends on values"):
         f(0.0)
+
+
+def test_solvers_know_the_values_that_names_of_written_arrays_stand_for():
+    def f(v):
+        parts, k = [], 0
+        while k < 3:
+            parts.append(v[k])
+            k += 1
+        a, low, high = parts
+        return integrate.quad(lambda x: np.exp(-a * x * x), low, high)[0]
+
+    v = np.array([1.3, 0.2, 1.7])
+    close(ft.jit(ft.grad(f))(v), ft.grad(f)(v))
+    assert ft.jit(f)(v) == approx(integrate.quad(lambda x: np.exp(-1.3 * x * x), 0.2, 1.7)[0])

@@ -25,7 +25,13 @@ CASES = [
     ("multivariate_t", "pdf", (X[0], M, A, 3.5)),
     ("dirichlet", "mean", (ALPHA,)),
     ("dirichlet", "var", (ALPHA,)),
+    ("dirichlet", "cov", (ALPHA,)),
     ("dirichlet", "entropy", (ALPHA,)),
+    ("multivariate_t", "entropy", (M, A, 3.5)),
+    ("wishart", "mean", (4.5, A)),
+    ("wishart", "var", (4.5, A)),
+    ("wishart", "mode", (4.5, A)),
+    ("wishart", "entropy", (4.5, A)),
     ("wishart", "logpdf", (A + np.eye(3), 4.5, A)),
     ("wishart", "pdf", (np.stack([A, A + np.eye(3)], -1), 4.5, A)),
 ]
@@ -148,3 +154,31 @@ def test_student_s_of_infinitely_many_degrees_is_the_normal_one():
     x, shape = np.array([[0.3, -0.2], [1.0, 0.4]]), np.array([[2.0, 0.3], [0.3, 1.0]])
     y = ft.vjp(lambda x: stats.multivariate_t.logpdf(x, None, shape, np.inf), x)[0]
     np.testing.assert_allclose(y, stats.multivariate_t.logpdf(x, None, shape, np.inf), rtol=1e-13)
+
+
+@pytest.mark.parametrize("method", ["cov", "entropy"])
+def test_moments_of_multinomial_are_those_of_scipy(method):
+    n, p = np.array([6, 3]), np.stack([P, P[::-1]])
+
+    def f(p, dist=stats):
+        return getattr(dist.multinomial, method)(n, p / p.sum(axis=-1, keepdims=True))
+
+    move = np.array([[0.03, -0.02, 0.01], [-0.01, 0.02, 0.05]])
+    value, slope = ft.jvp(f, (p,), (move,))
+    assert value == approx(f(p, scipy.stats), rel=1e-13)
+    expected = (f(p + 1e-4 * move, scipy.stats) - f(p - 1e-4 * move, scipy.stats)) / 2e-4
+    assert slope == approx(expected, rel=1e-6, abs=1e-8)  # of differences
+    assert ft.jit(f)(p) == approx(value, rel=1e-13)
+
+
+def test_a_wishart_density_without_a_mode_has_none():
+    assert ft.vjp(lambda s: (stats.wishart.mode(3.5, s * A) is None) * s, 1.0)[0] == 1
+
+
+def test_the_entropy_of_t_in_many_degrees_of_freedom_keeps_its_digits():
+    for df in (1e4, 1e9):
+        value = ft.vjp(lambda n: stats.multivariate_t.entropy(M, A, n), df)[0]
+        assert value == approx(scipy.stats.multivariate_t.entropy(M, A, df), rel=1e-14)
+        # of its series in 1 / df, which SciPy takes there
+        assert ft.grad(lambda n: stats.multivariate_t.entropy(M, A, n))(df) == approx(
+            -3 / df**2 + 1.5 / df**3, rel=1e-6)

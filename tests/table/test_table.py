@@ -406,3 +406,31 @@ def test_any_broadcast_any_dtype_any_stride(case):
     size += float(np.abs(ct * dy).sum())
     rel = 1e-5 if dtype is np.float32 else 1e-13
     assert inner([ct], [dy]) == pytest.approx(inner(found, ts), rel=rel, abs=rel * size + 1e-300)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3, 30.0])
+@pytest.mark.parametrize("name", _elementwise_rows())
+def test_python_s_numbers_have_the_slopes_of_arrays(name, size):
+    # rules compare and combine what they are given: ``~(x > 0)`` of a number is true for any
+    operands = samples(name)[0].operands(0, np.float64)
+    xs = [x.flat[0].item() * (size if x.dtype.kind in "fc" else 1) for x in operands]
+    active = [i for i, x in enumerate(xs) if isinstance(x, float | complex)]
+
+    def slopes(wrap):
+        full = list(map(wrap, xs))
+
+        def f(*moving):
+            for i, x in zip(active, moving, strict=True):
+                full[i] = x
+            return TABLE[name](*full)
+
+        return [np.reshape(g, ()) for g in _gradient(f, [full[i] for i in active])]
+
+    with np.errstate(all="ignore"):
+        numbers, arrays = slopes(lambda x: x), slopes(lambda x: np.array([x]))
+    np.testing.assert_allclose(numbers, arrays, rtol=1e-13)
+
+
+def _gradient(f, xs):
+    y, pull = ft.vjp(f, *xs)
+    return pull(np.ones(y.shape, y.dtype))

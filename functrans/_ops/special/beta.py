@@ -19,7 +19,7 @@ from scipy import special as sp
 
 from functrans._core.bind import Tracer
 from functrans._ops.declare import POSITIVE, elementwise, where
-from functrans._ops.elementwise import exp
+from functrans._ops.elementwise import exp, logical_not
 from functrans._ops.special.elementary import column, exprel, slope_of_exprel
 from functrans._ops.special.gamma import psi, psi_increase, zeta
 
@@ -33,14 +33,14 @@ NODES, WEIGHTS = [0.5 * (a + b) for a, b in zip(np.polynomial.legendre.leggauss(
 
 def _slope(y, a, b):
     """The derivative of beta(a, b) = y in a."""
-    positive = (a > 0) & (b > 0)
+    positive = (a > 0) & (b > 0)  # of Python's numbers a bool, whose ~ is true
     both = positive & (a + b < BOTH)
     one, other = positive & (a < ONE) & (b >= a), positive & (b < ONE) & (a > b)
     return (
-        _where(~(both | one | other), lambda y, a, b: -y * psi_increase(a, b, a + b), y, a, b)
+        _where(logical_not(both | one | other), _by_psi, y, a, b)
         + _where(both, _of_small, a, b)
-        + _where(one & ~both, _of_small_first, a, b)
-        + _where(other & ~both, _of_small_second, a, b)
+        + _where(one & logical_not(both), _of_small_first, a, b)
+        + _where(other & logical_not(both), _of_small_second, a, b)
     )
 
 
@@ -52,6 +52,10 @@ def _where(mask, f: Callable, *xs):
         if not np.any(mask):
             return 0.0
     return where(mask, f(*[where(mask, x, 1.0) for x in xs]), 0.0)
+
+
+def _by_psi(y, a, b):
+    return -y * psi_increase(a, b, a + b)
 
 
 def _of_small(a, b):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from scipy import special as sp
 
+from functrans._core.bind import Tracer
 from functrans._ops.declare import UNIT, elementwise, where
 from functrans._ops.elementwise import absolute_complex as absolute
 from functrans._ops.elementwise import exp, imag, real
@@ -82,9 +84,21 @@ erfcinv = elementwise(
 ndtr = elementwise(
     "special.ndtr", sp.ndtr, lambda g, x: g * (DENSITY * exp(-0.5 * (x * x))), cython="ndtr"
 )
-# row: log(ndtr(x)) is -inf below -38; its slope is density over distribution, by erfcx
+
+
+def _slope_of_log_ndtr(x):
+    """Density over distribution, by erfcx; from 9 on, where that grows, the second is 1."""
+    far = x.real > 9
+    if not isinstance(far, Tracer) and not np.any(far):
+        return 2 * DENSITY / erfcx(-HALF * x)
+    z = where(far, x, 0.0)
+    near = 2 * DENSITY / erfcx(-HALF * where(far, 0.0, x))
+    return where(far, DENSITY * exp(-0.5 * (z * z)), near)
+
+
+# row: log(ndtr(x)) is -inf below -38
 log_ndtr = elementwise(
-    "special.log_ndtr", sp.log_ndtr, lambda g, x: g * (2 * DENSITY / erfcx(-HALF * x)),
+    "special.log_ndtr", sp.log_ndtr, lambda g, x: g * _slope_of_log_ndtr(x),
     singular=True, cython="log_ndtr",
 )
 ndtri = elementwise(

@@ -66,6 +66,19 @@ def _either(mask, f, other, *xs):
     return where(mask, f(*inner), other(*outer))
 
 
+def gammaln_increase(x, d):
+    """log(gamma(x + d) / gamma(x)) of positive numbers, also where both are large."""
+
+    def near(x, d):
+        return gammaln(x + d) - gammaln(x)
+
+    def far(x, d):
+        c = x + d
+        return d * (log(x) - 1) + (c - 0.5) * log1p(d / x) + _stirling(c) - _stirling(x)
+
+    return _either((x > LARGE) & (d > 0), far, near, x, d)
+
+
 def _log_power_gamma(a, x):
     """log(x^a exp(-x) / gamma(a + 1)), which is finite at a = 0."""
 

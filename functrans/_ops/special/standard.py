@@ -12,9 +12,8 @@ from scipy import special as sp
 from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import exp, floor, log
 from functrans._ops.special.arguments import refused
-from functrans._ops.special.bessel import i0e
 from functrans._ops.special.beta import betaln
-from functrans._ops.special.elementary import cosm1, log1p
+from functrans._ops.special.elementary import log1p
 from functrans._ops.special.errors import log_ndtr
 from functrans._ops.special.gamma import gammaln, psi, psi_increase
 from functrans._ops.special.incomplete import lower_beta
@@ -160,7 +159,7 @@ stdtrit = elementwise(
 # ---- the skew normal distribution
 
 
-def _by_scipy(name: str, method: str) -> Callable:
+def by_scipy(name: str, method: str) -> Callable:
     """A method of SciPy's distribution of real variables."""
 
     def impl(x: Any, shape: Any) -> Any:
@@ -187,33 +186,15 @@ def _skewnorm_in_skewness(x, a):
 
 
 skewnorm_cdf = elementwise(
-    "special.skewnorm_cdf", _by_scipy("skewnorm", "cdf"),
+    "special.skewnorm_cdf", by_scipy("skewnorm", "cdf"),
     lambda g, x1, x2: g * exp(log_density_of_skewnorm(x1, x2)),
     lambda g, x1, x2: g * _skewnorm_in_skewness(x1, x2),
 )
 skewnorm_ppf = elementwise(
-    "special.skewnorm_ppf", _by_scipy("skewnorm", "ppf"),
+    "special.skewnorm_ppf", by_scipy("skewnorm", "ppf"),
     lambda g, y, x2: g * exp(-log_density_of_skewnorm(y, x2)),
     lambda g, y, x2: -g * (
         _skewnorm_in_skewness(y, x2) * exp(-log_density_of_skewnorm(y, x2))
     ),
     domain="probability", singular=True,
-)
-
-# ---- von Mises' distribution
-
-_IN_KAPPA = refused("functrans.scipy.stats.vonmises.cdf (or its inverse)", "kappa")
-
-
-def _density_of_vonmises(x, kappa):
-    return exp(kappa * cosm1(x)) / (2 * math.pi * i0e(kappa))
-
-
-vonmises_cdf = elementwise(
-    "special.vonmises_cdf", _by_scipy("vonmises", "cdf"),
-    lambda g, x1, x2: g * _density_of_vonmises(x1, x2), _IN_KAPPA, domain="positive",
-)
-vonmises_ppf = elementwise(
-    "special.vonmises_ppf", _by_scipy("vonmises", "ppf"),
-    lambda g, y, x2: g / _density_of_vonmises(y, x2), _IN_KAPPA, domain="probability",
 )

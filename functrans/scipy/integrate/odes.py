@@ -35,6 +35,7 @@ from functrans.scipy.public import is_traced
 
 si: Any = integrate  # its types say less than its functions take
 LSODA_TOLERANCE = 1.49012e-8  # where none is given
+OF_LSODA = ("min_step", "lband", "uband")  # options that only this method has
 
 
 def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None,
@@ -43,8 +44,9 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     """The solution of y' = fun(t, y, *args) from ``y0`` over the times ``t_span``.
 
     Methods RK45, RK23, DOP853 and Radau have derivatives, in ``y0``, ``args``, times and what
-    ``fun`` and ``events`` close over; Radau is given the exact Jacobian. The derivative in a time
-    is that of the method's interpolant.
+    ``fun`` and ``events`` close over; Radau is given the exact Jacobian. BDF and LSODA, whose steps
+    depend on those before, are Radau beside traced values, with the same tolerances. The derivative
+    in a time is that of the method's interpolant.
 
     Under ``jit`` and ``vmap`` the solver is part of the program, with steps as SciPy chooses them;
     it needs ``t_eval``, and has room for ``max_steps`` steps, for ``max_events`` times of an event
@@ -54,8 +56,8 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     right up to the tolerances; it takes reverse mode of first order and no ``events``, and needs
     ``t_eval`` too.
 
-    Raises SolverError with SciPy's message where the solver fails, UnsupportedError for other
-    methods beside traced values.
+    Raises SolverError with SciPy's message where the solver fails, UnsupportedError for methods of
+    others beside traced values.
 
     >>> import functrans as ft, numpy as np
     >>> decay = lambda k: solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], rtol=1e-9).y[0, -1]
@@ -96,11 +98,15 @@ def _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
     sol = run(dense_output or traced)
     if not (traced or any([n.traced for n in (f, *watched)])):
         return sol
-    steps = stepper(method)
     if sol.status < 0:
         raise SolverError(
             f"{user_line()}: solve_ivp has no derivative, for the solver failed: {sol.message}"
         )
+    stepped, options = _single_step(method, options)
+    if stepped != method:
+        return _by_scipy(fun, t_span, y0, stepped, t_eval, dense_output, events, vectorized, rest,
+                         options)
+    steps = stepper(method)
     sol = sol if sol.sol is not None else run(True)
     events_at = [] if sol.t_events is None else sol.t_events
     asked = [np.ravel(() if t_eval is None else points), *events_at]
@@ -133,6 +139,7 @@ def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, opt
     for refused, what, cure in refusals:
         if refused:
             raise UnsupportedError(f"{user_line()}: solve_ivp got {what} beside {asked}; {cure}.")
+    method, options = _single_step(method, options)
     stepper(method)
     name = method if isinstance(method, str) else method.__name__
     tol = _tolerances(name, np.size(y0), options)
@@ -158,6 +165,13 @@ def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, opt
         nlu=None, status=status, success=True,
         message="The solver successfully reached the end of the integration interval.",
     )
+
+
+def _single_step(method: Any, options: dict) -> tuple[Any, dict]:
+    """The method whose steps are differentiated, and its options."""
+    if method in ("BDF", "LSODA", si.BDF, si.LSODA):
+        return "Radau", {k: v for k, v in options.items() if k not in OF_LSODA}
+    return method, options
 
 
 def _tolerances(method: str, n: int, options: dict) -> Tolerances:

@@ -20,7 +20,7 @@ from functrans._transforms.reverse.api import vjp
 from functrans.errors import SolverError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args
-from functrans.scipy.implicit import concrete
+from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.public import is_traced
 
 so: Any = optimize  # its types say less than its functions take
@@ -153,6 +153,10 @@ class Conditions:
         self.start = np.concatenate([
             x, *[f[a] for f, a in zip(force, active, strict=True)]
         ])
+
+    def solution(self) -> Any:
+        """The minimum, with its derivatives."""
+        return implicit(self.who, self, self.start)[: self.size]
 
     def _forces(self, x: np.ndarray, active: list[np.ndarray]) -> list[np.ndarray]:
         """The multipliers, zero of what is not ``active``; sets which those are."""

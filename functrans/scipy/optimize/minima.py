@@ -58,11 +58,12 @@ def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bou
     watched = [f, *[n for _, ns in limits for n in ns]]
     if not (is_traced((args, ends)) or any([n.traced for n in watched])):
         return sol
-    require_success("minimize", sol.success, sol.message)
+    if "precision loss" not in sol.message:  # that may be a minimum: its equations will tell
+        require_success("minimize", sol.success, sol.message)
     values = (lambda x: fun(x, *args)[0]) if jac is True else (lambda x: fun(x, *args))
     gradient = (lambda x: jac(x, *args)) if callable(jac) else grad(values)
     conditions = Conditions("minimize", gradient, sol.x, ends, constraints)
-    sol.x = implicit("minimize", conditions, conditions.start)[: sol.x.size]
+    sol.x = conditions.solution()
     sol.fun = values(sol.x)
     return sol
 

@@ -14,7 +14,7 @@ from functrans._transforms.reverse.grad import grad
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args
-from functrans.scipy.implicit import concrete, implicit
+from functrans.scipy.implicit import concrete
 from functrans.scipy.optimize.constraints import Conditions
 from functrans.scipy.optimize.roots import require_success
 from functrans.scipy.programs import in_programs
@@ -125,7 +125,7 @@ def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: A
     """``x`` with its derivatives, where the slope of the cost is zero."""
     slope = grad(lambda x: _cost(residuals(x), loss, scale))
     conditions = Conditions(who, slope, x, ends, ())
-    return implicit(who, conditions, conditions.start)
+    return conditions.solution()
 
 
 @in_programs

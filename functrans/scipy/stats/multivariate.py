@@ -14,14 +14,16 @@ from functrans._ops.calls import stop
 from functrans._ops.declare import where
 from functrans._ops.elementwise import exp, log, sqrt, square
 from functrans._ops.special.elementary import log1p
-from functrans._ops.special.gamma import gammaln, psi
-from functrans._ops.special.logistic import xlogy
+from functrans._ops.special.gamma import gammaln, psi, psi_increase
+from functrans._ops.special.incomplete import gammaln_increase
+from functrans._ops.special.logistic import entr, xlogy
 from functrans._ops.special.standard import counts
 from functrans._ops.structure import diagonal
 from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
 from functrans.scipy.special import multigammaln
+from functrans.scipy.stats.counts import binom
 from functrans.scipy.stats.distribution import Named, method
 from functrans.scipy.stats.draws import (
     broken_stick,
@@ -154,7 +156,7 @@ def _location(mean: Any, a: Any) -> tuple[Any, Any]:
 class MultivariateT(Named):
     __doc__ = Named.__doc__
 
-    methods = ("pdf", "logpdf")
+    methods = ("pdf", "logpdf", "entropy")
 
     @method
     def logpdf(self, x, loc=None, shape: Any = 1, df: Any = 1, allow_singular=False, seed=None):
@@ -167,8 +169,8 @@ class MultivariateT(Named):
         gap, shape, dim = _placed(x, loc, shape)
         df = _real(df)
         factor = rows.cholesky(shape)
-        half = 0.5 * (df + dim)
-        constant = gammaln(half) - gammaln(0.5 * df) - (0.5 * dim) * log(df * math.pi)
+        half, rest = 0.5 * (df + dim), 0.5 * dim
+        constant = gammaln_increase(0.5 * df, rest) - rest * log(df * math.pi)
         squared = _squared_lengths(gap, factor)
         return _squeezed(constant - 0.5 * _log_det(factor) - half * log1p(squared / df))
 
@@ -176,6 +178,17 @@ class MultivariateT(Named):
     def pdf(self, x, loc=None, shape: Any = 1, df: Any = 1, allow_singular=False, seed=None):
         """The density."""
         return exp(self.logpdf(x, loc, shape, df, allow_singular))
+
+    @method
+    def entropy(self, loc=None, shape: Any = 1, df: Any = 1):
+        """The differential entropy."""
+        shape = _real(shape)
+        dim = shape.shape[0] if shape.ndim else 1
+        half, rest = 0.5 * _real(df), 0.5 * dim
+        total = half + rest
+        constant = rest * log(2 * math.pi * half) - gammaln_increase(half, rest)
+        spread = total * psi_increase(half, rest, total)
+        return constant + spread + _half_log_det(rows.cholesky(_matrix(shape, dim)))
 
     def rvs(self, loc=None, shape: Any = 1, df: Any = 1, size=1, random_state=None):
         """SciPy's random vectors, differentiated in location and shape as ``loc + L @ e`` with the
@@ -199,7 +212,7 @@ class MultivariateT(Named):
 class Dirichlet(Named):
     __doc__ = Named.__doc__
 
-    methods = ("pdf", "logpdf", "mean", "var", "entropy")
+    methods = ("pdf", "logpdf", "mean", "var", "cov", "entropy")
 
     @method
     def logpdf(self, x, alpha):
@@ -235,6 +248,13 @@ class Dirichlet(Named):
         return _squeezed(alpha * (total - alpha) / (total * total * (total + 1)))
 
     @method
+    def cov(self, alpha):
+        """The covariance matrix."""
+        alpha = _positive("alpha", alpha)
+        total = alpha.sum()
+        return _squeezed(_covariance(alpha / total) / (total + 1))
+
+    @method
     def entropy(self, alpha):
         """The differential entropy."""
         alpha = _positive("alpha", alpha)
@@ -245,6 +265,12 @@ class Dirichlet(Named):
         """SciPy's random vectors, differentiated as shares of a stick that is broken in turn."""
         x = self.theirs.rvs(numbers_of(self.name, alpha), size, random_state)
         return broken_stick(x, _positive("alpha", alpha), _share) if is_traced(alpha) else x
+
+
+def _covariance(p: Any) -> Any:
+    """diag(p) - p p^T, of the vectors in the last axis."""
+    row, column = p[..., None, :], p[..., :, None]
+    return row * np.eye(p.shape[-1]) - row * column
 
 
 def _share(v: Any, a: Any, b: Any) -> Any:
@@ -282,17 +308,12 @@ def _check_simplex(x: Any) -> None:
 class Multinomial(Named):
     __doc__ = Named.__doc__
 
-    methods = ("pmf", "logpmf")
+    methods = ("pmf", "logpmf", "cov", "entropy")
 
     @method
     def logpmf(self, x, n, p):
         """The logarithm of the probability of the counts ``x`` in the last axis."""
-        x, n, p = as_operand(x), as_operand(n), _real(p)
-        # as SciPy, the last probability is what the others leave, if the sum is not 1
-        total = p.sum(-1)
-        off = abs(1 - total) > p.shape[-1] * float(np.finfo(p.dtype).eps)
-        last = where(off, 1 - p[..., :-1].sum(-1), p[..., -1])
-        p = np.concatenate([p[..., :-1], last.reshape((*last.shape, 1))], axis=-1)
+        x, n, p = as_operand(x), as_operand(n), _shares(p)
         whole, trials = [counts(v, 0.0) if v.dtype.kind == "f" else v for v in (x, n)]
         y = (xlogy(whole, p) - gammaln(whole + 1)).sum(-1) + gammaln(trials + 1)
         inside = (x.sum(-1) == n) & ((x >= 0) & (np.floor(x) == x)).all(-1)
@@ -304,22 +325,37 @@ class Multinomial(Named):
         """The probability of the counts ``x``."""
         return exp(self.logpmf(x, n, p))
 
+    @method
+    def cov(self, n, p):
+        """The covariance matrix of the counts."""
+        return as_operand(n)[..., None, None] * _covariance(_shares(p))
+
+    @method
+    def entropy(self, n, p):
+        """The entropy, a sum over the counts of each entry."""
+        n, p = np.asarray(concrete(n)), _shares(p)
+        x = np.arange(1, n.max(initial=0) + 1)[:, *[None] * max(p.ndim, n.ndim + 1)]
+        known = (binom.pmf(x, n[..., None], p) * gammaln(x + 1.0)).sum((0, -1))
+        return n * entr(p).sum(-1) - gammaln(n + 1.0) + known
+
+
+def _shares(p: Any) -> Any:
+    """Probabilities; as SciPy has it, the last is what the others leave if their sum is not 1."""
+    p = _real(p)
+    off = abs(1 - p.sum(-1)) > p.shape[-1] * float(np.finfo(p.dtype).eps)
+    last = where(off, 1 - p[..., :-1].sum(-1), p[..., -1])
+    return np.concatenate([p[..., :-1], last.reshape((*last.shape, 1))], axis=-1)
+
 
 class Wishart(Named):
     __doc__ = Named.__doc__
 
-    methods = ("pdf", "logpdf")
+    methods = ("pdf", "logpdf", "mean", "var", "mode", "entropy")
 
     @method
     def logpdf(self, x, df, scale):
         """The logarithm of the density at a matrix, or at those that a third axis counts."""
-        scale, x, df = _real(scale), _real(x), _real(df)
-        dim = scale.shape[0] if scale.ndim else 1
-        scale = _matrix(scale, dim)
-        plain = known(df)
-        if plain is not None and np.any(plain <= dim - 1):
-            raise ValueError("Degrees of freedom must be greater than the dimension of scale "
-                             "matrix minus 1.")
+        x, (df, scale, dim) = _real(x), _of_wishart(df, scale)
         if x.ndim < 2:
             x = np.eye(dim)[:, :, None] * x if dim > 1 else x.reshape((1, 1, -1))
         x = x if x.ndim == 2 else x.transpose((2, 0, 1))
@@ -332,6 +368,36 @@ class Wishart(Named):
     def pdf(self, x, df, scale):
         """The density."""
         return exp(self.logpdf(x, df, scale))
+
+    @method
+    def mean(self, df, scale):
+        """The mean."""
+        df, scale, _ = _of_wishart(df, scale)
+        return _squeezed(df * scale)
+
+    @method
+    def var(self, df, scale):
+        """The variances of the entries."""
+        df, scale, _ = _of_wishart(df, scale)
+        variances = diagonal(scale, offset=0)
+        return _squeezed(df * (square(scale) + variances[:, None] * variances))
+
+    @method
+    def mode(self, df, scale):
+        """The mode; None where the density has none."""
+        df, scale, dim = _of_wishart(df, scale)
+        return _squeezed((df - dim - 1) * scale) if df >= dim + 1 else None
+
+    @method
+    def entropy(self, df, scale):
+        """The differential entropy."""
+        df, scale, dim = _of_wishart(df, scale)
+        factors = psi(0.5 * (df - np.arange(dim))).sum(-1)
+        constant = 0.5 * dim * (dim + 1) * math.log(2) + multigammaln(0.5 * df, dim)
+        return (
+            constant + (dim + 1) * _half_log_det(rows.cholesky(scale))
+            - 0.5 * (df - dim - 1) * factors + 0.5 * dim * df
+        )
 
     def rvs(self, df, scale, size=1, random_state=None):
         """SciPy's random matrices, differentiated as ``L A A^T L^T`` (M. Bartlett, 1933): L is the
@@ -349,6 +415,17 @@ class Wishart(Named):
         kept = quantile_kept(form.cdf, form.sf, form.log_density, squares, (freedoms,))
         product = factor @ (np.tril(A, -1) + np.eye(dim) * sqrt(kept)[:, None, :])
         return same_number(matrices, product @ product.swapaxes(1, 2)).reshape(np.shape(x))
+
+
+def _of_wishart(df: Any, scale: Any) -> tuple[Any, Any, int]:
+    """The degrees of freedom, the scale as a matrix, and its dimension."""
+    scale, df = _real(scale), _real(df)
+    dim = scale.shape[0] if scale.ndim else 1
+    plain = known(df)
+    if plain is not None and np.any(plain <= dim - 1):
+        raise ValueError("Degrees of freedom must be greater than the dimension of scale "
+                         "matrix minus 1.")
+    return df, _matrix(scale, dim), dim
 
 
 multivariate_normal = MultivariateNormal(theirs.multivariate_normal, "multivariate_normal")

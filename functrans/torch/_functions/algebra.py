@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,10 @@ from functrans.torch._functions.table import (
 )
 from functrans.torch._graph.graph import RowNode, joint, saved_value
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Node, check, freed, sequence
+from functrans.torch._graph.nodes import OpNode, check, freed, sequence
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.packing import marked, packed, unpacked
 from functrans.torch._graph.pushing import FORWARD, Forward
-from functrans.torch._graph.titles import named
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
@@ -52,17 +51,18 @@ def _same_type(who, *xs):
             *map(scalar_name, xs), lower=[scalar_name(x).lower() for x in xs], who=who))
 
 
-class ProductNode(Node):
+class ProductNode(OpNode):
     """A product of two matrices, the hot path of training. ``xs``: None for what is not saved."""
 
     __slots__ = ("marks", "where", "xs")
-
-    repeats = True
 
     def __init__(self, edges: tuple, xs: tuple, marks: list, where: tuple):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
+        self.outputs = 1
+        self.plain = True
+        self.title = "MmBackward0"
         self.xs: tuple | None = xs if state.saving is None else packed(xs)
         self.marks = marks if state.saving is None else marked(marks, self.xs or ())
         self.where = where
@@ -115,27 +115,23 @@ class VectorProductNode(RowNode):
 
     __slots__ = ()
 
-    wary = False
-
     def __init__(self, edges: tuple, a: np.ndarray, b: np.ndarray, marks: list, where: tuple):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
+        self.plain = True
+        self.title = "MvBackward0"
         self.prim, self.params, self.outputs, self.y = _matmul, {}, 1, None
         self.xs = [a if edges[1] else aval_of(a), b if edges[0] else aval_of(b)]
         self.marks = marks
         self.where = where
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
+    def bare(self, ct: Any, create: bool) -> Iterable:
         if create or type(ct) is not np.ndarray:
-            return self.pull(ct, create)
+            return super().bare(ct, create)
         (a, b), _ = self.available()
         e1, e2 = self.edges
-        return ct[:, None] * b if e1 else None, a.T.dot(ct) if e2 else None
-
-
-_MM, _PRODUCT = named(ProductNode, "MmBackward0"), named(RowNode, "MmBackward0")
-_MV = named(VectorProductNode, "MvBackward0")
+        return (e1, e1 and ct[:, None] * b), (e2, e2 and a.T.dot(ct))
 
 
 @observed_binary
@@ -153,7 +149,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if a.ndim != 2 or not 0 < n < 3 or a.dtype is not b.dtype or a.shape[1] != b.shape[0] or (
             unusual and (isinstance(b, Tracer) or (state.saving is not None and n == 1))):
         call = _product_row(input, other)
-        y = None if call is None else record_row(_PRODUCT, call)
+        y = None if call is None else record_row(RowNode, "MmBackward0", call)
         return _product(input, other) if y is None else y
     out = from_array(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
     if not state.grad or a.dtype.kind not in "fcV":
@@ -170,10 +166,10 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         frame = sys._getframe(2)
         where = frame.f_code, frame.f_lasti
         if n == 1:
-            out._node = _MV((e1, e2), a, b, marks, where)
+            out._node = VectorProductNode((e1, e2), a, b, marks, where)
         else:
             kept = a if e2 is not None else None, b if e1 is not None else None
-            out._node = _MM((e1, e2), kept, marks, where)
+            out._node = ProductNode((e1, e2), kept, marks, where)
     return out
 
 

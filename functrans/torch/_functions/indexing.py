@@ -19,7 +19,6 @@ from functrans.torch._graph.custom import NoDerivative
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed, observed_unary
-from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import changed, getitem, guard, rebase, refuse_overlap, view
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import result_dtype
@@ -163,9 +162,8 @@ def _put(self: Tensor, key: Any, value: Any) -> None:
             v = v.astype(array.dtype)
         edges = [recorded_edge(self), v.edge if type(v) is Value else None, *[None] * len(indices)]
         xs = [array, v.primal if type(v) is Value else v, *indices]
-        node = named(RowNode, "CopySlices")(
-            _scatter_set, edges, xs, None, {"pattern": pattern}, [None] * len(xs), None
-        )
+        node = RowNode("CopySlices", _scatter_set, edges, xs, None, {"pattern": pattern},
+                       [None] * len(xs), None)
         array[key] = _shaped(have, region.shape).astype(array.dtype)
         changed(self, "__setitem__")
         rebase(self, (node, 0))
@@ -350,7 +348,7 @@ def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
 def without_derivative(results: Any, x: Value) -> Any:
     """``results`` of ``x``, the first or only of which requires gradients but has none."""
     first, rest = (results[0], results[1:]) if isinstance(results, tuple) else (results, ())
-    value = Value(first, named(NoDerivative, "")([x.edge]))  # op gives the node its name
+    value = Value(first, NoDerivative([x.edge]))  # op gives the node its title
     return (value, *rest) if rest else value
 
 

@@ -336,11 +336,11 @@ def nonzero_static(x, *, size, fill_value=-1):
 
 
 @op
-def histogram(input, bins=100, *, range=None, weight=None, density=False):
+def histogram(input, bins=100, *, range=None, weight=None, density: Any = False):
     """How many entries fall between edges, or their weights, and the edges."""
     x = plain(input)
     edges = bins if isinstance(bins, int) else plain(bins)
-    w = None if weight is None else plain(weight).reshape(-1)
+    w: Any = None if weight is None else plain(weight).reshape(-1)
     hist, edges = np.histogram(x.reshape(-1), edges, range, density, w)
     return Histogram(hist.astype(x.dtype), np.asarray(edges).astype(x.dtype))
 

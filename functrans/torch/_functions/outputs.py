@@ -86,14 +86,27 @@ def _write(name: str, result: Tensor, out: Tensor) -> None:
 
 def taking_out(f: Callable) -> Callable:
     """``f`` with a keyword ``out``."""
+    name = f.__name__
+
+    @functools.wraps(f)
+    def of_one(input: Any, *, out: Any = None) -> Any:
+        if out is None:
+            return f(input)
+        return write_out(name, functools.partial(f, input), out, ((input,), {}))
+
+    @functools.wraps(f)
+    def of_two(input: Any, other: Any, *, out: Any = None) -> Any:
+        if out is None:
+            return f(input, other)
+        return write_out(name, functools.partial(f, input, other), out, ((input, other), {}))
 
     @functools.wraps(f)
     def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             return f(*args, **kwargs)
-        return write_out(f.__name__, functools.partial(f, *args, **kwargs), out, (args, kwargs))
+        return write_out(name, functools.partial(f, *args, **kwargs), out, (args, kwargs))
 
-    return call
+    return {1: of_one, 2: of_two}.get(getattr(f, "operands", 0), call)
 
 
 def in_batch(*xs: Any) -> list | None:

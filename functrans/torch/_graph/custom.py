@@ -17,7 +17,7 @@ from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
 from functrans.torch._graph.batches import require_entries
 from functrans.torch._graph.graph import Storage, Value
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Edge, Node, check, freed, sequence
+from functrans.torch._graph.nodes import Edge, Node, OpNode, check, freed, sequence
 from functrans.torch._graph.packing import Packed
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.source import caller
@@ -44,7 +44,7 @@ class CustomNode(Node):
     """A call of a custom function. ``args`` and ``outs`` have an entry for each argument and each
     result: None for what is not a tensor, else its number among the tensors and its aval."""
 
-    __slots__ = ("args", "backward", "ctx", "marks", "outputs", "outs", "saved", "where")
+    __slots__ = ("args", "backward", "ctx", "marks", "outs", "saved", "where")
 
     batches = False
     takes_undefined = True
@@ -55,6 +55,8 @@ class CustomNode(Node):
         self.args = _numbered(inputs)
         self.edges = [e for arg, e in zip(self.args, edges, strict=True) if arg is not None]
         self.extras = None
+        self.outputs = 1
+        self.plain = False
         self.ctx = ctx
         self.backward = backward
         self.marks = ()
@@ -426,10 +428,12 @@ class DelayedError(Node):
         raise RuntimeError(self.message)
 
 
-class NoDerivative(Node):
+class NoDerivative(OpNode):
     """A function that has no derivative: passing this node is an error."""
 
     __slots__ = ()
+
+    repeats = False
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         name = self.name().removesuffix("Backward0")

@@ -31,7 +31,7 @@ from functrans.torch._graph.graph import Storage, Value, is_outer, record
 from functrans.torch._graph.hooks import RemovableHandle, Retaining
 from functrans.torch._graph.levels import forward_edge, is_forward_only
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, shown
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.facts import Facts
 from functrans.torch._tensors.layouts import empty_like
@@ -147,14 +147,16 @@ class Tensor(Facts, Retaining):
     @property
     def is_leaf(self) -> bool:
         """Whether it was made by the user: it has no ``grad_fn``."""
-        return self.grad_fn is None
+        if self._base is not None:
+            edge_of(self)
+        return self._node is None
 
     @property
     def grad_fn(self) -> Node | None:
         """The node of the operation that made it; None for leaves."""
         if self._base is not None:
             edge_of(self)
-        return self._node
+        return shown(self._node)
 
     @property
     def output_nr(self) -> int:
@@ -308,8 +310,7 @@ class Tensor(Facts, Retaining):
                     self._grad = old.to_dense() + new
                 elif not create:
                     np.add(old._array, new._array, out=old._array, casting="unsafe")
-                    old._storage.version += 1
-                    old._storage.changed = "backward", None
+                    old._storage.count("backward")
                 else:
                     self._grad = old + new
         for hook in list((self._post_hooks or {}).values()):
@@ -347,13 +348,16 @@ def from_array(array: Any, storage: Storage | None = None, node: Node | None = N
     """A tensor around ``array``, the output ``index`` of ``node``."""
     t = _new(Tensor)
     t._array = array if type(array) is np.ndarray else as_memory(array)
-    t._storage = storage or Storage()
+    # set here although the class has them: CPython reads what an instance has in a fifth of the
+    # time, and every operation does
+    t._node, t._index, t._base, t._requires = node, index, None, False
+    if storage is None:
+        t._storage = storage = Storage()
+        storage.version = 0
+    else:
+        t._storage = storage
     if unusual and state.inference and not state.grad:
         t._inference = True
-    if node is not None:
-        t._node = node
-        if index:
-            t._index = index
     return t
 
 

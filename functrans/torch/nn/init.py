@@ -115,7 +115,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
 def _array(tensor: Tensor, y: np.ndarray) -> Tensor:
     tensor._array[...] = y
-    tensor._storage.version += 1
+    tensor._storage.count()
     return tensor
 
 

@@ -321,7 +321,7 @@ def _renormalised(weight: Tensor, index: np.ndarray, max_norm: float, norm_type:
     size = np.linalg.vector_norm(weight._array[rows], axis=1, ord=norm_type)
     scale = np.where(size > max_norm, max_norm / (size + 1e-7), 1)[:, None]
     weight._array[rows] *= scale.astype(weight._array.dtype)
-    weight._storage.version += 1
+    weight._storage.count()
 
 
 @op(method=False, title="EmbeddingBagBackward0")

@@ -79,7 +79,7 @@ def _track(x: np.ndarray, mean: Tensor | None, var: Tensor | None, momentum: flo
             if now is np.var:
                 value = value * count / (count - 1)
             running._array[...] = (1 - momentum) * running._array + momentum * value
-            running._storage.version += 1
+            running._storage.count()
 
 
 @op(method=False, title="NativeBatchNormBackward0")
@@ -102,7 +102,7 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None,
             value = now(x, axis=tuple(range(2, x.ndim))).mean(0)
             value = value * count / (count - 1) if now is np.var else value
             running._array[...] = (1 - momentum) * running._array + momentum * value
-            running._storage.version += 1
+            running._storage.count()
     return _instance_norm(input, weight, bias, eps)
 
 
