@@ -106,9 +106,9 @@ def _unfactored(name: str, text: str, operands: Sequence[Any]) -> str:
         return _SINGULAR[name].format("")
     from scipy.linalg import lapack  # lazy: slow to import
 
-    factor = lapack.zpotrf if name == "cholesky" else lapack.zgetrf
+    getrf, potrf = lapack.get_lapack_funcs(("getrf", "potrf"), (A,))
     for i, matrix in enumerate(A.reshape(-1, *A.shape[-2:])):
-        at = factor(matrix, lower=1)[-1] if name == "cholesky" else factor(matrix)[-1]
+        at = potrf(matrix, lower=1)[-1] if name == "cholesky" else getrf(matrix)[-1]
         if at:
             batch = f"(Batch element {i}): " if A.ndim > 2 else ""
             return batch + _SINGULAR[name].format(at)
