@@ -45,8 +45,10 @@ class RowNode(OpNode):
 
     __slots__ = ("marks", "params", "prim", "where", "xs", "y")
 
+    xs: Any  # what is saved of each operand; None when it was freed
+
     def __init__(self, title: str, prim: Primitive, edges: Sequence, xs: Sequence, y: Any,
-                 params: dict, storages: Sequence, own: Storage | None):
+                 params: dict, storages: Sequence, own: Any):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None

@@ -77,6 +77,8 @@ class Node:
         # put on the class by functrans.torch, from a module above tensors
 
         def __getattr__(self, name: str) -> Any: ...  # of those that are shown
+        title: str  # of an ``OpNode``
+
         def __call__(self, *grads: Any) -> Any: ...
 
     @property

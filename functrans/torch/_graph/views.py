@@ -124,14 +124,14 @@ def several(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, 
         return tuple([from_array(bind(prim, array, pattern=p), None, node, k)
                       for k, p in enumerate(patterns)])
     base, way = _way_to(t)
-    known = way is not None and state.grad
+    known = state.grad
     marked = t._inference or (unusual and state.inference)
     history, out = storage.history, []
     for k, pattern in enumerate(patterns):
         key, step = _reading(pattern)
         seen = from_array(array[key], storage, node, k)
         seen._base, seen._seen, seen._made = base, history, SEVERAL
-        seen._steps = (*way, step) if known else None
+        seen._steps = (*way, step) if known and way is not None else None
         if marked:
             seen._inference = t._inference
         out.append(seen)
