@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans._kernels.large import SCALAR, in_one_pass
 from functrans.extend import Elementwise, Tracer, bind
@@ -135,7 +136,7 @@ def operand(x: Any) -> Any:
         return x._array
     if type(x) in NUMBERS:
         return x
-    if isinstance(x, np.ndarray | np.generic):
+    if isinstance(x, ndarray | np.generic):
         return np.array(x)  # its owner may change it before the backward
     if _declines(x):
         raise TypeError(
@@ -146,7 +147,7 @@ def operand(x: Any) -> Any:
 
 def _declines(x: Any) -> bool:
     """Whether an operand is of a type unknown here, whose own method may know what to do."""
-    return not (isinstance(x, np.ndarray | np.generic | Tensor) or type(x) in NUMBERS
+    return not (isinstance(x, ndarray | np.generic | Tensor) or type(x) in NUMBERS
                 or hasattr(x, "__index__") or hasattr(x, "__float__"))
 
 
@@ -226,7 +227,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
                 u1, u2 = _unlike(a, y), _unlike(b, y)
         if e1 is None and e2 is None:
             return from_array(y)
-        if type(y) is not np.ndarray:
+        if type(y) is not ndarray:
             y = as_memory(y)
             if unusual and (inside := in_batch(input, other)):
                 return general(*inside)
@@ -286,7 +287,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             if booleans is not None and d.kind == "b":
                 y = booleans(a)
             else:
-                y = compute(a) if type(a) is np.ndarray else of_arrays(a)
+                y = compute(a) if type(a) is ndarray else of_arrays(a)
         except TypeError as failure:
             refuse(name, failure, (a,))
             raise

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
 from functrans.torch._graph.batches import require_entries
@@ -87,7 +88,7 @@ class CustomNode(Node):
             return from_array(np.zeros(*aval)) if self.ctx.materialize_grads else None
         if isinstance(ct, Tracer) and type(ct) is not Value:
             raise NotImplementedError(f"{self.name()}: a custom function is not batched")
-        grad = from_array(ct) if type(ct) is np.ndarray and ct.dtype.kind != "c" else show(ct)
+        grad = from_array(ct) if type(ct) is ndarray and ct.dtype.kind != "c" else show(ct)
         grad._array = array = grad._array.view()
         array.setflags(write=False)
         return grad
