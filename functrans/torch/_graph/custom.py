@@ -37,6 +37,17 @@ class Saved(NamedTuple):
     output: int | None
 
 
+class _Context:
+    """Part of the classes of nodes that users have seen: attributes are those of the context."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in CustomNode.__slots__:
+            raise AttributeError(name)
+        return getattr(self.ctx, name)
+
+
 # of the frames of a node the number of that of ``apply``
 _DEPTH = 5
 
@@ -47,6 +58,7 @@ class CustomNode(Node):
 
     __slots__ = ("args", "backward", "ctx", "marks", "outs", "saved", "where")
 
+    seen_as = _Context
     batches = False
     takes_undefined = True
     marks: Sequence[tuple[Storage, int]]
@@ -71,11 +83,6 @@ class CustomNode(Node):
 
     def __repr__(self) -> str:
         return f"<torch.autograd.function.{self.name()} object at {hex(id(self))}>"
-
-    def __getattr__(self, name: str) -> Any:
-        if name in CustomNode.__slots__:
-            raise AttributeError(name)
-        return getattr(self.ctx, name)
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         cts = [ct] if self.outputs == 1 else ct
@@ -161,15 +168,16 @@ class CustomNode(Node):
         return tuple([None if s is None else self.unpacked(s) for s in self.saved])
 
     def unpacked(self, s: Saved) -> Tensor:
-        if type(s.array) is Packed:
-            s = s._replace(array=s.array.unpack(s.array.kept))
-        if s.output is not None:
-            return from_array(s.array, s.storage, self, s.output)
-        leaf = getattr(s.edge[0], "variable", None) if s.edge else None
-        if leaf is not None and leaf._array is s.array:
+        array, storage, edge, output = s
+        if type(array) is Packed:
+            array = array.unpack(array.kept)
+        if output is not None:
+            return from_array(array, storage, self, output)
+        leaf = getattr(edge[0], "variable", None) if edge else None
+        if leaf is not None and leaf._array is array:
             return leaf
-        node, k = s.edge or (None, 0)
-        return from_array(s.array, s.storage, node, k)
+        node, k = edge or (None, 0)
+        return from_array(array, storage, node, k)
 
 
 def _numbered(xs: Sequence) -> list:
