@@ -88,6 +88,10 @@ class Trace:
         """``prim`` on one operand of mine, without parameters."""
         return bind(prim, x)
 
+    def at_once(self, rule: Any, x: Any, params: dict) -> Any:
+        """A composition of ops on ``x``, one of mine, as one op by a rule of its own
+        (``_ops/residuals.py``); None: op by op."""
+
     def call(self, call: Any, args: tuple) -> tuple:
         """A function that has rules of its own (``_ops/calls.py``), on ``args``, some of them mine.
 

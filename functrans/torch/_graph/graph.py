@@ -104,10 +104,9 @@ class RowNode(OpNode):
 
     def bare(self, ct: Any, create: bool) -> Iterable:
         prim = self.prim
-        xs = self.xs
-        if type(prim) is Linear and prim.operands == 1 and xs is not None and len(xs) == 1:
-            transpose = prim.transpose
-            return ((self.edges[0], transpose(ct, xs[0], **self.params)),)
+        if type(prim) is Linear and prim.operands == 1:  # whatever is saved is constant
+            transpose, (xs, _) = prim.transpose, self.available()
+            return ((self.edges[0], transpose(ct, *xs, **self.params)),)
         if create or type(prim) is not Bilinear:
             return super().bare(ct, create)
         xs, _ = self.available()
@@ -118,7 +117,7 @@ class RowNode(OpNode):
         ]
 
     def release(self) -> None:
-        if self.y is not None:
+        if self.marks or self.y is not None:
             self.xs = self.y = None
             return
         for x in self.xs or ():

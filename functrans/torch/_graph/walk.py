@@ -76,7 +76,7 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     else:
         with watch.scope("torch::autograd::GraphRoot"):
             cts = _started(roots)
-    keys = [edge_key(e) for e in wanted or ()]
+    keys = [*map(edge_key, wanted or ())]
     captured: dict[tuple, Any] = dict.fromkeys(keys)
     inner, ends = explored(cts)
     route = None if wanted is None else leading_to(inner, ends, captured)
@@ -100,7 +100,7 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
         fields.update(outer)
     if only_forward:
         return [forward_value(captured[key]) for key in keys]
-    return [captured[key] for key in keys]
+    return [*map(captured.__getitem__, keys)]
 
 
 def _started(roots: Sequence[tuple[Edge, Any]]) -> dict[Node, Any]:
@@ -197,9 +197,15 @@ def _glance(cts: dict, inner: list[Node], ends: Sequence[Node], route: Route | N
     This goes as far as nodes may be passed twice without anybody noticing. A NaN that has arrived
     may come from zero times infinity; ``_walk`` then starts from the beginning.
     """
-    here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
-    seen, sound = {**captured}, {}
-    order = inner + [n for n in ends if not _is_plain_leaf(n)]
+    # loops: a comprehension is a function that is made and called, 0.1 us of what a walk takes
+    here, seen, sound = dict(cts), dict(captured), {}
+    for n, ct in cts.items():
+        if n.outputs != 1:
+            here[n] = list(ct)
+    order = list(inner)
+    for n in ends:
+        if not _is_plain_leaf(n):
+            order.append(n)  # noqa: PERF401
     if route is not None and route.passing is not None:
         order = [n for n in order if n in route.passing]
     order.sort(key=by_age)
@@ -213,12 +219,12 @@ def _glance(cts: dict, inner: list[Node], ends: Sequence[Node], route: Route | N
     sound.clear()  # for ``is_alone``
     if passed == len(order):  # what is left are leaves
         leaves = sorted(here, key=by_age)
-        ends = [here.pop(leaf) for leaf in leaves]
+        arrived = [*map(here.pop, leaves)]
         for i, leaf in enumerate(leaves):
             if route is None:
-                leaf.variable.accumulate(ends[i], create, is_alone(ends, i))
+                leaf.variable.accumulate(arrived[i], create, is_alone(arrived, i))
             else:
-                _capture(leaf, ends[i], seen)
+                _capture(leaf, arrived[i], seen)
     if not retain:
         for node in order[:passed]:
             node.release()
