@@ -4,6 +4,22 @@ from tests.planted.error import Planted
 
 ERRORS = (
     Planted(
+        "checkpoint: operands that no rule reads are captured too",
+        "functrans/_transforms/reverse/vjp.py",
+        "self.capture(x) if s and p is None else x",
+        "self.capture(x) if p is None else x",
+        "tests/test_checkpoint.py::"
+        "test_what_a_second_run_meets_are_the_arrays_that_the_backward_reads",
+    ),
+    Planted(
+        "piecewise: functions of several entries get all of them",
+        "functrans/numpy/applying.py",
+        "        _require_entrywise(f, x, args, kw)\n",
+        "",
+        "tests/test_applying.py::"
+        "test_pieces_that_depend_on_each_other_are_refused_where_conditions_are_not_known",
+    ),
+    Planted(
         "warnings: the flags of a compiled call are not asked",
         "functrans/_transforms/staging/warned.py",
         "odd = bool(_flags and _raised(_flags))",
