@@ -58,6 +58,9 @@ def test_images_at_places_by_cubics():
         y = torch.nn.functional.grid_sample(image, grid, "bicubic", padding, align_corners=False)
         np.testing.assert_allclose(y, image, rtol=1e-14)
     at = (0.3 * grid).requires_grad_()
+    even = torch.nn.functional.grid_sample(torch.ones_like(image), at, "bicubic",
+                                           align_corners=False)
+    np.testing.assert_allclose(even.detach(), 1, rtol=1e-14)
     assert torch.autograd.gradcheck(
         lambda g: torch.nn.functional.grid_sample(image, g, "bicubic", align_corners=False), at)
 
