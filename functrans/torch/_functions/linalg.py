@@ -194,7 +194,7 @@ def _varied_as_hermitian(A: Any, value: Any = None) -> Any:
 def _from_lower(A: np.ndarray) -> np.ndarray:
     """The Hermitian matrix with the lower triangle of ``A``."""
     below = np.tril(A, -1)
-    return below + adjoint(below) + np.eye(A.shape[-1]) * A.real
+    return below + adjoint(below) + np.eye(A.shape[-1]) * np.real(A)
 
 
 def _cholesky(A: Any, upper: bool) -> Any:
