@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -152,7 +153,12 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     n = input._array.ndim
     order = tuple([dimension(d, n) for d in sizes(dims)])
     if sorted(order) != list(range(n)):
-        raise RuntimeError(f"permute: {list(order)} is not an order of {n} dimensions")
+        if len(order) == n:
+            raise RuntimeError("permute(): duplicate dims are not allowed.")
+        raise RuntimeError(
+            "permute: number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {n} is not equal to "
+            f"len(dims) = {len(order)}")
     return view("PermuteBackward0", transpose_row, (input,), {"axes": order})
 
 
@@ -316,18 +322,6 @@ def _flipped(input: Tensor, *dims: Any, **named: Any) -> Tensor:
 METHODS["flip"] = _flipped
 
 
-@op
-def roll(x, shifts, dims=None):
-    """Entries shifted along ``dims``, those that leave entering at the other end."""
-    return np.roll(x, shifts, dims)
-
-
-@op
-def diag(x, diagonal=0):
-    """A matrix with x on a diagonal, or the diagonal of a matrix."""
-    return np.diag(x, diagonal)
-
-
 @op(space=FUNCTIONS, names="concat concatenate", by_row=cat_row)
 def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
@@ -361,7 +355,8 @@ def vstack(tensors):
 @function
 def broadcast_tensors(*tensors: Tensor) -> tuple:
     """The tensors expanded to one shape."""
-    shape = np.broadcast_shapes(*[x._array.shape for x in tensors])
+    shape = functools.reduce(functools.partial(failures.broadcast_shape, "broadcast_tensors"),
+                             [x._array.shape for x in tensors])
     return tuple([expand(x, shape) for x in tensors])
 
 

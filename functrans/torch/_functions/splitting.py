@@ -21,6 +21,8 @@ _WHOLE = None, None, None
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """The entries along ``dim``, each a view."""
     shape = input._array.shape
+    if not shape:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     dim = dimension(dim, len(shape))
     patterns = [(*[_WHOLE] * dim, i, Ellipsis) for i in range(shape[dim])]
     return several("UnbindBackward0", getitem, (input,),
@@ -42,7 +44,8 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
         patterns = _even_parts(n, lengths, dimension(dim, input._array.ndim))
     elif sum(lengths) != n:
         raise RuntimeError(
-            f"split: the lengths {list(lengths)} do not add up to {n}, the size of dimension {dim}"
+            f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at "
+            f"dimension {dim}), but got split_sizes={list(lengths)}"
         )
     else:
         patterns = _parts(lengths, dimension(dim, input._array.ndim))

@@ -167,7 +167,7 @@ def _roots(outputs: Sequence, grads: Any, create: bool,
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
             )
         roots.append((edge, ct))
-    if not roots:
+    if not roots and outputs:
         raise RuntimeError("no element of tensors requires grad and has a grad_fn")
     return roots
 

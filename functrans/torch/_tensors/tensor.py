@@ -187,7 +187,8 @@ class Tensor(Facts, Retaining):
             if new.shape != self.shape:
                 raise RuntimeError(
                     f"attempting to assign a gradient of size '{list(new.shape)}' to a tensor of "
-                    f"size '{list(self.shape)}'. They must be the same size."
+                    f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor "
+                    "are the same size"
                 )
             if new.dtype != self.dtype:
                 raise RuntimeError(
