@@ -18,16 +18,19 @@ from __future__ import annotations
 import operator
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ContextDecorator
 from contextvars import ContextVar
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
 from functrans.errors import ArgumentError
 
+T = TypeVar("T")
+
 SUBGRADIENT, WARN, RAISE = "subgradient", "warn", "raise"
 COMPILE = "compile"
+SWITCH = (True, False)
 SHORT, FULL = "short", "full"
 NUMPY, NATIVE = "numpy", "native"
 
@@ -46,6 +49,11 @@ class Named(TypedDict, total=False):
     warnings: bool
 
 
+_process: Named = {}  # what holds where no block has set anything
+_change = object()  # stands for the last change of that
+_live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
+
+
 class Settings:
     """The settings within some blocks: their own, the inner before the outer, else the process's.
 
@@ -53,9 +61,8 @@ class Settings:
     read at each call of a compiled function, so all is looked up when something is set.
     """
 
-    __slots__ = ("__weakref__", "at_once", "blocks", "compiles", "jit", "keep_memory", "kinks",
-                 "log", "threads", "tracebacks", "values", "verify", "warnings")
-
+    compiles: bool
+    at_once: bool
     jit: bool
     keep_memory: bool
     threads: int | None
@@ -82,15 +89,6 @@ class Settings:
                 setattr(self, name, value)
             self.compiles = self.jit and self.kinks == SUBGRADIENT
             self.at_once = self.compiles and not self.warnings
-
-
-_process: Named = {"jit": True, "keep_memory": True, "threads": None, "kinks": SUBGRADIENT,
-                   "log": None, "tracebacks": SHORT, "values": NATIVE, "verify": True,
-                   "warnings": False}
-_change = object()  # stands for the last change of the process's settings
-_live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
-_current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
-settings = _current.get
 
 
 class Block(ContextDecorator):
@@ -133,6 +131,45 @@ class Block(ContextDecorator):
         return f"config({', '.join(f'{name}={x!r}' for name, x in self.named.items())})"
 
 
+class Setting(Generic[T]):
+    """A row of ``Config``: what a setting is at first, and what it may be."""
+
+    name: str
+
+    def __init__(self, first: T, choices: Sequence[T] = (), read: str = ""):
+        self.first, self.choices, self.read = first, choices, read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name, self.read = name, self.read or name
+        _process[name] = self.first  # type: ignore[literal-required]  # a test compares the names
+
+    def __get__(self, config: Config, owner: type[Config]) -> T:
+        return getattr(settings(), self.read)
+
+    def check(self, value: Any) -> T:
+        """``value``; ValueError or TypeError if it is none that the setting may have."""
+        for choice in self.choices:
+            if value is choice or (isinstance(value, str) and value == choice):
+                return choice
+        raise ValueError(value)
+
+    def must_be(self) -> str:
+        *others, last = map(repr, self.choices)
+        return f"{', '.join(others)} or {last}"
+
+
+class Count(Setting[int | None]):
+    """None, or a number from 1 on."""
+
+    def check(self, value: Any) -> int | None:
+        if value is not None and (isinstance(value, bool) or operator.index(value) < 1):
+            raise ValueError(value)
+        return None if value is None else operator.index(value)
+
+    def must_be(self) -> str:
+        return "None or at least 1"
+
+
 class Config:
     """``jit``: whether compiled functions run compiled, or as the plain functions that they are.
 
@@ -165,41 +202,15 @@ class Config:
     warns at the line that is to blame.
     """
 
-    @property
-    def jit(self) -> bool:
-        return settings().compiles
-
-    @property
-    def keep_memory(self) -> bool:
-        return settings().keep_memory
-
-    @property
-    def threads(self) -> int | None:
-        return settings().threads
-
-    @property
-    def kinks(self) -> str:
-        return settings().kinks
-
-    @property
-    def log(self) -> str | None:
-        return settings().log
-
-    @property
-    def tracebacks(self) -> str:
-        return settings().tracebacks
-
-    @property
-    def values(self) -> str:
-        return settings().values
-
-    @property
-    def verify(self) -> bool:
-        return settings().verify
-
-    @property
-    def warnings(self) -> bool:
-        return settings().warnings
+    jit = Setting(True, SWITCH, read="compiles")
+    keep_memory = Setting(True, SWITCH)
+    threads = Count(None)
+    kinks = Setting(SUBGRADIENT, (SUBGRADIENT, WARN, RAISE))
+    log = Setting[str | None](None, (None, COMPILE))
+    tracebacks = Setting(SHORT, (SHORT, FULL))
+    values = Setting(NATIVE, (NUMPY, NATIVE))
+    verify = Setting(True, SWITCH)
+    warnings = Setting(False, SWITCH)
 
     def __call__(self, **named: Unpack[Named]) -> Block:
         """Settings for the time of a ``with`` block; what is not named stays."""
@@ -228,71 +239,23 @@ class Config:
         )
 
     def __repr__(self) -> str:
-        return f"config({', '.join(f'{name}={getattr(self, name)!r}' for name in _KINDS)})"
-
-
-def _switch(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError
-    return value
-
-
-def _count(value: Any) -> int | None:
-    if value is not None and (isinstance(value, bool) or operator.index(value) < 1):
-        raise ValueError
-    return None if value is None else operator.index(value)
-
-
-def _policy(value: Any) -> str:
-    if not isinstance(value, str) or value not in (SUBGRADIENT, WARN, RAISE):
-        raise ValueError
-    return value
-
-
-def _topic(value: Any) -> str | None:
-    if value is not None and (not isinstance(value, str) or value != COMPILE):
-        raise ValueError
-    return value
-
-
-def _length(value: Any) -> str:
-    if not isinstance(value, str) or value not in (SHORT, FULL):
-        raise ValueError
-    return value
-
-
-def _source(value: Any) -> str:
-    if not isinstance(value, str) or value not in (NUMPY, NATIVE):
-        raise ValueError
-    return value
-
-
-# What each setting must be, as a check and in words.
-_KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "jit": (_switch, "must be True or False"),
-    "keep_memory": (_switch, "must be True or False"),
-    "threads": (_count, "must be None or at least 1"),
-    "kinks": (_policy, f"must be {SUBGRADIENT!r}, {WARN!r} or {RAISE!r}"),
-    "log": (_topic, f"must be None or {COMPILE!r}"),
-    "tracebacks": (_length, f"must be {SHORT!r} or {FULL!r}"),
-    "values": (_source, f"must be {NUMPY!r} or {NATIVE!r}"),
-    "verify": (_switch, "must be True or False"),
-    "warnings": (_switch, "must be True or False"),
-}
+        return f"config({', '.join(f'{name}={getattr(self, name)!r}' for name in _process)})"
 
 
 def _checked(fun: str, named: Any) -> Named:
     """The settings if all of them are known and have values that they can have."""
     checked: Any = {}
     for name, value in named.items():
-        if name not in _KINDS:
-            known = ", ".join(f"`{known}`" for known in _KINDS)
+        if name not in _process:
+            known = ", ".join(f"`{known}`" for known in _process)
             raise ArgumentError(f"{fun}: there is no setting `{name}`; there are {known}")
-        check, words = _KINDS[name]
+        setting: Setting = vars(Config)[name]
         try:
-            checked[name] = check(value)
+            checked[name] = setting.check(value)
         except (TypeError, ValueError):
-            raise ArgumentError(f"{fun}: {name} {words}, but is {value!r}") from None
+            raise ArgumentError(
+                f"{fun}: {name} must be {setting.must_be()}, but is {value!r}"
+            ) from None
     return checked
 
 
@@ -305,3 +268,5 @@ def of_blocks() -> Named:
 
 
 config = Config()
+_current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
+settings = _current.get

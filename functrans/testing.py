@@ -15,6 +15,7 @@ from functrans._numerics import numerical, numerical_jvp, remainder_slope
 from functrans._transforms.arguments import open_all
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
+from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, CheckError, name_of
 
 MODES = ("fwd", "rev")
@@ -78,6 +79,7 @@ def numerical_jacobian(f: Callable, args: Any) -> Any:
     array([[2., 0.],
            [0., 4.]])
     """
+    f = follow(f)
     flat, xs, _ = _flatten(f, args)
     several = isinstance(args, tuple | list)
     columns = [_columns(flat, xs, i) for i in range(len(xs))]
@@ -111,6 +113,7 @@ def _columns(flat: Callable, xs: list, i: int) -> list[np.ndarray]:
 def _flatten(f: Callable, args: Any) -> tuple[Callable, list, list[str]]:
     """``f`` as a function of its differentiable input leaves that returns those of its output."""
     args = tuple(args) if isinstance(args, tuple | list) else (args,)
+    f = follow(f)
     opened = open_all("check_grads", f, args)
     labels = [
         f"argument {i}" + (f", leaf {j}" if len(a.leaves) > 1 else "")

@@ -111,7 +111,8 @@ def _sorted(d: Any) -> tuple:
         return tuple(sorted(d, key=lambda k: (type(k).__name__, repr(k))))
 
 
-def _close(structure: Structure, children: list) -> Any:
+def closed(structure: Structure, children: list) -> Any:
+    """The container whose children these are; the reverse of ``opened``."""
     kind, aux = structure.kind, structure.aux
     if kind in _registry:
         return _registry[kind][1](aux, children)
@@ -139,7 +140,7 @@ def with_children(x: Any, children: list) -> Any:
     """A container as ``x``, with other children."""
     parts = opened(x)
     assert parts is not None, x
-    return _close(Structure(type(x), parts[1], ()), children)
+    return closed(Structure(type(x), parts[1], ()), children)
 
 
 def flatten(x: Any) -> tuple[list, Structure]:
@@ -152,10 +153,15 @@ def _flatten(x: Any, leaves: list) -> Structure:
     """Append the leaves of ``x`` to ``leaves``."""
     parts = opened(x)
     if parts is None:
-        leaves.append(x.current() if isinstance(x, Tracer) else x)
+        leaves.append(_leaf(x))
         return LEAF
     children, aux = parts
     return Structure(type(x), aux, tuple([_flatten(c, leaves) for c in children]))
+
+
+def _leaf(x: Any) -> Any:
+    """A leaf; of an array that is written into what it is now."""
+    return x.current() if isinstance(x, Tracer) else x
 
 
 def unflatten(structure: Structure, leaves: Iterable) -> Any:
@@ -178,7 +184,7 @@ def unflatten(structure: Structure, leaves: Iterable) -> Any:
 def _unflatten(structure: Structure, leaves: Iterator) -> Any:
     if structure.kind is None:
         return next(leaves)
-    return _close(structure, [_unflatten(c, leaves) for c in structure.children])
+    return closed(structure, [_unflatten(c, leaves) for c in structure.children])
 
 
 def structure(x: Any) -> Structure:
@@ -201,7 +207,7 @@ def map(f: Callable, x: Any, *others: Any) -> Any:
 def matching(shape: Structure, y: Any, position: int) -> list:
     """The parts of ``y`` at the leaves of ``shape``."""
     if shape.kind is None:
-        return [y]
+        return [_leaf(y)]
     if shape.kind is type(None):
         return []
     parts = opened(y)

@@ -1,11 +1,17 @@
 """Kernels that differ in numbers alone, which are compiled as one."""
 
+import re
+from typing import Any
+
 import numpy as onp
 import pytest
 
 import functrans as ft
 import functrans.numpy as np
+from functrans._compile.emit import table
 from functrans._compile.emit.alike import one_for_all
+from functrans._compile.emit.module import Place
+from functrans._compile.schedule.control import Emitted
 
 
 def factors(a):
@@ -38,7 +44,7 @@ def positive(n):
 
 
 def functions(f, *args):
-    return ft.jit(f).lower(*args).llvm.count("\ndefine internal")
+    return len(re.findall("\ndefine internal .*@(?:kernel|call)", ft.jit(f).lower(*args).llvm))
 
 
 @pytest.mark.parametrize("f", [factors, cholesky], ids=lambda f: f.__name__)
@@ -100,3 +106,73 @@ def test_few_and_different_kernels_stay():
     texts = [kernel(0, HALF, 5), kernel(1, HALF, 6), kernel(2, HALF, 7).replace("fmul", "fadd"),
              caller(3)]
     assert one_for_all(texts) == texts
+
+
+# ---- calls as a table
+
+
+@pytest.fixture
+def calls_in_tables(monkeypatch, unoptimised):
+    monkeypatch.setattr(table, "LEAST", 4)
+    with ft.cache.off():
+        yield
+
+
+def in_table(f: Any, *args: Any) -> Any:
+    compiled: Any = ft.jit(f)
+    assert ".calls = private constant [" in compiled.lower(*args).llvm
+    return compiled(*args)
+
+
+@pytest.mark.parametrize("f", [factors, cholesky], ids=lambda f: f.__name__)
+def test_a_table_of_calls_does_what_the_calls_do(f, calls_in_tables, monkeypatch):
+    a = positive(24)
+    got = in_table(ft.value_and_grad(f), a)
+    monkeypatch.setattr(table, "LEAST", 1 << 30)
+    # sums of a length that LLVM knows are added up in another order
+    want: Any = ft.jit(ft.value_and_grad(f))(a)
+    for x, y in zip(got, want, strict=True):
+        onp.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-15)
+
+
+def test_numbers_of_all_types_are_read_from_the_table(calls_in_tables):
+    def f(x, n):
+        for i in range(12):
+            x = np.cumsum(x[1:] * onp.float32(0.1 * i + 0.3)) / onp.float32(i + 2)
+            n = np.cumsum(n[1:] + onp.int16(100 * i - 300)) - onp.int16(i)
+        return x, n
+
+    x, n = onp.linspace(0.5, 2.0, 400, dtype="f4"), onp.arange(400, dtype="i2")
+    for got, want in zip(in_table(f, x, n), f(x, n), strict=True):
+        assert got.dtype == want.dtype
+        onp.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("singular", [None, 0, 7])
+def test_a_call_of_a_table_that_refuses_ends_it(singular, calls_in_tables):
+    def f(ms, x):
+        for k in range(12):
+            x = np.linalg.solve(ms[k], x) + np.cumsum(x[k : k + 1])
+        return np.sum(x)
+
+    ms = onp.stack([positive(40)] * 12)
+    if singular is None:
+        assert in_table(f, ms, onp.ones(40)) == pytest.approx(float(f(ms, onp.ones(40))), rel=1e-12)
+        return
+    ms[singular] = 0.0
+    with pytest.raises(onp.linalg.LinAlgError):
+        in_table(f, ms, onp.ones(40))
+
+
+def test_a_row_has_places_and_numbers():
+    calls = [Emitted("kernel0", ("a", "b"), False),
+             Emitted("call1", ("b",), True, ", i64 0, i64 3")]
+    lines = table.listed(calls).split("\n")
+    assert lines == ["call void @kernel0()", "call i32 @call1(i64 0, i64 3)"]
+    given = f'call void @kernel0(i32 -5, ptr @"double.0x1")\n{lines[1]}'
+    text = table.by_table("run0", calls, given, {"a": Place(3, 64), "b": Place(1)}, 24, 16)
+    assert ("<{ i64 24, i64 64, i64 8, i64 0, i32 -5, [4 x i8] zeroinitializer, double 0x1, "
+            "i64 8, i64 0, i64 0, i64 3 }>, align 8") in text
+    assert "{ ptr, i64 } { ptr @run0.call1, i64 48 }" in text
+    t = r"%t\d+"
+    assert re.search(rf"call void @kernel0\(ptr {t}, ptr {t}, i32 {t}, ptr {t}\)", text)

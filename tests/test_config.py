@@ -11,12 +11,19 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from functrans.config import Named, _process
 from functrans.errors import ArgumentError, KinkWarning
 
-DEFAULTS = {"jit": True, "threads": None, "kinks": "subgradient", "verify": True}
+DEFAULTS = {
+    "jit": True, "keep_memory": True, "threads": None, "kinks": "subgradient", "log": None,
+    "tracebacks": "short", "values": "native", "verify": True, "warnings": False,
+}
 # whether a thread starts with the settings of the one that starts it
 INHERITED = bool(getattr(sys.flags, "thread_inherit_context", False))
-OTHERS = {"jit": False, "threads": 3, "kinks": "warn", "verify": False}
+OTHERS = {
+    "jit": False, "keep_memory": False, "threads": 3, "kinks": "warn", "log": "compile",
+    "tracebacks": "full", "values": "numpy", "verify": False, "warnings": True,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +42,10 @@ def in_a_thread(f):
 
 def now():
     return {name: getattr(ft.config, name) for name in DEFAULTS}
+
+
+def test_every_setting_is_a_row_with_a_type():
+    assert [*DEFAULTS] == [*Named.__annotations__] == [*_process]
 
 
 # ---- for a context

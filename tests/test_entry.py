@@ -317,7 +317,7 @@ def test_an_interrupt_in_a_host_step_ends_the_call_and_nothing_else(interruptibl
 
 def test_the_second_call_and_all_later_ones_are_the_entry():
     f = Jitted(lambda x, s: (x * s, np.sum(x)), (), (), AS_NUMPY)
-    ys = [f.positional((X, 2.0)) for _ in range(3)]
+    ys = [f.again((X, 2.0), {}) for _ in range(3)]
     assert type(f.latest[1]) is type(len)
     for y in (*ys, f.latest[1](X, 2.0)):
         np.testing.assert_array_equal(y[0], X * 2.0)

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 import functrans.scipy.linalg as fsl
+import functrans.scipy.special as special
 from functrans._export import c_library, exported
 from functrans.errors import ArgumentError, UnsupportedError
 
@@ -268,27 +269,71 @@ def test_libraries_bring_loops_for_blas_and_lapack(f, args, tmp_path):
         assert_allclose(y, expected, rtol=1e-5 if y.dtype == np.float32 else 1e-11, atol=1e-12)
 
 
+def spectrum(diagonal, one, full, repeated, lower):
+    found = [np.linalg.eigh(a) for a in (diagonal, one, full, repeated)]
+    signless = [x for w, v in found for x in (w, (v * w) @ v.T, v @ v.T)]
+    return (*signless, np.linalg.eigvalsh(lower, UPLO="L"), np.linalg.eigvalsh(lower, UPLO="U"))
+
+
+@needs_cc
+def test_libraries_bring_loops_for_eigenvalues(tmp_path):
+    full = WIDE[:30, :30] + WIDE[:30, :30].T
+    args = (np.diag([3.0, -1.0, 0.0]), np.array([[2.0]]), full, np.ones((4, 4)), A * 1e150)
+    status, ys = called(spectrum, tmp_path / "lib.so", *args)
+    assert status == 0
+    for y, expected in zip(ys, spectrum(*args), strict=True):
+        assert_allclose(y, expected, rtol=1e-13, atol=1e-13 * np.max(np.abs(expected)))
+    grad = ft.grad(lambda a: np.sum(np.linalg.eigh(a)[1][:, -1] ** 2 * np.arange(30)))
+    status, (y,) = called(grad, tmp_path / "grad.so", full)
+    assert_allclose(y, grad(full), rtol=1e-10, atol=1e-12)
+
+
+def of_one_number(x, p, q):
+    return (special.gamma(x), special.j0(x), special.j1(x), special.y0(x), special.y1(x),
+            special.logit(p), special.erfinv(q), special.ndtri(p), special.exp10(x))
+
+
+@needs_cc
+def test_libraries_bring_special_functions_of_one_number(tmp_path):
+    p = np.array([0.0, 1e-300, 1e-17, 0.02, 0.3, 0.5, 0.5 + 1e-9, 0.97, 1 - 1e-16, 1.0, -0.1, 1.1])
+    args = np.array([0.3, 1.0, 4.5, 21.25]), p, np.concatenate([p, -p])
+    status, ys = called(of_one_number, tmp_path / "lib.so", *args)
+    assert status == 0
+    for y, expected in zip(ys, of_one_number(*args), strict=True):
+        assert_allclose(y, expected, rtol=1e-14, atol=1e-15)
+
+    def total(*args):
+        return sum([np.sum(y[2:-1]) for y in of_one_number(*args)[5:8]])
+
+    slopes = ft.grad(total, (1, 2))
+    inside = args[0], p[1:-3], p[1:-3]
+    status, ys = called(slopes, tmp_path / "grad.so", *inside)
+    for y, expected in zip(ys, slopes(*inside), strict=True):
+        assert_allclose(y, expected, rtol=1e-13)
+
+
 @needs_cc
 @pytest.mark.parametrize(("f", "a", "status"), [
+    (np.linalg.eigvalsh, np.full((3, 3), np.nan), 3),
     (np.linalg.cholesky, -np.eye(3), 2),
     (np.linalg.inv, np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 1.0, 1.0]]), 1),
-], ids=["indefinite", "singular"])
+], ids=["no numbers", "indefinite", "singular"])
 def test_loops_refuse_what_lapack_refuses(f, a, status, tmp_path):
     import ctypes
 
     code = ft.export(f, np.eye(3))
     code.shared_library(tmp_path / "lib.so")
     g = getattr(ctypes.CDLL(str(tmp_path / "lib.so")), code._source().identifier)
-    y = np.empty(a.shape)
-    sizes = ctypes.c_size_t(a.size)
+    y = np.empty_like(f(np.eye(3)))
+    sizes = ctypes.c_size_t(a.size), ctypes.c_size_t(y.size)
     place = ctypes.c_void_p
-    assert g(place(a.ctypes.data), sizes, place(y.ctypes.data), sizes) == status
+    assert g(place(a.ctypes.data), sizes[0], place(y.ctypes.data), sizes[1]) == status
 
 
 @needs_cc
 def test_libraries_are_not_made_of_what_python_brings_along(tmp_path, monkeypatch):
-    g = ft.export(np.linalg.eigvalsh, np.eye(3))
-    with pytest.raises(UnsupportedError, match=r"calls dsyevd of LAPACK, .* Save it with \.save"):
+    g = ft.export(lambda x: special.k0(x) + special.gammainc(2.0, x), X)
+    with pytest.raises(UnsupportedError, match=r"calls gammainc of SciPy and k0 of SciPy, .* Save"):
         g.shared_library(tmp_path / "f.so")
     g = ft.export(lambda x: x * 2, X)
     with pytest.raises(ArgumentError, match="failed for"):

@@ -67,6 +67,17 @@ def test_indices_of_any_type(kind):
     np.testing.assert_array_equal(ft.jit(lambda x, i: x[i])(X, i), X[i])
 
 
+@pytest.mark.parametrize("kind", ["i1", "u1"])
+def test_places_may_be_more_than_a_constant_index_can_say(kind):
+    x, i = RNG.normal(size=(120, 3, 50)), np.array([100, 3, 0, -20 if kind == "i1" else 99], kind)
+    for read in (lambda x: x[i], lambda x: x.T[..., i], lambda x: x[i, 1, i % 50]):
+        np.testing.assert_array_equal(ft.jit(read)(x), read(x))
+        slope = ft.grad(lambda x, read=read: np.sum(np.sin(read(x))))
+        np.testing.assert_allclose(ft.jit(slope)(x), slope(x), rtol=1e-13)
+    wide = np.concatenate([x, x])  # longer than a byte counts
+    np.testing.assert_array_equal(ft.jit(lambda x: x[i])(wide), wide[i])
+
+
 @pytest.mark.parametrize("how", ["set", "add", "subtract", "multiply", "max"])
 def test_writes_where_an_index_repeats(how):
     i, v = np.array([0, -1, 3, 0]), RNG.normal(size=(4, 6))

@@ -333,9 +333,10 @@ def test_an_array_that_was_handed_out_takes_a_traced_index(key):
 
 def test_a_plain_array_under_a_traced_index_names_ft_array():
     y = np.arange(3.0)
-    for transform in (ft.jit, ft.vmap):
-        with pytest.raises(ConcretizationError, match=r"write ft\.array\(y\)\[i\]"):
-            transform(lambda i: y[i])(np.array([1, 2]))
+    with pytest.raises(ConcretizationError, match=r"write ft\.array\(y\)\[i\]"):
+        ft.vmap(lambda i: y[i])(np.array([1, 2]))
+    with pytest.raises(ConcretizationError, match=r"write ft\.array\(y\)\[i\]"):
+        ft.jit(lambda i: y[i])(np.arange(17) % 3)  # too many for a path of their own
     np.testing.assert_array_equal(ft.vmap(lambda i: ft.array(y)[i])(np.array([1, 2])), [1, 2])
 
 
@@ -428,3 +429,28 @@ def test_a_written_array_takes_slices_of_fixed_length():
     compiled = ft.jit(f)
     for i in (0, 1, 4, -2, 5):
         np.testing.assert_array_equal(compiled(np.arange(6.0), i), f(np.arange(6.0), i))
+
+
+SHORT_ROWS = {"columns": np.s_[:, 2:5], "one column, kept": np.s_[:, 3:4],
+              "every second column": np.s_[::2, ::2], "backwards": np.s_[::-1, :3]}
+
+
+@pytest.mark.parametrize("key", SHORT_ROWS.values(), ids=SHORT_ROWS)
+@pytest.mark.parametrize("count", [20, 3000])
+def test_parts_with_short_rows_are_read_in_order(key, count):
+    x = np.random.default_rng(0).normal(size=(count, 11))
+    expected = np.zeros(x.shape)
+    expected[key] = 3 * x[key] ** 2
+    np.testing.assert_array_equal(ft.vjp(lambda x: x[key], x)[0], x[key])
+    np.testing.assert_allclose(ft.grad(lambda x: np.sum(x[key] ** 3))(x), expected, rtol=1e-14)
+    y, dy = ft.jvp(lambda x: x[key], (x,), (np.cos(x),))
+    np.testing.assert_array_equal(y, x[key])
+    np.testing.assert_array_equal(dy, np.cos(x)[key])
+
+
+def test_only_parts_with_short_rows_are_copied():
+    x = np.zeros((3000, 40))
+    for key, copied in {((None, None, None), (1, 4, None)): True, (7,): False,
+                        ((None, None, None), (1, 39, None)): False}.items():
+        assert np.shares_memory(rows.getitem(x, pattern=key), x) is not copied
+    assert np.shares_memory(rows.getitem(x.T, pattern=((1, 4, None),)), x)

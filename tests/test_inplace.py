@@ -258,7 +258,7 @@ def test_long_sums_of_parts_are_made_in_place_to_the_same_bits():
     program = optimise(ft.jit(ft.grad(f)).lower(np.ones((16, 16)), c, d).program)
     other = added_by_parts(program)
     names = [eqn.prim.name for eqn in other.eqns]
-    assert names.count("scatter_add") == 13
+    assert names.count("scatter_add") == 12  # of 14, two of which are added as a whole
     args = [np.ones((16, 16)), c, d]
     (want,), (got,) = interpret(program, args), interpret(other, args)
     assert want.tobytes() == got.tobytes()

@@ -13,9 +13,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import functrans as ft
+import functrans.numpy as fnp
 from functrans._interop.leaves import Leaves, writable
 from functrans._transforms.rules.foreign import foreign
-from functrans.errors import ArgumentError
+from functrans.errors import ArgumentError, NotDifferentiable
 
 A, B = np.array([0.3, 0.7, -0.2]), np.array([1.0, 2.0, 3.0])
 Z = np.array([1.0 + 2.0j, 0.5 - 1.0j])
@@ -118,6 +119,32 @@ def test_complex_gradients_are_conjugated_where_that_is_asked_for():
     other(*arrays)
     plain = other.pulled_back((0,), conjugate=True)(Z, y)[0]
     assert_allclose(plain, y * 3 * Z**2 * (1 + 1j))
+
+
+def running(x, k):
+    y = fnp.zeros(3)
+    for i in range(3):
+        y[i] = x[i] * k + (y[i - 1] if i else 0.0)
+    return fnp.sum(y**2)
+
+
+def test_functions_for_another_library_may_write_into_arrays():
+    g, arrays = Leaves(running).split((A, 2.0), {}, lambda x: True)
+    assert [a.shape for a in g.types(list(map(np.asarray, arrays)))] == [()]
+    dx, dk = g.pulled_back((0, 1))(*map(np.asarray, arrays), 1.0)
+    expected = ft.grad(running, (0, 1))(A, 2.0)
+    assert_allclose(dx, expected[0])
+    assert_allclose(dk, expected[1])
+    ft.testing.check_grads(running, (A, 2.0), order=2)
+    kept = A.copy()
+    ft.testing.numerical_jacobian(lambda x: x.__iadd__(1.0), kept)
+    assert_allclose(kept, A)
+
+
+def test_an_array_of_another_library_is_to_be_converted():
+    x = types.SimpleNamespace(__dlpack__=None)
+    with pytest.raises(NotDifferentiable, match=r"for example functrans\.numpy\.from_dlpack\(x\)"):
+        ft.grad(fnp.sum)(x)
 
 
 def test_types_of_a_function_that_decides_by_values_come_from_a_run():

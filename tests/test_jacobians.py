@@ -12,7 +12,7 @@ import functrans as ft
 from functrans import make_program, tree
 from functrans._compile.ir.program import interpret
 from functrans._transforms.matrices import colored, directions, memory
-from functrans.errors import ArgumentError, NotDifferentiable, OutOfMemoryError
+from functrans.errors import ArgumentError, NotDifferentiable, OutOfMemoryError, UnsupportedError
 from tests.sparse_programs import PROGRAMS
 
 MATRICES = [ft.jacobian, ft.jacfwd, ft.jacrev]
@@ -300,7 +300,7 @@ def test_sizes_that_are_no_sizes_are_refused(matrix):
     assert_array_equal(ft.jacfwd(np.square, chunk_size=np.int64(2))(X), np.diag(2 * X))
 
 
-# ---- in a program, many directions at once where the pattern has few colours
+# ---- many directions at once where the pattern has few colours
 
 
 def _written(matrix, f, *xs):
@@ -325,14 +325,70 @@ def test_colours_change_no_entry_of_a_matrix(p, matrix, monkeypatch):
     assert np.all((special == without[1]) | np.isnan(without[1]))
 
 
+@pytest.mark.parametrize("matrix", [*MATRICES, ft.hessian])
+@pytest.mark.parametrize("p", PROGRAMS, ids=lambda p: p.name)
+def test_colours_change_no_bit_where_no_program_is_written(p, matrix, monkeypatch):
+    def f(x):
+        return np.sum(p.f(x) ** 2) if matrix is ft.hessian else p.f(x)
+
+    ordinary = np.random.default_rng(0).uniform(0.2, 0.9, p.shape)
+    special = ordinary.copy()
+    special.flat[:5] = 0.0, np.inf, np.nan, -0.0, 1e200
+    with np.errstate(all="ignore"):
+        without = [matrix(f)(x) for x in (ordinary, special)]
+        for name, value in (("LEAST", 1), ("SERVED", 1), ("BATCHES", 0)):
+            monkeypatch.setattr(colored, name, value)
+        for x, expected in zip((ordinary, special), without, strict=True):
+            assert_array_equal(matrix(f)(x), expected)
+
+
+def rosenbrock(x):
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def test_large_matrices_of_few_colours_take_few_products(monkeypatch):
+    monkeypatch.setattr(colored, "BATCHES", 0)
+    x = np.linspace(-1.0, 2.0, 60)
+    H, J = ft.hessian(rosenbrock), ft.jacobian(ft.grad(rosenbrock), progress=True)
+    plan = H.explain(x)
+    assert (plan.mode, plan.directions, plan.chunk) == ("compressed", 3, 3)
+    assert "60 tangents have 3 colors" in repr(plan) and "3 sums of directions" in repr(plan)
+    assert_array_equal(J(x), H(x))
+    out = np.empty((60, 60))
+    H = ft.hessian(rosenbrock, out=out)
+    assert H.explain(x).mode == "forward" and H(x) is out
+    assert ft.hessian(rosenbrock, memory="1 GB").explain(x).mode == "forward"
+
+
+def test_no_colours_are_looked_for_where_it_takes_longer_than_it_saves(monkeypatch):
+    x = np.linspace(0.1, 1.0, 50)
+    assert ft.jacobian(np.sin).explain(x).mode == "forward"
+    monkeypatch.setattr(colored, "BATCHES", 0)
+    assert ft.jacobian(np.sin).explain(x).mode == "compressed"
+
+    def one_by_one(x):
+        return np.stack([np.sin(v) for v in x])
+
+    assert ft.jacobian(one_by_one).explain(x).mode == "forward"
+    with ft.config(kinks="warn"):
+        assert ft.jacobian(np.sin).explain(x).mode == "forward"
+
+
+def test_what_cannot_be_written_as_a_program_runs_direction_by_direction(monkeypatch):
+    def refused(*args):
+        raise UnsupportedError("no program")
+
+    monkeypatch.setattr(colored, "BATCHES", 0)
+    monkeypatch.setattr(colored, "linear_map", refused)
+    x = np.linspace(0.1, 1.0, 50)
+    assert_array_equal(ft.jacobian(np.sin)(x), np.diag(np.cos(x)))
+
+
 @pytest.mark.parametrize("n", [47, 48, 49])
 def test_from_48_directions_on_a_hessian_is_written_by_its_colours(n):
-    def f(x):
-        return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
-
     x = np.linspace(-1.0, 2.0, n)
-    assert_array_equal(ft.jit(ft.hessian(f))(x), ft.hessian(f)(x))
-    assert ("[3," in str(make_program(ft.hessian(f))(x))) == (n >= 48)
+    assert_array_equal(ft.jit(ft.hessian(rosenbrock))(x), ft.hessian(rosenbrock)(x))
+    assert ("[3," in str(make_program(ft.hessian(rosenbrock))(x))) == (n >= 48)
 
 
 def test_matrices_by_colours_have_blocks_batches_and_derivatives():

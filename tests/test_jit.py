@@ -245,7 +245,8 @@ def test_explain_says_what_was_staged_and_compiled_and_why():
     assert re.search(r"another path, for bool\(\) is False at .*test_jit.py:\d+", stagings[1])
     assert "`scale`, which it reads, has changed" in stagings[2]
     made = [line for line in lines if "ms" in line and line not in stagings]
-    assert all([re.search(r"\d equations: (compiled|loaded from disk) in ", m) for m in made])
+    ways = "compiled|loaded from disk|runs what was compiled for any [a-z]+, ready"
+    assert all([re.search(rf"\d equations: ({ways}) in ", m) for m in made])
     assert "not compiled yet" in lines[-1]
 
 

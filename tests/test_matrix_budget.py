@@ -159,6 +159,8 @@ PLAIN = {
     "elementwise_grad": ft.elementwise_grad(chain),
     "vmap": ft.vmap(lambda r: layers(r) * 2.0),
     "laplacian": ft.laplacian(lambda x: np.sum(np.tanh(x) ** 2)),
+    "laplacian of pairs": ft.laplacian(lambda x: np.sum(pairs(x))),
+    "hessian_diagonal of pairs": ft.hessian_diagonal(lambda x: np.sum(pairs(x))),
 }
 
 

@@ -196,6 +196,15 @@ def test_an_order_of_complex_numbers_is_numpys():
     assert_array_equal(ft.jit(lambda z: z.max())(z), z.max())
 
 
+@pytest.mark.parametrize("dtype", ["c16", "c8", "?", "u2", "f2"])
+def test_a_long_constant_may_be_of_any_type(dtype):
+    x, zeros = np.linspace(-1, 1, 2000), np.zeros(2000, dtype)
+    for c in (zeros, zeros + np.ones(1, dtype), np.conj(zeros)):
+        got = ft.jit(lambda x, c=c: np.where(x > 0, x, c))(x)
+        assert_array_equal(got, np.where(x > 0, x, c))
+        assert got.dtype == np.result_type(x, c)
+
+
 def test_a_constant_of_zeros_keeps_their_signs():
     for c in (np.array([0.0, complex(0.0, -0.0)]), np.array([complex(-0.0, 0.0), 0.0])):
         assert_same_bits(native(lambda z, c=c: np.where(z.real > 9, z, c), numbers(2))[0], c)

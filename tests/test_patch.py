@@ -893,3 +893,39 @@ def test_writers_refuse_in_a_block_what_they_refuse_outside(write):
 
     with ft.patch(), pytest.raises(UnsupportedError):
         ft.jit(f)(np.ones(8))
+
+
+def test_the_entries_of_an_array_with_their_indices():
+    def f(x):
+        y = np.zeros(3)
+        for (i,), v in np.ndenumerate(x):
+            y[i] = i * v
+        return y.sum() + sum(v for _, v in np.ndenumerate(y))
+
+    with ft.patch():
+        np.testing.assert_array_equal(ft.grad(f)(np.ones(3)), [0.0, 2.0, 4.0])
+        assert isinstance(np.ndenumerate(np.ones(2)), np.ndenumerate)
+        np.testing.assert_array_equal(ft.grad(_of_grid)(np.ones(3)), [3.0, 3.0, 3.0])
+
+
+def _of_grid(x):
+    grid = np.mgrid[0.0:3.0, 0.0:3.0]
+    grid[0] *= x
+    return grid.sum() - grid[1].sum()
+
+
+def test_a_traced_number_is_a_float_in_a_module_that_is_named():
+    module = types.ModuleType("checks")
+    exec("""
+def gain(x, y):
+    if not isinstance(x, (int, float)) or isinstance(y, float):
+        raise TypeError("x must be a number, y none")
+    return 2.0 * x
+""", vars(module))
+    with ft.patch(module):
+        for transform in (ft.grad, lambda f: ft.jit(ft.grad(f)), ft.jacfwd):
+            f = transform(lambda v: module.gain(v[0], np.array(v[0])) + module.gain(v[1], v))
+            np.testing.assert_array_equal(f(np.ones(2)), [2.0, 2.0])
+        with pytest.raises(TypeError, match="x must be a number"):
+            ft.grad(lambda v: module.gain(v, v).sum())(np.ones(2))
+    assert not isinstance(np.array(1.0), float)

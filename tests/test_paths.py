@@ -668,7 +668,7 @@ def test_all_paths_so_far_are_one_function_that_declines_others():
     assert type(tree.native) is type(len)
     assert tree.native(-low) is NotImplemented
     for _ in range(2):
-        assert_array_equal(compiled.positional((-low,)), f(-low))
+        assert_array_equal(compiled.again((-low,), {}), f(-low))
     assert_array_equal(tree.native(-low), f(-low))
 
 

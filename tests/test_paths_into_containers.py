@@ -128,6 +128,7 @@ def test_a_path_leads_into_registered_classes(boxes):
         ("x[0]", r"`x` is ndarray, which is no container"),
         (("params", "params.scale"), "names an argument of `loss` twice"),
         (("params.layers", "params.layers[0]"), "names an argument of `loss` twice"),
+        (("params.layers[1].w", "params.layers[-1].w"), "names an argument of `loss` twice"),
         ("weights.scale", "names argument 'weights'"),
         (lambda path, leaf: False, r"argnums chooses nothing of the arguments of `loss`; there are "
          r"params\.layers\[0\]\.w"),
@@ -142,3 +143,14 @@ def test_a_path_that_leads_nowhere_is_refused(argnums, message):
 def test_what_is_no_path_is_refused(text):
     with pytest.raises(ArgumentError, match="argnums must be ints or parameter names, or paths"):
         ft.grad(loss, text)
+
+
+def test_entries_of_dicts_are_named_by_dots_too():
+    tables = {"a": {"w": np.ones(2), "b": 3.0}}
+
+    def loss(tables):
+        return np.sum(tables["a"]["w"] ** 2) * tables["a"]["b"]
+
+    assert_array_equal(ft.grad(loss, "tables.a.w")(tables), ft.grad(loss)(tables)["a"]["w"])
+    with pytest.raises(ArgumentError, match="names an argument of `loss` twice"):
+        ft.grad(loss, ("tables.a.w", "tables['a']['w']"))(tables)

@@ -1,6 +1,8 @@
 """Sparse Jacobians and Hessians equal the dense ones."""
 
+import gc
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -396,6 +398,31 @@ def test_they_show_what_they_are():
     )
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("derivative", [
+    ft.sparse_jacobian(tridiagonal), ft.sparse_jacobian(tridiagonal, format="csc"),
+    ft.sparse_hessian(arrow), ft.sparse_hessian(arrow, coloring="acyclic"),
+], ids=["table", "csc", "hessian", "substitution"])
+def test_what_a_call_is_expected_to_take_is_what_it_takes(derivative, compiled):
+    x = np.linspace(0.1, 1.0, 3000)
+    with ft.config(jit=compiled, threads=1, keep_memory=False):
+        prepared = derivative.prepare(x)
+        prepared(x), derivative(x)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            prepared(x)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        expected = prepared.memory(x)
+        assert derivative.memory(x) == expected
+    # Python's own objects, such as the results of single equations, are not counted
+    assert 0.95 * peak - 20_000 <= expected <= 1.25 * peak
+    with pytest.raises(ShapeError):
+        prepared.memory(x[1:])
+
+
 def test_spy_draws_the_pattern():
     pytest.importorskip("matplotlib")
     made = ft.sparse_jacobian(tridiagonal).prepare(np.ones(9))
@@ -493,6 +520,20 @@ def test_widths_that_differ_in_and_out():
         assert J.dtype == np.float64 and np.array_equal(J.toarray(), np.diag(2 * x))
     slopes = ft.sparse_jacobian(lambda x: (x, x * x))(3.0)  # of a number of Python's
     assert np.array_equal(slopes.toarray(), [[1], [6]])
+
+
+def test_entries_that_cancel_to_rounding_say_nothing_about_holomorphy():
+    def there_and_back(z):
+        return np.fft.fft(np.fft.ifft(z * z[::-1]) * 3.0)
+
+    z = uniform(-1, 1, 6) + 1j * np.linspace(-1, 2, 6)
+
+    def f(z):
+        return np.concatenate([z, there_and_back(z) - 3.0 * z * z[::-1]])
+
+    agree(ft.sparse_jacobian(f)(z), ft.jacobian(f, holomorphic=True)(z))
+    with pytest.raises(NotDifferentiable, match="not holomorphic here"):
+        ft.sparse_jacobian(lambda z: f(z) + 1e-9 * np.conjugate(z[0]))(z)
 
 
 def test_each_call_asks_whether_the_function_is_holomorphic_there():

@@ -1,8 +1,10 @@
 """NumPy's warnings in functions that are transformed or compiled."""
 
+import contextvars
 import io
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as plain_np
 import pytest
@@ -96,6 +98,37 @@ def test_the_function_may_set_numpys_state():
         return np.sum(y)
 
     assert given(ft.grad(f), ZERO) == []
+
+
+def test_underflow_and_calls_of_the_function_itself_reach_the_callers_object():
+    def f(x):
+        with plain_np.errstate(divide="call"):
+            return np.sum(np.exp(x - 740) + np.log(x))
+
+    calls, log = [], io.StringIO()
+    with plain_np.errstate(all="ignore", under="call", call=lambda *error: calls.append(error)):
+        ft.grad(f)(ZERO)
+    assert ("underflow", 4) in calls and ("divide by zero", 1) in calls
+    with plain_np.errstate(under="log", call=log):
+        ft.grad(lambda x: np.sum(np.exp(x - 740)))(ZERO)
+    assert set(log.getvalue().splitlines()) == {"Warning: underflow encountered in exp"}
+
+
+def test_threads_that_share_a_context_may_warn_at_once(monkeypatch):
+    both, state = threading.Barrier(2), plain_np.geterr
+
+    def asked():
+        both.wait(10)
+        return state()
+
+    def f(x):
+        contexts = [contextvars.copy_context() for _ in range(2)]
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(lambda c: c.run(plain_np.log, plain_np.zeros(2)), contexts))
+        return np.sum(x) + len(found)
+
+    monkeypatch.setattr(plain_np, "geterr", asked)
+    assert len(given(ft.grad(f), ZERO)) == 2
 
 
 def test_threads_warn_by_their_own_state():

@@ -57,8 +57,8 @@ watching: ContextVar[Any] = ContextVar("watching", default=None)
 LENT = "lent"
 
 
-class SparseOperand(ArgumentError):
-    """A sparse array where an op takes arrays; operators know what to do with it."""
+class OtherOperand(ArgumentError):
+    """An object where an op takes arrays, as a sparse one; operators know what to do with it."""
 
 
 class Trace:
@@ -87,6 +87,10 @@ class Trace:
     def unary(self, prim: Primitive, x: Any) -> Any:
         """``prim`` on one operand of mine, without parameters."""
         return bind(prim, x)
+
+    def at_once(self, rule: Any, x: Any, params: dict) -> Any:
+        """A composition of ops on ``x``, one of mine, as one op by a rule of its own
+        (``_ops/residuals.py``); None: op by op."""
 
     def call(self, call: Any, args: tuple) -> tuple:
         """A function that has rules of its own (``_ops/calls.py``), on ``args``, some of them mine.
@@ -127,7 +131,6 @@ class Tracer:
     """A value that a transform follows. Its methods and operators come from ``functrans.numpy``."""
 
     __slots__ = ("owner",)
-    __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
     __pandas_priority__ = 10_000  # pandas leaves its operators on us to ours
 
     owner: Trace
@@ -209,6 +212,8 @@ class Tracer:
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         if scipy_names.asked_by_sparse():
             return np.empty((), object)
+        if self.dtype.kind in "iub" and (x := self.decided_entries()) is not None:
+            return np.array(x, dtype)
         if self.dtype.kind in "iu":
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
@@ -218,6 +223,12 @@ class Tracer:
             scipy_names.advice(self)
             or f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be "
             f"lost; {remedies.remedy()}."
+        )
+
+    def __hash__(self) -> int:
+        raise ArgumentError(
+            f"{user_line()}: {self!r} cannot be the key of a dict, nor an argument of a function "
+            "with a cache: what is kept there would outlive it. Take int(n) for an integer n."
         )
 
     def __float__(self) -> float:
@@ -271,6 +282,10 @@ class Tracer:
     def tolist(self):
         """Nested lists of traced scalars."""
         return [x.tolist() for x in self] if self.shape else self
+
+    def decided_entries(self) -> np.ndarray | None:
+        """The entries of integers or booleans that Python goes on with; None where it may not."""
+        return None  # replaced by functrans.numpy
 
     def decide(self, convert: Callable[[Any], Any], use: str) -> Any:
         """What ``convert``, of Python's own, makes of the number inside: Python decides by it."""
@@ -362,8 +377,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
                 return bind(prim, *map(_as_plain, args), **params)
             if isinstance(x, np.ndarray):
                 require_common(type(x))
-            elif prim.differentiable:  # x == None may be asked
-                raise (SparseOperand if hasattr(x, "tocsr") else ArgumentError)(
+            elif x is not None or prim.differentiable:  # x == None may be asked
+                raise OtherOperand(
                     f"{user_line()}: `{prim.name}` got {type(x).__module__}.{type(x).__name__} "
                     "beside a traced value. Operands are arrays and Python's numbers: convert it, "
                     "for example with float(x), or x.toarray() of a sparse matrix."
@@ -408,7 +423,7 @@ def is_finite(x: Any) -> bool:
         return isfinite(x)
     if isinstance(x, np.ndarray):
         size = x.size
-        if size <= 4096:  # see ``may_have_nan``
+        if size <= 10_000:  # see ``may_have_nan``
             few = size <= 16 and x.ndim == 1 and x.dtype.kind == "f"
             return isfinite(sum(x.tolist()) if few else abs(np.vdot(x, x)))
         with np.errstate(all="ignore"):
@@ -427,7 +442,7 @@ def may_have_nan(x: Any) -> bool:
     """Whether ``x`` holds a NaN; for traced values also if it holds an infinity or is not known."""
     if isinstance(x, np.ndarray):
         size = x.size
-        if size <= 4096:
+        if size <= 10_000:
             # of all ways that do not warn those of the least overhead; on large arrays, vdot would
             # wake threads. Written twice: one call more would cost as much as the sum
             total = sum(x.tolist()) if size <= 16 and x.ndim == 1 else np.vdot(x, x)

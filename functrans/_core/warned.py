@@ -18,20 +18,26 @@ from functrans.errors import warn
 # The context of the outermost call whose warnings are logged, where ``np.errstate`` is the user's.
 _outside: ContextVar[Context | None] = ContextVar("outside", default=None)
 _KINDS = {"divide by zero": "divide", "overflow": "over", "invalid value": "invalid"}
-_FLAGS = {"divide": 1, "over": 2, "invalid": 8}  # of what ``np.seterrcall`` has set
+_FLAGS = {"divide by zero": 1, "overflow": 2, "invalid value": 8}  # as NumPy has them
+
+
+def _outer(f: Callable) -> Any:
+    """What ``f`` returns outside: in a copy, as other threads may share the context."""
+    context = _outside.get()
+    assert context is not None, f
+    return context.copy().run(f)
 
 
 class _Log:
-    """What NumPy tells of errors in floating-point arithmetic: ``np.errstate(call=...)``."""
+    """What NumPy tells of errors in floating-point arithmetic: ``np.errstate(call=...)``.
+
+    Underflow, and what the function itself wants to be called for, are the caller's object's.
+    """
 
     def write(self, line: str) -> None:
-        outside = _outside.get()
-        assert outside is not None, line
         text = line.removeprefix("Warning: ").rstrip()
         what = text.partition(" encountered")[0]
-        kind = _KINDS[what]
-        how: str = outside.run(np.geterr)[kind]
-        call: Any = outside.run(np.geterrcall)
+        how = _outer(np.geterr)[_KINDS[what]] if what in _KINDS else "log"
         if how == "warn":
             warn(text)
         elif how == "raise":
@@ -39,9 +45,12 @@ class _Log:
         elif how == "print":
             print(line, end="")
         elif how == "log":
-            call.write(line)
+            _outer(np.geterrcall).write(line)
         elif how == "call":
-            call(what, _FLAGS[kind])
+            self(what, _FLAGS[what])
+
+    def __call__(self, what: str, flag: int) -> None:
+        _outer(np.geterrcall)(what, flag)
 
 
 @np.errstate(divide="log", over="log", invalid="log", call=_Log())

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS
-from functrans._compile.lowering import special_functions
 from functrans._compile.run.frame import Frame
 from functrans._compile.run.machine import CALLED, local
 from functrans._core.locks import compiler
@@ -169,9 +168,7 @@ def _without_python(s: Source) -> list[str]:
 def build(s: Source, path: Path) -> None:
     """Compile and link the library."""
     called = plain_loops.called(s.text)
-    brought = [f"{n} of LAPACK" for n in plain_loops.missing(called)]
-    if f"@{special_functions.PREFIX}" in s.text:
-        brought.append("SciPy's special functions")
+    brought = plain_loops.missing(called)
     if brought:
         raise UnsupportedError(
             f"shared_library: {s.name} calls {' and '.join(brought)}, which Python's libraries "

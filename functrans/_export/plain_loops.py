@@ -1,4 +1,4 @@
-"""BLAS and LAPACK as plain loops of C, for libraries that bring nothing along.
+"""BLAS, LAPACK and special functions as plain C, for libraries that bring nothing along.
 
 Each routine is as native code calls it (``_compile/lowering/library.py``): matrices by columns,
 ``alpha`` 1, ``beta`` 0, results without gaps. The lengths of letters come last.
@@ -7,7 +7,9 @@ Each routine is as native code calls it (``_compile/lowering/library.py``): matr
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
+from functrans._compile.lowering import special_functions
 from functrans._kernels import routines
 
 _NUMBERS = {"s": "float", "d": "double", "c": "float _Complex", "z": "double _Complex"}
@@ -156,28 +158,124 @@ _TEXTS = {
     }
 }
 """,
+    # Jacobi's rotations, row by row, until nothing is left beside the diagonal; vectors in room
+    "syevd": """
+(const char *job, const char *triangle, const int64_t *n, <number> *a, const int64_t *lead,
+ <number> *w, <number> *room, const int64_t *rooms, int64_t *counts, const int64_t *many,
+ int32_t *info, int64_t u, int64_t v)
+{
+  int64_t m = *n, last = *lead;
+  int vectors = *job == 'V', lower = *triangle == 'L';
+  for (int64_t j = 0; j < m; j++)
+    for (int64_t i = 0; i < m; i++) {
+      if ((i < j) == lower) a[i + j * last] = a[j + i * last];
+      if (vectors) room[i + j * m] = i == j;
+    }
+  <number> rest = 1;
+  for (int turn = 0; turn < 64 && rest > 0; turn++) {
+    rest = 0;
+    for (int64_t p = 0; p < m; p++)
+      for (int64_t q = p + 1; q < m; q++) {
+        <number> x = a[p + q * last], top = a[p + p * last], end = a[q + q * last];
+        if (fabs(top) + fabs(x) == fabs(top) && fabs(end) + fabs(x) == fabs(end)) continue;
+        rest += fabs(x);
+        <number> k = (end - top) / (2 * x), t = 1 / (fabs(k) + hypot(1, k));
+        t = k < 0 ? -t : t;
+        <number> c = 1 / sqrt(1 + t * t), s = t * c;
+        for (int64_t i = 0; i < m; i++) {
+          <number> y = a[i + p * last], z = a[i + q * last];
+          a[i + p * last] = c * y - s * z;
+          a[i + q * last] = s * y + c * z;
+        }
+        for (int64_t i = 0; i < m; i++) {
+          <number> y = a[p + i * last], z = a[q + i * last];
+          a[p + i * last] = c * y - s * z;
+          a[q + i * last] = s * y + c * z;
+        }
+        a[p + q * last] = a[q + p * last] = 0;
+        for (int64_t i = 0; i < m && vectors; i++) {
+          <number> y = room[i + p * m], z = room[i + q * m];
+          room[i + p * m] = c * y - s * z;
+          room[i + q * m] = s * y + c * z;
+        }
+      }
+  }
+  *info = !(rest == 0);
+  for (int64_t j = 0; j < m; j++) w[j] = a[j + j * last];
+  for (int64_t j = 0; j < m; j++) {
+    int64_t least = j;
+    for (int64_t i = j + 1; i < m; i++)
+      if (w[i] < w[least]) least = i;
+    <number> x = w[j];
+    w[j] = w[least];
+    w[least] = x;
+    for (int64_t i = 0; i < m && vectors; i++) {
+      x = room[i + j * m];
+      a[i + j * last] = room[i + least * m];
+      room[i + least * m] = x;
+    }
+  }
 }
+""",
+}
+# SciPy's special functions of one number, of what C's library has.
+_SPECIAL = {
+    "cbrt": "cbrt(x)", "erfinv": "copysign(inverse_erfc(fabs(x), 0), x)", "exp10": "pow(10, x)",
+    "exp2": "exp2(x)", "expm1": "expm1(x)", "gamma": "tgamma(x)", "j0": "j0(x)", "j1": "j1(x)",
+    "log1p": "log1p(x)", "logit": "log(x / (1 - x))",
+    "ndtri": "x < 0.5 ? -M_SQRT2 * inverse_erfc(1 - 2 * x, 2 * x) : "
+             "M_SQRT2 * inverse_erfc(2 * x - 1, 2 - 2 * x)",
+    "y0": "y0(x)", "y1": "y1(x)",
+}
+# Newton's steps to where erf is p, or the logarithm of erfc that of q = 1 - p, if that is given.
+_INVERSE_ERFC = """
+static double inverse_erfc(double p, double q)
+{
+  double rest = q > 0 ? q : 1 - p, y = sqrt(-M_PI_4 * log(rest * (1 + p)));
+  if (!(p > 0 && rest > 0)) return p == 0 ? 0 : p == 1 ? INFINITY : NAN;
+  for (int i = 0; i < 32; i++) {
+    double e = p < 0.5 ? p - erf(y) : erfc(y) * log(erfc(y) / rest);
+    e /= M_2_SQRTPI * exp(-y * y);
+    y += e;
+    if (fabs(e) < 1e-9 * y) break;
+  }
+  return y;
+}
+"""
 
 
-def called(text: str) -> set[str]:
-    """The routines that an LLVM module calls."""
-    return set(re.findall(rf"call void @{routines.PREFIX}(\w+)\(", text))
+class Called(NamedTuple):
+    """What an LLVM module calls: ``routines`` of BLAS and LAPACK, ``special`` functions."""
+
+    routines: set[str]
+    special: set[str]
 
 
-def missing(names: set[str]) -> list[str]:
-    """Those for which there are no loops: signs of eigenvectors are LAPACK's own."""
-    return sorted([n for n in names if n[1:] not in _TEXTS])
+def called(text: str) -> Called:
+    return Called(set(re.findall(rf"call void @{routines.PREFIX}(\w+)\(", text)),
+                  set(re.findall(rf"@{special_functions.PREFIX}(\w+)\(", text)))
 
 
-def source(names: set[str]) -> str:
-    """The routines in C."""
+def missing(names: Called) -> list[str]:
+    """Those that are not here."""
+    loops = [f"{n} of LAPACK" for n in names.routines if n[1:] not in _TEXTS]
+    return sorted(loops) + sorted([f"{n} of SciPy" for n in names.special - _SPECIAL.keys()])
+
+
+def source(names: Called) -> str:
+    """All of them in C."""
     found = routines.available()
     pivot = f"int{found.bits if found else 64}_t"
-    parts = ["#include <complex.h>", "#include <math.h>", "#include <stdint.h>"]
-    for name in sorted(names):
+    parts = ["#define _GNU_SOURCE", "#include <complex.h>", "#include <math.h>",
+             "#include <stdint.h>"]
+    for name in sorted(names.routines):
         body = _TEXTS[name[1:]].replace("<number>", _NUMBERS[name[0]]).replace("<pivot>", pivot)
         parts.append(f"void {routines.PREFIX}{name}{body}")
+    if names.special & {"erfinv", "ndtri"}:
+        parts.append(_INVERSE_ERFC)
+    parts += [f"double {special_functions.PREFIX}{name}(double x, int32_t skip)\n"
+              f"{{\n  return {_SPECIAL[name]};\n}}\n" for name in sorted(names.special)]
     return "\n".join(parts)
 
 
-__all__ = ["called", "missing", "source"]
+__all__ = ["Called", "called", "missing", "source"]

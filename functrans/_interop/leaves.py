@@ -19,6 +19,7 @@ from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import make_program
+from functrans._transforms.writing import follow
 from functrans.errors import ConcretizationError
 
 
@@ -94,7 +95,7 @@ class Leaves:
     """The functions of arrays that calls of ``f`` have needed, by how their arguments nest."""
 
     def __init__(self, f: Callable):
-        self.f = f
+        self.f = follow(f)
         self.known: dict[Any, LeafFunction] = {}
 
     def split(

@@ -6,6 +6,8 @@ exact at any rank, and so is their first derivative. Source of the rest: Giles (
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from functrans._core.aval import Aval
@@ -17,7 +19,7 @@ from functrans._ops.linalg import column, floating, inv, mT, same, stacked
 def _exclusive_products(s):
     """The product of all entries of ``s`` but one, along the last axis, without dividing."""
     one = np.ones_like(s[..., :1])
-    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
+    before: Any = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
     after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]
     return before * after
 

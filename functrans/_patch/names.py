@@ -23,6 +23,7 @@ from functrans._core.writing import handed, patched, writing
 from functrans._patch import mathematics
 from functrans._patch.swaps import Group, Swap, added
 from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
+from functrans.numpy.writable import Writable
 from functrans.scipy.public import is_traced
 
 _LIBRARIES = frozenset({"numpy", "scipy"})
@@ -72,7 +73,9 @@ def _either(original: Callable, ours: Callable, makes: bool = False) -> Callable
 
 
 def _of_numpy() -> list[Swap]:
-    swaps = [_vectorize(), _concatenator(), *_of_math(), *_of_compiled()]
+    swaps = [_vectorize(), _concatenator(), _grid(), *_of_math(), *_of_compiled()]
+    there: Any = StandIn.of(np.ndenumerate, fnp.ndenumerate)
+    swaps.append(Swap(np, "ndenumerate", np.ndenumerate, there))
     spaces = ((np, fnp), (np.linalg, fnp.linalg), (np.fft, fnp.fft), (np.emath, fnp.emath))
     for theirs, ours in spaces:
         for name in ours.__all__:
@@ -132,6 +135,18 @@ def _concatenator() -> Swap:
         if writing.get() is None or not _is_open(sys._getframe(1), (), {}):
             return original(self, key)
         return fnp.r_.of(self)[key]
+
+    return Swap(kind, "__getitem__", original, getitem)
+
+
+def _grid() -> Swap:
+    """``np.mgrid`` and ``np.ogrid``, likewise."""
+    kind = next(k for k in type(np.mgrid).__mro__ if "__getitem__" in vars(k))
+    original = kind.__getitem__
+
+    def getitem(self: Any, key: Any) -> Any:
+        inside = writing.get() is not None and _is_open(sys._getframe(1), (), {})
+        return handed(original(self, key)) if inside else original(self, key)
 
     return Swap(kind, "__getitem__", original, getitem)
 
@@ -282,7 +297,7 @@ class _Kind(type):
         return float(*args)
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, float)
+        return isinstance(x, float) or _is_float(x)
 
     def __subclasscheck__(cls, kind: type) -> bool:
         return issubclass(kind, float)
@@ -298,6 +313,12 @@ class Float(float, metaclass=_Kind):
     """``float`` in a module that is patched by name: a traced number stays one."""
 
     dtype = np.dtype(float)
+
+
+def _is_float(x: Any) -> bool:
+    """Whether a traced value stands for a float of Python's or NumPy's, no array without axes."""
+    return (isinstance(x, Tracer) and not isinstance(x, Writable) and not x.shape
+            and x.dtype == np.float64 and writing.get() is not None)
 
 
 def _number(x: Tracer) -> Any:

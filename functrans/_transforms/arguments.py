@@ -126,10 +126,9 @@ def _part(who: str, f: Callable, a: int | str, args: tuple, kwargs: dict) -> Par
     name, path = (paths.parse(a) or (a, ())) if isinstance(a, str) else (a, ())
     p = Part(_place(who, f, name, args, kwargs), str(name), path)
     try:
-        paths.part(p.name, p.of(args, kwargs), path)
+        return p._replace(path=paths.resolved(p.name, p.of(args, kwargs), path))
     except paths.NoSuchPart as e:
         raise ArgumentError(f"{who}: argnums names `{a}` of `{name_of(f)}`, but {e}") from None
-    return p
 
 
 def _by_predicate(
@@ -222,9 +221,11 @@ def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
     leaves = [plain(v) for v in leaves]
     active = [i for i, v in enumerate(leaves) if _carries(who, f, position, v)]
     if not active:
+        other = hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray | np.generic | Tracer)
+        cure = "functrans.numpy.from_dlpack(x)" if other else "x.astype(float)"
         raise NotDifferentiable(
             f"{who}: argument {position} of `{name_of(f)}` is {describe(x)}, which has nothing to "
-            "differentiate. Pass floating-point values, for example x.astype(float)."
+            f"differentiate. Pass floating-point values, for example {cure}."
         )
     return Leaves(leaves, structure, active)
 
@@ -333,7 +334,8 @@ def hand_out_all(
         # the short way for what was computed last: two references, of the list and of the call
         if (type(xs[i]) is np.ndarray and xs[i].base is None and getrefcount(xs[i]) == 2
                 and is_exact(xs[i])):
-            xs[i] = hand_out_fresh(xs[i])
+            xs[i].setflags(write=False)
+            xs[i] = xs[i].view(Array)
         elif not (weak and type(xs[i]) in PYTHON_SCALARS):
             alone = _is_alone(xs, i) or (
                 references is not None and _is_alone(xs, i, references(xs[i]))

@@ -62,6 +62,16 @@ def part(name: str, x: Any, path: Path) -> Any:
     return x
 
 
+def resolved(name: str, x: Any, path: Path) -> Path:
+    """The one path to what ``path`` leads to, which may say -1 for the last entry of a list."""
+    steps = []
+    for i, step in enumerate(path):
+        children, at = _child(shown(name, path[:i]), x, step)
+        steps.append(_steps(x, children)[at])
+        x = children[at]
+    return tuple(steps)
+
+
 def replaced(name: str, x: Any, path: Path, value: Any) -> Any:
     """``x`` with ``value`` where a path leads to; containers on the way are new."""
     if not path:
@@ -84,6 +94,8 @@ def _child(where: str, x: Any, step: Step) -> tuple[list, int]:
             return children, i % len(children)
     elif step in steps:
         return children, steps.index(step)
+    elif step.attribute and isinstance(x, dict) and step._replace(attribute=False) in steps:
+        return children, steps.index(step._replace(attribute=False))
     raise NoSuchPart(f"`{where}` has no {step}; it has {', '.join(map(str, steps)) or 'no parts'}")
 
 
@@ -115,4 +127,4 @@ def leaves(x: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from leaves(c, (*path, step))
 
 
-__all__ = ["NoSuchPart", "Path", "leaves", "parse", "part", "replaced", "shown"]
+__all__ = ["NoSuchPart", "Path", "leaves", "parse", "part", "replaced", "resolved", "shown"]

@@ -161,7 +161,8 @@ def of_exponent(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
 
 def of_sum(x: Emitted, y: Emitted) -> Emitted:
     """The share of ``exp(x)`` in ``exp(y)``; an infinity has no gap to itself."""
-    return np.exp(x.emitter.choose(x == y, 0.0, x - y))
+    share: Any = np.exp(x.emitter.choose(x == y, 0.0, x - y))
+    return share
 
 
 # B_2k / 2k of psi's asymptotic series (DLMF 5.11.2), the first last

@@ -1,15 +1,16 @@
-"""``np.r_`` and ``np.c_``: arrays joined by indexing."""
+"""``np.r_`` and ``np.c_``, arrays joined by indexing, and ``np.mgrid`` and ``np.ogrid``."""
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
-from functrans._core.array import wrap
+from functrans._core.array import Array
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer
-from functrans._core.writing import writing
+from functrans._core.writing import handed, writing
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand, is_traced, moveaxis, reshape
 from functrans.numpy.writable import named
@@ -30,7 +31,7 @@ class Concatenator:
     def __getitem__(self, key: Any) -> Any:
         if not _has_traced(key):
             y = self.theirs[key]
-            return named(y) if writing.get() else wrap(y.copy())
+            return named(y) if writing.get() else y.view(Array)
         y = concatenated(self.theirs, key)
         return named(y) if writing.get() else y
 
@@ -96,18 +97,36 @@ def _raised(x: Any, ndmin: int, place: int) -> Any:
 
 
 def _range(s: slice) -> Any:
-    start = 0 if s.start is None else s.start
     if isinstance(s.step, complex):
-        return np.linspace(start, s.stop, int(abs(s.step)))
-    if isinstance(start, Tracer) or isinstance(s.stop, Tracer) or isinstance(s.step, Tracer):
+        return np.linspace(s.start or 0, s.stop, int(abs(s.step)))
+    start, stop, step = map(_whole, (0 if s.start is None else s.start, s.stop, s.step))
+    if is_traced((start, stop, step)):
         raise UnsupportedError(
             f"{user_line()}: np.r_[start:stop:step] of traced values has a length that depends on "
             "them. Write start:stop:5j for five numbers, or start + step * np.arange(n)."
         )
-    return np.arange(start, s.stop, 1 if s.step is None else s.step)
+    return np.arange(start, stop, 1 if step is None else step)
+
+
+def _whole(x: Any) -> Any:
+    """An integer that is traced as one of Python's, which chooses the path."""
+    return operator.index(x) if isinstance(x, Tracer) and x.dtype.kind in "iu" else x
+
+
+class Grid:
+    """NumPy's ``mgrid`` or ``ogrid``, whose arrays can be written to as those of a constructor."""
+
+    def __init__(self, theirs: Any):
+        self.theirs = theirs
+        self.__doc__ = theirs.__doc__
+
+    def __getitem__(self, key: Any) -> Any:
+        return handed(self.theirs[key])
 
 
 r_ = Concatenator(np.r_)
 c_ = Concatenator(np.c_)
+mgrid = Grid(np.mgrid)
+ogrid = Grid(np.ogrid)
 
-__all__ = ["c_", "r_"]
+__all__ = ["c_", "mgrid", "ogrid", "r_"]

@@ -17,6 +17,7 @@ from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
 from functrans.numpy.protocols import UFUNCS as ROWS
 from functrans.numpy.structure import (
+    are_traced,
     as_operand,
     astype,
     broadcast_to,
@@ -77,7 +78,7 @@ def _ufunc(name: str) -> Callable:
     row = UFUNCS.get(ufunc) or ROWS[ufunc]
 
     def named(*xs: Any, **options: Any) -> Any:
-        if not any(map(is_traced, xs)):
+        if not are_traced(xs):
             return ufunc(*xs, **options)
         xs = tuple(map(_scalar_or_operand, xs))
         whole = bool(options) or len(xs) > ufunc.nin  # an operand too many is out=
@@ -435,7 +436,7 @@ _THEIRS = [
     "triu_indices", "diag_indices", "ix_", "broadcast_shapes",
     "promote_types", "issubdtype", "isdtype", "min_scalar_type",
     "iterable", "ndindex", "errstate", "dtype", "pi",
-    "e", "inf", "nan", "euler_gamma", "newaxis", "s_", "mgrid", "ogrid", "bool", "bool_", "int_",
+    "e", "inf", "nan", "euler_gamma", "newaxis", "s_", "bool", "bool_", "int_",
     "uint", "int8", "int16", "int32", "int64", "intp", "intc", "uint8", "uint16", "uint32",
     "uint64", "uintp", "float16", "float32", "float64", "half", "single", "double", "longdouble",
     "complex64", "complex128", "csingle", "cdouble", "number", "integer", "signedinteger",

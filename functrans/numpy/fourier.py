@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import warnings
 from collections.abc import Callable
@@ -201,8 +202,18 @@ def _shift(x, axes, sign):
     return roll(x, [sign * (x.shape[i] // 2) for i in axes], axes)
 
 
-# NumPy's own: a traced spacing works in them
-fftfreq, rfftfreq = np.fft.fftfreq, np.fft.rfftfreq
+# NumPy's own, in which a traced spacing works
+
+
+@functools.wraps(np.fft.fftfreq)
+def fftfreq(n, d=1.0, **options):
+    return np.fft.fftfreq(operator.index(n), d, **options)
+
+
+@functools.wraps(np.fft.rfftfreq)
+def rfftfreq(n, d=1.0, **options):
+    return np.fft.rfftfreq(operator.index(n), d, **options)
+
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",

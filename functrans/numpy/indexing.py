@@ -62,10 +62,10 @@ def getitem(x: Any, key: Any) -> Any:
     if kind is int:
         pattern = (key,)
     elif kind is np.ndarray and key.dtype.kind in "iu":
-        return bind(rows.getitem, x, key, pattern=_GATHER)
+        return _gathered(x, (key,))
     elif kind is tuple:
         if key and all(map(_is_index_array, key)):
-            return bind(rows.getitem, x, *key, pattern=_GATHER * len(key))
+            return _gathered(x, key)
         entries = tuple([basic_entry(e) for e in key])
         pattern = None if basic_entry in entries else entries
     elif (entry := basic_entry(key)) is not basic_entry:
@@ -82,14 +82,21 @@ def getitem(x: Any, key: Any) -> Any:
     return bind(rows.getitem, x, *indices, pattern=pattern)
 
 
+def _gathered(x: Any, indices: tuple) -> Any:
+    """The entries of ``x`` at plain arrays of indices."""
+    pattern = _GATHER * len(indices)
+    if isinstance(x, Tracer) and not x.owner.closed:
+        return x.owner.process(rows.getitem, (x, *indices), {"pattern": pattern})
+    return bind(rows.getitem, x, *indices, pattern=pattern)
+
+
 def read_at(x: Any, pattern: tuple, indices: tuple = ()) -> Any:
     """The entries of ``x`` at an index that ``split_key`` has made."""
     if indices or not isinstance(x, Tracer):
         return bind(rows.getitem, x, *indices, pattern=pattern)
-    if x.owner.closed:
-        y = bind(rows.getitem, x, pattern=pattern)
-    else:
-        y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
+    top = x.owner
+    y = bind(rows.getitem, x, pattern=pattern) if top.closed else (
+        top.process(rows.getitem, (x,), {"pattern": pattern}))
     return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
 
 
@@ -254,8 +261,8 @@ def concrete(x: Any, use: str) -> np.ndarray:
     if not isinstance(x, Tracer):
         return np.asarray(plain(x))
     value = x.concrete()
-    if value is None and x.dtype.kind == "b" and x.size <= MASK:
-        value = _decided(x)
+    if value is None:
+        value = decided_entries(x)
     if value is None:
         raise ConcretizationError(
             f"{user_line()}: {use}: the shape of the result would depend on the values of {x!r}, "
@@ -265,20 +272,36 @@ def concrete(x: Any, use: str) -> np.ndarray:
     return np.asarray(value)
 
 
-# Entries up to which Python decides by a mask under jit: WORD of them are one decision.
-MASK, WORD = 1024, 62
+# Entries up to which Python decides by masks and by integers under jit, and the bits of a decision.
+MASK, FEW, WORD = 1024, 16, 62
 
 
-def _decided(mask: Any) -> np.ndarray | None:
-    """The mask that jit goes on with, as for the condition of an ``if``; None where it may not."""
-    flat = mask.reshape(-1)
-    words = [flat[i : i + WORD] for i in range(0, mask.size, WORD)]
+def decided_entries(x: Any) -> np.ndarray | None:
+    """The entries that jit goes on with, as for the condition of an ``if``; None where it may not.
+
+    Their differences from the least, in as few bits as the greatest takes, are decided by words.
+    """
+    kind = x.dtype.kind
+    if kind not in "biu" or x.size > (MASK if kind == "b" else FEW):
+        return None
+    flat = x.reshape(-1)
     try:
-        numbers = [int((w * (1 << np.arange(w.size))).sum()) for w in words]
+        low, high = (0, 1) if kind == "b" or not x.size else (int(flat.min()), int(flat.max()))
+        bits = (high - low).bit_length()
+        if bits > WORD or high > np.iinfo(np.int64).max:
+            return None
+        many = WORD // bits if bits else x.size
+        flat = flat.astype(np.int64) - low
+        words = [flat[i : i + many] for i in range(0, x.size, many)] if bits else []
+        numbers = [int((w * (1 << bits * np.arange(w.size))).sum()) for w in words]
     except ConcretizationError:
         return None
-    bits = [n >> i & 1 for n, w in zip(numbers, words, strict=True) for i in range(w.size)]
-    return np.array(bits, bool).reshape(mask.shape)
+    places = [(n, i) for n, w in zip(numbers, words, strict=True) for i in range(w.size)]
+    entries = [low + (n >> bits * i & (1 << bits) - 1) for n, i in places] or [low] * x.size
+    return np.array(entries, x.dtype).reshape(x.shape)
+
+
+Tracer.decided_entries = decided_entries  # type: ignore[method-assign]
 
 
 # ---- gathering

@@ -159,6 +159,7 @@ def insert(arr, obj, values, axis=None):
 def delete(arr, obj, axis=None):
     """``arr`` without the entries ``obj`` along ``axis``."""
     arr, axis = on_axis(arr, axis)
+    obj = np.asarray(obj) if isinstance(obj, Tracer) else obj
     return take_axis(arr, np.delete(np.arange(arr.shape[axis]), obj), axis)
 
 

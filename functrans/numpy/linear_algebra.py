@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.bind import bind
+from functrans._core.bind import Tracer, bind
 from functrans._ops import determinants
 from functrans._ops import elementwise as ops
 from functrans._ops import linalg as rows
@@ -87,8 +88,10 @@ def inv(a):
 def matrix_power(a, n):
     """A square matrix to an integer power, by repeated squaring."""
     a = _square(a)
-    if not isinstance(n, int | np.integer):
-        raise TypeError("exponent must be an integer")
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError("exponent must be an integer") from None
     if n == 0:
         return np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape).copy()
     if n < 0:
@@ -216,6 +219,8 @@ def norm(x, ord=None, axis=None, keepdims=False):
     """
     x = as_operand(x)
     x = x if x.dtype.kind in "fc" else x.astype(float)
+    if isinstance(ord, Tracer) and ord.dtype.kind in "iu":
+        ord = int(ord)
     every = tuple(range(x.ndim))
     axes = every if axis is None else normalize_axes(axis, x.ndim)
     euclidean = ord == 2 if len(axes) == 1 else len(axes) == 2 and ord in ("fro", "f")

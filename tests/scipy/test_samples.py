@@ -79,7 +79,7 @@ def test_two_pairs_are_always_on_a_line():
     assert (r, slopes) == (approx(-1.0), approx([0.0, 0.0], abs=1e-15))
     assert ft.vjp(lambda y: stats.pearsonr(x, y), y)[0][1] == theirs.pearsonr(x, y).pvalue == 1
     assert tuple(ft.vjp(lambda y: stats.linregress(x, y), y)[0]) == approx(
-        tuple(theirs.linregress(x, y)))
+        tuple(theirs.linregress(x, y)), nan_ok=True)  # NaN from SciPy 1.18 on
 
 
 def test_values_that_coincide_carry_their_weights_together():

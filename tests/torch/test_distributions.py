@@ -1,6 +1,7 @@
 """Distributions that are met less often, against SciPy's; sets and transforms onto them."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -195,7 +196,7 @@ def test_a_set_refuses_what_is_outside():
     assert not C.positive.check(torch.tensor(0.0))
     assert C.nonnegative.check(torch.tensor(0.0))
     assert not C.less_than(0.0).check(torch.tensor(0.0))
-    assert repr(C.interval(0.0, 1.0)) == "interval(lower_bound=0.0, upper_bound=1.0)"
+    assert repr(C.interval(0.0, 1.0)) == "Interval(lower_bound=0.0, upper_bound=1.0)"
     assert D.biject_to(D.Gamma(1.0, 1.0).support)(torch.tensor(0.0)) == 1
     with pytest.raises(NotImplementedError, match="Cannot transform"):
         D.biject_to(C.boolean)
@@ -328,3 +329,107 @@ def test_the_shape_of_a_value_must_be_that_of_samples():
 def test_what_vectors_pass_through_has_no_probability_below():
     with pytest.raises(NotImplementedError, match="has no direction"):
         D.LogisticNormal(A, B).cdf(torch.tensor([0.2, 0.3, 0.5]))
+
+
+@pytest.mark.parametrize(("t", "x"), [
+    (D.transforms.CorrCholeskyTransform(), torch.tensor([0.1, -0.4, 0.3], dtype=torch.float64)),
+    (D.CatTransform([D.ExpTransform(), D.AffineTransform(1.0, 3.0)], -1, [1, 2]),
+     torch.tensor([0.1, -0.4, 0.3], dtype=torch.float64)),
+    (D.StackTransform([D.ExpTransform(), D.TanhTransform()], -1),
+     torch.tensor([0.1, -0.4], dtype=torch.float64)),
+    (D.IndependentTransform(D.SigmoidTransform(), 1),
+     torch.tensor([0.1, -0.4], dtype=torch.float64)),
+    (D.ReshapeTransform((4,), (2, 2)), torch.arange(4, dtype=torch.float64)),
+    (D.CumulativeDistributionTransform(D.Normal(torch.zeros((), dtype=torch.float64), 2.0)),
+     torch.tensor([0.1, -0.4], dtype=torch.float64)),
+], ids=lambda v: type(v).__name__)
+def test_volumes_of_composed_transforms_are_those_of_their_jacobians(t, x):
+    y = t(x)
+    np.testing.assert_allclose(t.inv(y), x, rtol=1e-12)
+    J = torch.autograd.functional.jacobian(t, x).reshape(-1, x.numel())
+    if J.shape[0] != J.shape[1]:  # of the entries below the diagonal
+        J = J[torch.tensor([3, 6, 7])]
+    volume = t.log_abs_det_jacobian(x, y).sum()
+    np.testing.assert_allclose(volume, torch.linalg.slogdet(J)[1], rtol=1e-12, atol=1e-15)
+
+
+def test_a_positive_definite_matrix_of_any_numbers():
+    A = torch.tensor([[0.1, 0.2], [0.3, 0.4]], dtype=torch.float64)
+    S = D.transform_to(C.positive_definite)(A)
+    assert C.positive_definite.check(S)
+    np.testing.assert_allclose(D.PositiveDefiniteTransform().inv(S).tril(), A.tril(), rtol=1e-12)
+
+
+def test_values_outside_the_support_of_transformed_numbers_are_refused():
+    d = D.TransformedDistribution(D.Normal(0.0, 1.0), [D.ExpTransform()])
+    assert repr(d.support) == "GreaterThan(lower_bound=0.0)"
+    with pytest.raises(ValueError, match="to be within the support"):
+        d.log_prob(torch.tensor(-1.0))
+
+
+def test_the_support_says_what_it_depends_on():
+    assert C.is_dependent(D.Uniform.support)
+    assert not C.is_dependent(D.Normal.support)
+    assert repr(D.Uniform(0.0, 2.0).support) == (
+        "Interval(lower_bound=0.0, upper_bound=2.0)")
+    assert repr(D.Independent(D.Gamma(torch.ones(2), 1.0), 1).support) == (
+        "IndependentConstraint(GreaterThanEq(lower_bound=0.0), 1)")
+
+
+def test_parts_are_in_sets_of_their_own():
+    x = torch.tensor([1.0, -1.0, 2.0])
+    assert C.cat([C.positive, C.real], 0, [1, 2]).check(x).tolist() == [True, True, True]
+    assert C.stack([C.positive, C.positive, C.real]).check(x).tolist() == [True, False, True]
+    assert C.multinomial(3).check(torch.tensor([1.0, 2.0]))
+    assert not C.positive_integer.check(torch.tensor(0.0))
+
+
+class Waiting(D.ExponentialFamily):
+    """An exponential distribution, as one would write it for torch."""
+
+    arg_constraints: ClassVar = {"rate": C.positive}
+    support = C.nonnegative
+    _mean_carrier_measure = 0
+
+    def __init__(self, rate, validate_args=None):
+        (self.rate,) = D.utils.broadcast_all(rate)
+        super().__init__(self.rate.size(), validate_args=validate_args)
+
+    @property
+    def _natural_params(self):
+        return (-self.rate,)
+
+    def _log_normalizer(self, x):
+        return -torch.log(-x)
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        return self.rate.log() - self.rate * value
+
+
+def test_a_distribution_of_the_user_is_checked_and_has_an_entropy():
+    d = Waiting(torch.tensor([1.0, 2.0], dtype=torch.float64))
+    np.testing.assert_allclose(d.entropy().detach(), [1.0, 1 - np.log(2)], rtol=1e-14)
+    assert repr(d) == "Waiting(rate: torch.Size([2]))"
+    assert d._extended_shape((3,)) == (3, 2)
+    with pytest.raises(ValueError, match=r"constraint GreaterThan\(lower_bound=0.0\)"):
+        Waiting(torch.tensor([-1.0]))
+    with pytest.raises(ValueError, match="to be within the support"):
+        d.log_prob(torch.tensor([-1.0, 1.0]))
+
+
+def test_transforms_of_sets_of_the_user_are_registered():
+    class Evens(C.Constraint):
+        pass
+
+    @D.biject_to.register(Evens)
+    def doubled(constraint):
+        return D.AffineTransform(0.0, 2.0)
+
+    assert D.biject_to(Evens())(torch.tensor(1.0)) == 2
+
+
+def test_the_normal_cdf_of_doubles_is_double_where_parameters_are_numbers():
+    p = D.Normal(0.0, 1.0).cdf(torch.tensor(0.1, dtype=torch.float64))
+    np.testing.assert_allclose(p, stats.norm.cdf(0.1), rtol=1e-15)

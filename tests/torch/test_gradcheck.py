@@ -27,9 +27,8 @@ def planted(pull, *xs, outputs=1, value=None):
     class Planted(Node):
         pass
 
-    Planted.outputs = outputs
     Planted.pull = lambda self, ct, create: pull(ct)
-    node = Planted([edge_of(x) for x in xs])
+    node = Planted([edge_of(x) for x in xs], outputs)
     value = sum([x._array for x in xs]) if value is None else value
     ys = tuple([from_array(value + 0.0, None, node, k) for k in range(outputs)])
     return ys if outputs > 1 else ys[0]

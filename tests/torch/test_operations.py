@@ -134,7 +134,7 @@ def test_a_state_that_does_not_fit_is_named():
     (lambda: optim.SGD([G], nesterov=True), ValueError, "Nesterov"),
     (lambda: optim.Adam([G], betas=(1.0, 0.9)), ValueError, "beta parameter at index 0"),
     (lambda: optim.LBFGS([G], line_search_fn="x"), RuntimeError, "only 'strong_wolfe'"),
-    (lambda: D.Normal(0.0, -1.0), ValueError, "constraint positive"),
+    (lambda: D.Normal(0.0, -1.0), ValueError, "constraint GreaterThan"),
     (lambda: D.Normal(0.0, 1.0).log_prob(1.0), ValueError, "must be a Tensor"),
     (lambda: D.Bernoulli(0.5).log_prob(T(0.5)), ValueError, "within the support"),
     (lambda: D.Categorical(), ValueError, "Either `probs` or `logits`"),
@@ -181,7 +181,7 @@ def test_samples_of_the_gamma_distribution_move_with_its_shape():
 @pytest.mark.parametrize(("call", "error", "text"), [
     (lambda: torch.linalg.det(torch.ones(2, 3)), RuntimeError, "must be batches of square"),
     (lambda: torch.linalg.svd(torch.ones(2)), RuntimeError, "at least 2 dimensions"),
-    (lambda: torch.linalg.inv(torch.zeros(2, 2)), RuntimeError, "Singular"),
+    (lambda: torch.linalg.inv(torch.zeros(2, 2)), RuntimeError, "diagonal element 1 is zero"),
     (lambda: torch.linalg.solve(torch.eye(2), torch.ones(3, 1)), RuntimeError, "Incompatible"),
     (lambda: torch.linalg.qr(torch.eye(2), "full"), RuntimeError, "unrecognized mode 'full'"),
     (lambda: torch.kthvalue(torch.ones(3), 4), RuntimeError, "out of range for dimension"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.emit.hints import APART, PLAIN, UNROLLED
+from functrans._compile.emit.hints import APART, DEEP, PLAIN, UNROLLED, is_deep
 from functrans._compile.ir.program import Const, Var
 from functrans._compile.lowering.numbers import (
     Code,
@@ -74,6 +74,7 @@ class Nest:
         self.at: list[Window] = [(0, n) for n in k.space]  # where the iteration is known to be
         self.strip, self.rows = _strip(k, self.starts)
         # a list, since the text must not vary: it is the key in the cache on disk
+        self.deep = is_deep(k)
         self.long = [r for r in k.reductions
                      if self.rows and _is_sum(r) and self.starts[r] <= self.strip]
 
@@ -149,8 +150,9 @@ class Nest:
     def _hint(self, depth: int, length: int) -> str:
         if 0 < length <= SHORT and depth:
             return UNROLLED
-        plain = len(self.k.ops) > VECTORISED or self.at_edge()
-        return PLAIN if plain else ""
+        if len(self.k.ops) > VECTORISED or self.at_edge():
+            return PLAIN
+        return DEEP if depth == len(self.k.space) - 1 and self.deep else ""
 
     def _is_light(self) -> bool:
         """Whether iterations are short enough that registers hold the sums of many lanes."""

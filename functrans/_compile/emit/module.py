@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from functrans._compile.emit import table
 from functrans._compile.emit.alike import one_for_all
 from functrans._compile.emit.hints import metadata
 from functrans._compile.emit.loop_nest import Nest
@@ -88,9 +89,13 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
         functions.update(code.functions)
         return Emitted(name, buffers, step.refuses)
 
+    tables: dict[str, list[Emitted]] = {}
     for s, steps in enumerate(segments):
-        shared = any(step.chunks > 1 for step in steps)
-        texts.append(_run(f"run{s}", list(map(emit, steps)), places, stack, shared))
+        shared, calls = any(step.chunks > 1 for step in steps), list(map(emit, steps))
+        if len(calls) < table.LEAST or stack or shared:
+            texts.append(_run(f"run{s}", calls, places, stack, shared))
+        else:
+            tables[f"run{s}"] = calls
     # LLVM's time for one function grows faster than the number of kernels in it
     operations = sum([len(k.ops) for steps in segments for k in steps if isinstance(k, Kernel)])
     inlined = " noinline" if next(count) > INLINED or operations > OPERATIONS else ""
@@ -98,7 +103,11 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
     attributes = f"attributes #0 = {{ nounwind{inlined}{prefer} }}"
     declared = declare(functions, None if rounding.precise else library)
     if inlined:
-        texts = one_for_all(texts)
+        texts = one_for_all([*texts, *map(table.listed, tables.values())])
+    if tables:
+        texts, lines = texts[: -len(tables)], texts[-len(tables) :]
+        texts += [table.by_table(*pair, text, places, LIST_ITEMS, ARRAY_DATA)
+                  for pair, text in zip(tables.items(), lines, strict=True)]
     return "\n".join([*declared, "", *texts, attributes, _ZERO, metadata(wide)])
 
 

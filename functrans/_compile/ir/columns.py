@@ -70,6 +70,11 @@ def _is(a: Atom, like: Var, shape: tuple[int, ...]) -> bool:
     return a.aval == Aval(shape, like.aval.dtype)
 
 
+def _are_columns(columns: Sequence[Atom], of: Var) -> bool:
+    """Whether these are an array's; of none there would be nothing to put together."""
+    return bool(columns) and all([_is(c, of, of.aval.shape[:-1]) for c in columns])
+
+
 class _Walk:
     """A forward walk. ``columns`` of what is written out; ``known``: what stands for a variable."""
 
@@ -88,7 +93,7 @@ class _Walk:
                 made = rule(self, eqn)
             elif isinstance(eqn.prim, Elementwise) and _is_short(out):
                 made = self.entrywise(eqn)
-            if isinstance(made, list) and all([_is(c, out, out.aval.shape[:-1]) for c in made]):
+            if isinstance(made, list) and _are_columns(made, out):
                 self.columns[out] = made
                 return
             if isinstance(made, Var | Const) and _is(made, out, out.aval.shape):

@@ -55,7 +55,9 @@ def _places(v: View, eqn: Eqn) -> tuple[np.ndarray, Shape] | None:
     The places have length 1 along these axes. None where they are not known.
     """
     pattern, indices = eqn.params["pattern"], eqn.inputs[1:]
-    arrays = [a.value for a in indices if isinstance(a, Const) and a.value.dtype.kind == "i"]
+    # places may be more than an index of few bits can say
+    arrays = [a.value.astype(np.int64) for a in indices
+              if isinstance(a, Const) and a.value.dtype.kind == "i"]
     if len(arrays) < len(indices) or math.prod(v.shape) < 2:
         return None
     part = views.indexed(v, tuple([WHOLE if e is ARRAY else e for e in pattern]))

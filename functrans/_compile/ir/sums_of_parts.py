@@ -2,14 +2,13 @@
 
 Backward, each ``A[:i, i]`` of a program sends back an array that is zero but for a column. One
 kernel that adds up a hundred of them asks of each entry a hundred times which columns it is in;
-adding the columns one by one costs what they hold. Not a bit changes: x + 0 is x, unless x is -0.
-So the first array is added as a whole, and 0 is added to the parts, which then have no -0; and no
-entry may be in all of them, where a sum of -0 alone would be one.
+adding the columns one by one costs what they hold. Not a bit changes: x + 0 is x, unless x is -0,
+and a sum is -0 only where all that was added is. So additions stay as they are until no entry is in
+the parts of all of them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -36,26 +35,27 @@ class _Term(NamedTuple):
 
 def added_by_parts(program: Program) -> Program:
     """The program with its long sums of parts written as additions to parts."""
-    written: dict[Eqn, list[Eqn]] = {}
+    written: dict[Eqn, Eqn] = {}
     for terms in _sums(program):
-        if len(terms) >= LONG and not _meet([term.put for term in terms]):
-            for k, term in enumerate(terms):
-                written[term.eqn] = _written(term, first=not k)
+        if len(terms) >= LONG:
+            for term in terms[_whole(terms) :]:
+                written[term.eqn] = _written(term)
     if not written:
         return program
-    eqns = [e for eqn in program.eqns for e in written.get(eqn, [eqn])]
+    eqns = [written.get(eqn, eqn) for eqn in program.eqns]
     return dead_code(check(Program(program.inputs, tuple(eqns), program.outputs)))
 
 
 def _sums(program: Program) -> list[list[_Term]]:
-    """The additions of arrays with a part, each the only reader of the one before."""
-    uses = Counter([a for eqn in program.eqns for a in eqn.inputs if isinstance(a, Var)])
-    uses.update([a for a in program.outputs if isinstance(a, Var)])
+    """The additions of arrays with a part, each the last reader of the one before."""
+    last = {a: eqn for eqn in program.eqns for a in eqn.inputs if isinstance(a, Var)}
     puts = {eqn.outputs[0]: eqn for eqn in program.eqns if eqn.prim is put_add and _is_part(eqn)}
+    kept = {a for a in program.outputs if isinstance(a, Var)}
     sums: dict[Var, list[_Term]] = {}
     for eqn in program.eqns if puts else ():
         if (term := _term(eqn, puts)) is not None:
-            terms = sums.pop(term.total, []) if uses[term.total] == 1 else []
+            goes_on = last[term.total] is eqn and term.total not in kept
+            terms = sums.pop(term.total, []) if goes_on else []
             terms.append(term)
             sums[eqn.outputs[0]] = terms
     return list(sums.values())
@@ -77,26 +77,21 @@ def _is_part(put: Eqn) -> bool:
     return len(put.inputs) == 1 and size * SPARSE <= put.outputs[0].aval.size
 
 
-def _meet(puts: Sequence[Eqn]) -> bool:
-    """Whether some entry is in all parts."""
-    seen = np.zeros(puts[0].outputs[0].aval.shape, np.int32)
-    for put in puts:
-        seen[index_of(put.params["pattern"], ())] += 1
-    return bool((seen == len(puts)).any())
+def _whole(terms: Sequence[_Term]) -> int:
+    """How many of the first terms it takes until no entry is in the parts of all."""
+    seen = np.zeros(terms[0].total.aval.shape, np.int32)
+    for count, term in enumerate(terms, 1):
+        seen[index_of(term.put.params["pattern"], ())] += 1
+        if not (seen == count).any():
+            return count
+    return len(terms)
 
 
-def _written(term: _Term, first: bool) -> list[Eqn]:
-    """The addition of a part whose zeros are +0."""
+def _written(term: _Term) -> Eqn:
+    """The addition of a part to a sum without -0, or with -0 in no other place."""
     eqn, total, put = term
-    v = put.inputs[0]
-    part = Var(aval_of_atom(v))
     params = {"pattern": put.params["pattern"]}
-    written = [Eqn(ops.add, (v, 0), {}, (part,), eqn.line)]
-    if not first:
-        return [*written, Eqn(scatter_add, (total, part), params, eqn.outputs, eqn.line)]
-    whole = Var(put.outputs[0].aval)
-    return [*written, Eqn(put_add, (part,), put.params, (whole,), put.line),
-            Eqn(ops.add, (total, whole), {}, eqn.outputs, eqn.line)]
+    return Eqn(scatter_add, (total, put.inputs[0]), params, eqn.outputs, eqn.line)
 
 
 __all__ = ["added_by_parts"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 from functrans._compile.ir.program import Var
@@ -33,17 +35,28 @@ def allocate(
             first.setdefault(b, i)
             last[b] = i
     offsets: dict[Var, int] = {}
-    taken: list[tuple[int, int, int]] = []  # start, stop, last step
+    free: list[tuple[int, float]] = [(0, math.inf)]  # from where to where
+    taken: list[tuple[int, int, int]] = []  # last step, start, stop; a heap
     size = 0
     for v in sorted([b for b in buffers if b in first], key=first.__getitem__):
-        taken = sorted(t for t in taken if t[2] >= first[v])
+        while taken and taken[0][0] < first[v]:
+            _release(free, *heappop(taken)[1:])
         need = aligned(max(math.prod(shapes[v]) * v.aval.dtype.itemsize, 1))
-        at = 0
-        for start, stop, _ in taken:
-            if start - at >= need:
-                break
-            at = max(at, stop)
-        taken.append((at, at + need, last[v]))
-        offsets[v] = at
-        size = max(size, at + need)
+        i = next(i for i, (start, stop) in enumerate(free) if stop - start >= need)
+        start, stop = free[i]
+        free[i : i + 1] = [(start + need, stop)] * (start + need < stop)
+        heappush(taken, (last[v], start, start + need))
+        offsets[v] = start
+        size = max(size, start + need)
     return offsets, size
+
+
+def _release(free: list[tuple[int, float]], start: int, stop: float) -> None:
+    """Add to the free parts, which are in order and do not touch."""
+    i = bisect(free, (start, stop))
+    if i < len(free) and free[i][0] == stop:
+        stop = free.pop(i)[1]
+    if i and free[i - 1][1] == start:
+        i -= 1
+        start = free.pop(i)[0]
+    free.insert(i, (start, stop))

@@ -99,14 +99,19 @@ def too_small(who: str, f: str, memory: int, needed: int, instead: str) -> OutOf
     )
 
 
+# What directions are called, by mode.
+NAMES = {"forward": "tangents", "reverse": "cotangents", "mixed": "cotangents and tangents",
+         "compressed": "sums of directions"}
+
+
 class Plan(NamedTuple):
     """How a matrix will be computed, why, and what that takes. Prints as a few sentences."""
 
     who: str
     function: str
-    mode: str  # "forward", "reverse" or "mixed"
+    mode: str  # "forward", "reverse", "mixed" or "compressed"
     reason: str
-    directions: int  # how many tangents or cotangents there are
+    directions: int  # how many tangents or cotangents there are, or sums of them
     chunk: int  # how many of them run at once
     result: int  # bytes of the matrix
     held: int  # bytes that are kept from chunk to chunk
@@ -119,9 +124,7 @@ class Plan(NamedTuple):
         return self.held + self.chunk * self.each + (0 if self.given else self.result)
 
     def __repr__(self) -> str:
-        kind = {"forward": "tangents", "reverse": "cotangents"}.get(
-            self.mode, "cotangents and tangents"
-        )
+        kind = NAMES[self.mode]
         to = "goes to the array given" if self.given else "is part of it"
         return (
             f"{self.who}({self.function}): {self.mode} mode, since {self.reason}\n"
@@ -156,4 +159,4 @@ class MatrixFunction(Protocol[P]):
         ...
 
 
-__all__ = ["Live", "MatrixFunction", "Plan", "bytes_of", "kept_bytes", "too_small"]
+__all__ = ["NAMES", "Live", "MatrixFunction", "Plan", "bytes_of", "kept_bytes", "too_small"]

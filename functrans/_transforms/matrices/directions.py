@@ -19,10 +19,13 @@ from functrans._transforms.matrices import colored, memory
 from functrans._transforms.matrices.budget import Live, kept_bytes, too_small
 from functrans._transforms.matrices.memory import available, require_room
 from functrans._transforms.vmap import BatchTrace, BatchTracer
-from functrans.errors import ArgumentError, name_of
+from functrans.config import SUBGRADIENT, settings
+from functrans.errors import ArgumentError, FunctransError, name_of
 
 if TYPE_CHECKING:
     from tqdm import tqdm
+
+    from functrans._transforms.matrices.colored import LinearMap
 
 # Bytes of the largest value of one batch with chunk_size="auto". Such values stay in the
 # second-level cache; larger batches lose more per entry than they save of Python's overhead per op.
@@ -138,7 +141,11 @@ class Batches:
         self.memory, self.tape = memory, tape
         self.largest = 1
         self.most: int | None = None
-        self.per_direction = 0
+        self.per_direction = self.mean = 0
+
+    @property
+    def label(self) -> str:
+        return f"{self.who}({name_of(self.f)})"
 
     def run(self, ways: Ways, width: int, values: Sequence, image: Callable,
             across: bool = False) -> list:
@@ -148,14 +155,13 @@ class Batches:
         large. ``width``: entries of an image, if known. ``across``: directions may be the last axis
         in memory.
         """
-        if self._may_color(ways, values):
-            assert isinstance(ways, Directions)
-            label = f"{self.who}({name_of(self.f)})"
-            image = colored.linear_map(ways, image, label)
-            self._ask(ways.total * sum(map(_nbytes, image.outs)))
-            images = colored.colored_images(ways, image, label, across)
-            if images is not None:
-                return images
+        if (linear := self.linear_map(ways, width, values, image)) is not None:
+            self._ask(ways.total * sum(map(_nbytes, linear.outs)))
+            image = linear if any(map(is_staged, values)) else image
+            if (by_color := colored.compressed(linear)) is not None:
+                products = self.run(Rows(by_color.sums, linear.ways.avals), width, values, image)
+                if (images := by_color.spread(products, across)) is not None:
+                    return images
         columns: list[_Column] = []  # none where one batch is all
         last: list = []
         total = ways.total
@@ -173,13 +179,29 @@ class Batches:
         self.each(ways, width, values, image, keep)
         return [c.joined() for c in columns] if columns else last
 
-    def _may_color(self, ways: Ways, values: Sequence) -> bool:
-        """Whether a program is written and the pattern may be worth looking at."""
-        return (
-            self.chunk_size == "auto" and self.memory is None and ways.total >= colored.LEAST
-            and isinstance(ways, Directions) and len(ways.spans) == len(ways.avals)
-            and any(map(is_staged, values))
-        )
+    def linear_map(
+        self, ways: Ways, width: int, values: Sequence, image: Callable
+    ) -> LinearMap | None:
+        """``image`` as a program, where its pattern may be worth looking at: one is being written,
+        or directions of plain numbers would run in many batches."""
+        if (
+            self.chunk_size != "auto" or self.memory is not None or ways.total < colored.LEAST
+            or not isinstance(ways, Directions) or len(ways.spans) != len(ways.avals)
+        ):
+            return None
+        if any(map(is_staged, values)):
+            return colored.linear_map(ways, image, self.label)
+        plain = all([type(getattr(x, "primal", x)) is np.ndarray for x in values])
+        if not many(ways, width) or not plain or settings().kinks != SUBGRADIENT:
+            return None
+        self.measured(ways.rows(0, 1), image)
+        if self.mean < 2 * max(ways.entries, width):
+            return None  # many small ops, which take longer to write than to run
+        try:
+            linear = colored.linear_map(ways, image, self.label)
+        except FunctransError:  # a rule may ask for the numbers
+            return None
+        return None if linear.consts else linear
 
     def sums(self, ways: Ways, values: Sequence, image: Callable) -> list:
         """The sums of what ``image`` returns for each batch, a sum over its directions already."""
@@ -235,8 +257,7 @@ class Batches:
         if size == 1:  # as a loop would
             images = image([e[0] for e in rows])
             return [np.reshape(y, (1, *shape_of(y))) for y in images] if whole else images
-        label = f"{self.who}({name_of(self.f)})"
-        trace = SizedTrace(label, size, self) if auto else BatchTrace(label, size)
+        trace = SizedTrace(self.label, size, self) if auto else BatchTrace(self.label, size)
         try:
             images = image([trace.input(e) for e in rows])
             return [trace.batched(y) for y in images] if whole else images
@@ -255,33 +276,43 @@ class Batches:
 
     def measured(self, rows: list, image: Callable) -> list:
         """The images of one direction, in a batch of one that notes what it takes."""
-        trace = LiveTrace(f"{self.who}({name_of(self.f)})", 1, self)
+        trace = LiveTrace(self.label, 1, self)
         try:
             images = [trace.batched(y) for y in image([trace.input(e) for e in rows])]
         finally:
             trace.closed = True
         # an op may take as much again as its result while it runs
         self.per_direction = max(1, trace.live.peak + trace.live.largest)
+        self.mean = trace.spent // max(1, trace.ops)
         return images
 
     def _held(self) -> int:
         """Bytes that are kept from batch to batch."""
         return self.per_direction if self.tape is None else kept_bytes(self.tape)
 
-    def plan(self, ways: Directions, width: int, values: Sequence, image: Callable) -> Expected:
-        """How many directions would run at once, and what that takes; one is run for it."""
+    def plan(self, ways: Ways, width: int, values: Sequence, image: Callable,
+             placed: bool = False) -> Expected:
+        """How many directions would run at once, and what that takes; one is run for it.
+
+        ``placed``: batch by batch, to an array of the user's.
+        """
         if any(map(_is_staged, values)):
             raise ArgumentError(f"{self.who}: memory and explain need values, and these are traced")
         self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width)
         if ways.total == 0:
-            return Expected(0, 0, 0, 0)
+            return Expected(0, 0, 0, 0, 0)
         images = self.measured(ways.rows(0, 1), image)
         each, result = self.per_direction, ways.total * sum(map(_nbytes, images))
         held = self._held()
+        linear = None if placed else self.linear_map(ways, width, values, image)
+        by_color = None if linear is None else colored.compressed(linear)
+        total, kept = ways.total, held
+        if by_color is not None:
+            total, kept = by_color.total, held + by_color.nbytes
         if self.memory is not None:
             self.most = max(1, (self.memory - held) // each)
-        size = min(ways.total, self._size(ways.total, ways.entries + width, False))
-        return Expected(size, result, each, held)
+        size = min(total, self._size(total, ways.entries + width, False))
+        return Expected(total, size, result, each, kept, by_color is not None)
 
     def fitting(self) -> int:
         """How many directions the largest value allows at once."""
@@ -310,12 +341,15 @@ class Batches:
 
 
 class Expected(NamedTuple):
-    """Directions at once; bytes of the result, of one direction, and what is held all the time."""
+    """Directions, or colours of them where they are ``compressed``, and how many run at once; bytes
+    of the result, of one, and of what is held all the time."""
 
+    total: int
     chunk: int
     result: int
     each: int
     held: int
+    compressed: bool = False
 
 
 class _NoBar(contextlib.nullcontext):
@@ -411,13 +445,13 @@ class SizedTrace(BatchTrace):
 
 
 class LiveTrace(SizedTrace):
-    """Batching that notes how much is alive at once."""
+    """Batching that notes how much is alive at once, and how many values there are."""
 
-    __slots__ = ("live",)
+    __slots__ = ("live", "ops")
 
     def __init__(self, fun: str, batch_size: int, batches: Batches):
         super().__init__(fun, batch_size, batches)
-        self.live = Live()
+        self.live, self.ops = Live(), 0
 
     def input(self, value: Any) -> BatchTracer:
         self.live.add(value)
@@ -427,6 +461,13 @@ class LiveTrace(SizedTrace):
         if type(y) is BatchTracer:
             self.expect(y.value.nbytes)
             self.live.add(y.value)
+            self.spent += y.value.nbytes
+            self.ops += 1
+
+
+def many(ways: Ways, width: int = 0) -> bool:
+    """Whether directions run in many batches, by their entries and those of their images."""
+    return ways.total * 8 * max(ways.entries, width) >= colored.BATCHES * LARGEST
 
 
 def _first_nan(images: list) -> int | None:
@@ -454,4 +495,4 @@ def _is_staged(x: Any) -> bool:
     return isinstance(inside, Tracer)
 
 
-__all__ = ["Batches", "Directions", "Rows", "Span", "Ways", "directions"]
+__all__ = ["Batches", "Directions", "Rows", "Span", "Ways", "directions", "many"]

@@ -53,6 +53,7 @@ def jacobian(
     The shape is ``out.shape + in.shape``; of containers, a container of containers ``J[out][in]``.
     ``mode``: "forward" takes one pass for all inputs, "reverse" one for all outputs, "auto" records
     the function once and takes the fewer, or both from a narrow place of the function, the mixed
+    mode. Of large matrices that are mostly 0, sums of directions are taken instead, the compressed
     mode. ``explain(*args)`` of what is returned says which and why, and ``memory(*args)`` how many
     bytes a call is expected to take.
 

@@ -91,6 +91,16 @@ class SparseDerivative:
                 f"{self.who}: `{name_of(self.f)}` takes its arguments by position here, but got "
                 f"{', '.join(keywords)} by name; functools.partial holds those that stay the same"
             )
+        known, values = self._prepared(args)
+        return known.evaluated(values)
+
+    def memory(self, *args: Any) -> int:
+        """The bytes that a call is expected to take at most, beside the arguments and what it
+        prepares once."""
+        return self._prepared(args)[0].memory(*args)
+
+    def _prepared(self, args: tuple) -> tuple[Prepared, list]:
+        """What serves these arguments, and the numbers among them."""
         from functrans._transforms.sparse.staged import kinds_of  # lazy: SciPy is slow to import
 
         kind = kinds_of(args)
@@ -98,11 +108,11 @@ class SparseDerivative:
             if known_kind == kind and known.is_current():
                 values = known.values(args)
                 if known.leaves(values) is None:
-                    return known.evaluated(values)
+                    return known, values
         made = self.prepare(*args)
         current = [entry for entry in self._kept if entry[1].is_current()]
         self._kept = [*current, (kind, made)][-KEPT:]  # anew: other threads may read it
-        return made(*args)
+        return made, made.values(args)
 
     def __repr__(self) -> str:
         return f"<{self.who} of {name_of(self.f)}>"

@@ -41,9 +41,13 @@ class Blocks(NamedTuple):
         else:
             flat.take(self.order, out=data, mode="clip")  # without a buffer
 
-    def entries(self, run: Callable[[Sequence], list], values: Sequence) -> np.ndarray | None:
-        """The entries without a copy; None where they have another order."""
-        return run(values)[0].reshape(-1) if self.order is None else None
+    @property
+    def in_order(self) -> bool:
+        return self.order is None
+
+    def entries(self, run: Callable[[Sequence], list], values: Sequence) -> np.ndarray:
+        """The entries without a copy, where they are in order."""
+        return run(values)[0].reshape(-1)
 
 
 def blocks(pulls: Pulls, examples: Sequence, name: str, sources: Sequence[Aval],

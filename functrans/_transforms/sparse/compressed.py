@@ -20,6 +20,7 @@ from functrans._transforms.sparse.sets import Csr
 from functrans._transforms.sparse.staged import Staged
 from functrans._transforms.sparse.tables import Table, table
 from functrans._transforms.staging.entry import Entry
+from functrans._transforms.staging.peaks import of_entry, of_interpreted
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import vmap
 from functrans.config import settings
@@ -60,14 +61,21 @@ class Sweep(NamedTuple):
 Part = Sweep | Table | Blocks
 
 
-def runner(name: str, program: Program) -> Callable[[Sequence], list]:
-    """What runs a program of products: compiled, unless that is switched off."""
-    entry = Entry(name, program, None, Rounding())
+class Runner:
+    """A program of products: compiled, unless that is switched off."""
 
-    def run(values: Sequence) -> list:
-        return entry.run(values) if settings().compiles else interpret(program, values)
+    def __init__(self, name: str, program: Program):
+        self.program, self.entry = program, Entry(name, program, None, Rounding())
 
-    return run
+    def __call__(self, values: Sequence) -> list:
+        if settings().compiles:
+            return self.entry.run(values)
+        return interpret(self.program, values)
+
+    @property
+    def nbytes(self) -> int:
+        """What a call is expected to take at most, beside its arguments."""
+        return of_entry(self.entry) if settings().compiles else of_interpreted(self.program)
 
 
 def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, count: int,
@@ -80,6 +88,7 @@ def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, c
     """
     colors, total = narrowed(colors), 8 * max(1, len(colors) + width)
     chunk = max(1, min(count, BUDGET // total))
+    chunk = -(-count // -(-count // chunk))  # as many chunks, about equally large
     last = np.iinfo(colors.dtype).max  # no vector has it
     numbers = [np.minimum(np.arange(i, i + chunk), last).astype(colors.dtype)
                for i in range(0, count, chunk)]
@@ -274,5 +283,6 @@ def _twins(i: np.ndarray, j: np.ndarray, n: int) -> np.ndarray:
     return np.searchsorted(i * n + j, j * n + i)
 
 
-__all__ = ["Part", "Product", "Substitution", "Sweep", "across", "along", "gathered_sweeps",
-           "hessian_product", "jacobian_sweeps", "runner", "star_sources", "substitution", "sweep"]
+__all__ = ["Part", "Product", "Runner", "Substitution", "Sweep", "across", "along",
+           "gathered_sweeps", "hessian_product", "jacobian_sweeps", "star_sources",
+           "substitution", "sweep"]

@@ -94,6 +94,17 @@ class Prepared:
             probing.require_holomorphic(self.who, self.name, self._product, values, out.tocsr())
         return out
 
+    def memory(self, *args: Any) -> int:
+        """The bytes that a call with such arguments is expected to take at most, beside them and
+        what has been prepared."""
+        self._values_here(args)
+        entries = self.sparsity.nnz * self.dtype.itemsize
+        copies = 0 if self._whole is not None else 1 if self._order is None else 2
+        written = copies * entries
+        if self._substitution is not None:
+            written += self.colors * self.shape[0] * self.dtype.itemsize
+        return written + max([run.nbytes for run in self._runs], default=0)
+
     def is_current(self) -> bool:
         """Whether all that the function read when it was prepared is as it was."""
         return self._reads is None or self._reads.unchanged()
@@ -159,12 +170,12 @@ class Prepared:
         return self._runs[-1]([*values, along])[0]
 
     @lazy
-    def _runs(self) -> list[Callable[[Sequence], list]]:
+    def _runs(self) -> list[compressed.Runner]:
         name = f"{self.who}({self.name})"
         programs = [s.program for s in self._sweeps]
         if self._along is not None:
             programs.append(self._along)
-        return [compressed.runner(name, p) for p in programs]
+        return [compressed.Runner(name, p) for p in programs]
 
     def _write(self, values: list, data: np.ndarray, ordered: bool = True) -> None:
         """The entries, in the order of the format or of ``sparsity``."""
@@ -184,15 +195,22 @@ class Prepared:
 
     def _fresh(self, values: list) -> Any:
         made = copy.copy(self._template)  # a third of the time that SciPy takes to make one
-        data = None
-        whole = next(iter(self._sweeps), None)
-        if self._order is None and isinstance(whole, Table | Blocks):
+        whole = self._whole
+        if whole is not None:
             data = whole.entries(self._runs[0], values)
-        if data is None:
+        else:
             data = np.empty(self.sparsity.nnz, self.dtype)
             self._write(values, data)
         made.data = data
         return made
+
+    @property
+    def _whole(self) -> Table | Blocks | None:
+        """What returns all entries in order without a copy, if there is such a part."""
+        part = next(iter(self._sweeps), None)
+        if self._order is None and isinstance(part, Table | Blocks) and part.in_order:
+            return part
+        return None
 
     @lazy
     def _template(self) -> Any:

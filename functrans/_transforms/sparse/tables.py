@@ -39,10 +39,13 @@ class Table(NamedTuple):
             begin, end = end, end + stop - start
             data[begin:end] = flat[start:stop]
 
-    def entries(self, run: Callable[[Sequence], list], values: Sequence) -> np.ndarray | None:
-        """The entries without a copy; None where there are holes."""
-        if len(self.pieces) > 1:
-            return None
+    @property
+    def in_order(self) -> bool:
+        """Whether there are no holes."""
+        return len(self.pieces) == 1
+
+    def entries(self, run: Callable[[Sequence], list], values: Sequence) -> np.ndarray:
+        """The entries without a copy, where they are in order."""
         ((start, stop),) = self.pieces
         return self._flat(run, values)[start:stop]
 

@@ -19,6 +19,7 @@ from functrans._transforms.arguments import hand_out_all, hand_out_fresh
 from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
+from functrans._transforms.staging.containers import maker, nothing
 from functrans._transforms.staging.environment import Key
 from functrans._transforms.staging.integers import integers
 from functrans._transforms.staging.reads import Reads
@@ -28,11 +29,6 @@ from functrans._transforms.vmap import Unbatched
 if TYPE_CHECKING:
     from functrans._compile.run.executable import Executable
     from functrans._compile.run.frame import Framed
-
-
-def nothing(*args: Any) -> Any:
-    """An entry that takes no arguments."""
-    return NotImplemented
 
 
 class Entry:
@@ -118,19 +114,17 @@ class Entry:
         if structure is tree.LEAF:
             return native or nothing, lambda args: hand_out_fresh(run(args)[0])
 
+        make = maker(structure)
+
         def general(args: tuple) -> Any:
-            return tree.unflatten(structure, map(hand_out_fresh, run(args)))
+            return make([*map(hand_out_fresh, run(args))])
 
-        if native is None or structure.size < 2:
+        if native is None or not structure.size:
             return nothing, general
-        if structure.kind is tuple and set(structure.children) == {tree.LEAF}:
-            return native, general
-
-        def entry(*args: Any) -> Any:
-            ys = native(*args)
-            return ys if ys is NotImplemented else tree.unflatten(structure, ys)
-
-        return entry, general
+        if structure.size == 1:
+            return _wrapped(native, lambda y: make((y,))), general
+        direct = structure.kind is tuple and set(structure.children) == {tree.LEAF}
+        return native if direct else _wrapped(native, make), general
 
     def result(self, outs: Sequence) -> Any:
         """The outputs as the caller gets them."""
@@ -160,6 +154,16 @@ class Entry:
         nowhere = [False] * len(self.program.outputs)
         made, varies = restage.vmap(self.program, mask, size, self.name, nowhere)
         return self.of("vmap", made), varies
+
+
+def _wrapped(native: Callable, make: Callable[[Any], Any]) -> Callable:
+    """An entry that returns what ``make`` makes of the outputs."""
+
+    def entry(*args: Any) -> Any:
+        ys = native(*args)
+        return ys if ys is NotImplemented else make(ys)
+
+    return entry
 
 
 def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -> list:
@@ -242,4 +246,4 @@ class Residuals(restage.ProgramNode):
         return self.spread(backward(*read, *self.residuals, *self.seeds(cts)))
 
 
-__all__ = ["Entry", "JitCall", "nothing"]
+__all__ = ["Entry", "JitCall"]

@@ -32,8 +32,9 @@ from functrans._transforms.derived import Derived, surface
 from functrans._transforms.staging import batches
 from functrans._transforms.staging.batches import is_batched
 from functrans._transforms.staging.compiled import Compiled
+from functrans._transforms.staging.containers import Nested, nothing
 from functrans._transforms.staging.draws import Draws
-from functrans._transforms.staging.entry import Entry, JitCall, nothing
+from functrans._transforms.staging.entry import Entry, JitCall
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.paths import Tree
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
@@ -120,14 +121,14 @@ def jit(
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            if kwargs or not settings().at_once:
+            if not settings().at_once:
                 return handed_to(sys._getframe(1), compiled(args, kwargs))
             unchanged, entry = compiled.latest
-            if unchanged is None or unchanged():
+            if not kwargs and (unchanged is None or unchanged()):
                 y = entry(*args)
                 if y is not NotImplemented:
                     return y
-            return handed_to(sys._getframe(1), compiled.positional(args))
+            return handed_to(sys._getframe(1), compiled.again(args, kwargs))
         except Exception as error:
             surface(error)
             raise
@@ -154,9 +155,10 @@ def _count(most: Any) -> int:
     return n
 
 
-def _kinds(args: tuple) -> tuple:
-    """Shapes and dtypes of arrays, types of everything else."""
-    return tuple([(x.shape, x.dtype) if type(x) in _ARRAYS else type(x) for x in args])
+def _kinds(args: tuple, kwargs: dict) -> tuple:
+    """Shapes and dtypes of arrays and types of everything else by position; names."""
+    kinds = tuple([(x.shape, x.dtype) if type(x) in _ARRAYS else type(x) for x in args])
+    return (kinds, *kwargs) if kwargs else kinds
 
 
 Latest = tuple[Callable[[], bool] | None, Callable]
@@ -170,8 +172,9 @@ class Jitted:
     takes too long for. ``latest`` is the C function that took the last call, which looks at types,
     dtypes and shapes itself, 0.22 us a call of a small program, and before it what tells whether
     all that the program read is as it was, None if it read nothing. ``shortcuts`` is asked where it
-    declines, by the kinds of plain positional arguments alone: 0.9 us for a function whose kinds
-    take turns, or whose program has no C function. Everything else takes the general way, with the
+    declines, by the kinds of plain arguments alone: 0.9 us for a function whose kinds take turns,
+    or whose program has no C function. Arguments in containers or by name have a function between
+    that takes them apart (``containers.Nested``). Everything else takes the general way, with the
     signature and all that the function closes over: 11 us. Both forget all when a program goes.
     """
 
@@ -183,32 +186,32 @@ class Jitted:
         self.name, self.most = f"jit({name_of(f)})", most
         self.entries: OrderedDict[Any, Entry | Tree | None] = OrderedDict()
         self.doubted: set[Any] = set()  # kinds of arguments that need strong zero
-        self.shortcuts: dict[tuple, Entry | Tree] = {}
+        self.shortcuts: dict[tuple, Entry | Tree | Nested] = {}
         self.latest: Latest = _NOTHING
         self.lock = Lock()
         self.told: set[str] = set()
         self.history: deque[Staging] = deque(maxlen=KEPT)
         self.changes = 0  # programs that were staged anew, since what they read had changed
 
-    def positional(self, args: tuple) -> Any:
-        """The call, for arguments that the latest entry has not taken."""
-        found = self.shortcuts.get(_kinds(args))
+    def again(self, args: tuple, kwargs: dict) -> Any:
+        """The call, which the latest entry has not taken."""
+        found = self.shortcuts.get(_kinds(args, kwargs))
         if found is None or not found.is_current():
-            return self(args, {})
+            return self(args, kwargs)
         try:
             entry, run = found.shortcut
         except Interrupted:
-            return self(args, {})
-        if entry is not self.latest[1]:
+            return self(args, kwargs)
+        if kwargs or entry is not self.latest[1]:
             self.latest = found.reads and found.reads.unchanged, entry
-            y = entry(*args)
+            y = entry(*args, **kwargs)
             if y is not NotImplemented:
                 return y
         try:
             y = run(args)
         except NanArrived:
             y = NotImplemented
-        return self(args, {}) if y is NotImplemented else y
+        return self(args, kwargs) if y is NotImplemented else y
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not settings().compiles:
@@ -251,9 +254,11 @@ class Jitted:
             if y is NotImplemented:
                 return hand_out_tree(self.signature.called(*args, **kwargs))
         # fresh code is verified by now: the shorter way does not ask
-        fixed = kwargs or self.signature.nums or entry.closes_over
-        if not fixed and _PLAIN.issuperset(map(type, args)):
-            self.shortcuts[_kinds(args)] = entry
+        fixed = given.fixed or self.signature.nums or entry.closes_over
+        if not fixed and _PLAIN.issuperset(map(type, given.operands)):
+            nested = kwargs or not _PLAIN.issuperset(map(type, args))
+            way = Nested(entry, given.structure) if nested else entry
+            self.shortcuts[_kinds(args, kwargs)] = way
         return y
 
     def clear(self) -> None:
@@ -453,10 +458,7 @@ class Jitted:
 
         if not settings().compiles:
             return peaks.of_call(self.signature.called, args, kwargs)
-        entry = self.lower(*args, **kwargs).entry
-        code: Any = entry.executable.code  # an exception where there is none
-        known = None if isinstance(code, Exception) else peaks.of_frame(code.frame)
-        return peaks.of_program(entry.executable.program) if known is None else known
+        return peaks.of_entry(self.lower(*args, **kwargs).entry)
 
 
 def _reason(known: Entry | Tree | None) -> str:

@@ -24,7 +24,8 @@ from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.run.keys import program_key
 from functrans._core.bind import newest_trace
 from functrans._core.locks import Interrupted, compiler
-from functrans._transforms.staging.entry import Entry, JitCall, nothing
+from functrans._transforms.staging.containers import nothing
+from functrans._transforms.staging.entry import Entry, JitCall
 from functrans._transforms.staging.likeness import same_atom, same_eqn
 from functrans._transforms.staging.reads import Check, Reads
 from functrans._transforms.staging.recording import Decision, Outcome, Recording, outcome_of
@@ -244,8 +245,9 @@ class Tree:
                 f"{line}: {self.name} decides by a traced value here,{_shown(line)} {how}. All "
                 "other calls run as plain Python from now on. Write a loop as ft.while_loop, with "
                 "max_steps= where it is differentiated, or as ft.fori_loop, a choice as ft.cond or "
-                "np.where; use NumPy's functions in place of float() and math, arrays of "
-                "functrans.numpy to assign into, and ft.debug.print to show numbers."
+                "np.where; use NumPy's functions in place of float() and math, ft.array(y)[i] "
+                "for a plain array y, arrays of functrans.numpy to assign into, and "
+                "ft.debug.print to show numbers."
             )
 
     def _nodes(self, path: Recording, places: Mapping[int, Source]) -> list[Node]:

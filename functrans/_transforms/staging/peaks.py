@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from functrans._compile.ir.inline import inlined
-from functrans._compile.ir.program import Atom, Eqn, Program, Structured, Var
+from functrans._compile.ir.program import (
+    Atom,
+    Eqn,
+    Program,
+    Structured,
+    Var,
+    aval_of_atom,
+)
 from functrans._compile.run.frame import Frame, Segment
 from functrans._core.aval import Aval
 from functrans._transforms.staging.staging import make_program
+
+if TYPE_CHECKING:
+    from functrans._transforms.staging.entry import Entry
 
 
 def of_call(f: Callable, args: tuple, kwargs: dict) -> int:
@@ -81,8 +91,23 @@ def of_frame(frame: Frame) -> int | None:
     return max(most, now + sum(copied))
 
 
+def of_interpreted(program: Program) -> int:
+    """Bytes of all values, which ``interpret`` keeps until its end, and of copies of the outputs.
+    """
+    made = [v for eqn in program.eqns if not _is_view(eqn) for v in eqn.outputs]
+    inside = max(map(_inside, program.eqns), default=0)
+    return sum([_nbytes(aval_of_atom(v)) for v in (*made, *program.outputs)]) + inside
+
+
+def of_entry(entry: Entry) -> int:
+    """Bytes that a call of compiled code takes."""
+    code: Any = entry.executable.code  # an exception where there is none
+    known = None if isinstance(code, Exception) else of_frame(code.frame)
+    return of_program(entry.executable.program) if known is None else known
+
+
 def _nbytes(a: Aval) -> int:
     return a.size * a.dtype.itemsize
 
 
-__all__ = ["of_call", "of_frame", "of_program"]
+__all__ = ["of_call", "of_entry", "of_interpreted", "of_program"]

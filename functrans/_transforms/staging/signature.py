@@ -37,6 +37,11 @@ class BoundCall(NamedTuple):
     call: functools.partial
     fixed: tuple
 
+    @property
+    def structure(self) -> tree.Structure:
+        """How the arguments nest: a list of those by position, a dict of those by name."""
+        return self.key[0]
+
 
 class Signature:
     """Which arguments of a function are static."""

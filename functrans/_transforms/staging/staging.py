@@ -27,7 +27,7 @@ from functrans._compile.ir.program import (
 from functrans._compile.run.checksum import content
 from functrans._core import remedies, scipy_names
 from functrans._core.array import changeable, in_native_order, plain, unrepeated
-from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, writer
 from functrans._core.primitive import Primitive
 from functrans._core.products import NanArrived, Products, forming, products
@@ -225,9 +225,19 @@ def _distinct(x: np.ndarray) -> np.ndarray:
         return x
     if 0 in x.strides:
         return x[tuple([slice(None, None if s else 1) for s in x.strides])]
+    if x.dtype.kind not in "fiub":
+        return x
     first = x.reshape(-1)[:1] if x.flags.c_contiguous else x.ravel()[:1]
-    same = (x == first).all() and (first != 0 or np.signbit(x).all() == np.signbit(x).any())
-    return first.reshape((1,) * x.ndim) if same and x.dtype.kind in "fiub" else x
+    if _repeats(x, first):
+        return first.reshape((1,) * x.ndim)
+    row = x[:1]  # of a table whose rows are all alike
+    return row if x.ndim > 1 and len(x) > 1 and _repeats(x[1:2], row) and _repeats(x, row) else x
+
+
+def _repeats(x: np.ndarray, part: np.ndarray) -> bool:
+    """Whether ``x`` is ``part`` throughout, to the sign of zeros."""
+    zeros_alike = x.dtype.kind != "f" or (np.signbit(x) == np.signbit(part)).all()
+    return bool(zeros_alike and (x == part).all())
 
 
 def innermost(x: Any) -> Any:
@@ -265,6 +275,11 @@ def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
         except (np.linalg.LinAlgError, IndexError, SolverError, NanArrived):
             # the example is singular, out of bounds or unsolved, which real arguments need not be
             return _stand_in(prim, examples, params)
+        except (ValueError, ZeroDivisionError):  # as of integers to a negative power
+            if any([dtype_of(x).kind in "fc" for x in examples]):
+                raise
+            ones = [type(x)(1) if type(x) in PYTHON_SCALARS else x for x in examples]
+            return _stand_in(prim, ones, params)
 
 
 def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:

@@ -9,6 +9,7 @@ from functrans import tree
 from functrans._compile.run.entry import tree_entry
 from functrans._compile.run.frame import Argument
 from functrans._compile.run.plan import Step, Test
+from functrans._transforms.staging.containers import maker
 
 if TYPE_CHECKING:
     from functrans._transforms.staging.paths import Node, Tree
@@ -28,7 +29,7 @@ def native(paths: Tree) -> Callable | None:
 
     def nested(*args: Any) -> Any:
         ys = walk(*args)
-        return ys if ys is NotImplemented else tree.unflatten(ys[-1], ys[:-1])
+        return ys if ys is NotImplemented else ys[-1](ys)
 
     return nested
 
@@ -46,7 +47,7 @@ def _steps(paths: Tree, labelled: bool) -> Step | None:
         piece = node.piece
         code = None if piece.entry is None else piece.entry.verified
         if code is not None or piece.entry is None:
-            label = node.structure if labelled else None
+            label = maker(node.structure) if labelled and node.test is None else None
             steps[node] = Step(code, piece.reads, piece.gives, _test(node, steps), node.used, label)
     return steps.get(paths.root)
 

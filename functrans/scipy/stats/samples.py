@@ -301,9 +301,11 @@ def linregress(x, y, alternative="two-sided"):
     u, v = x - np.mean(x), y - np.mean(y)
     across, up, both = np.sum(u * u), np.sum(v * v), np.sum(u * v)
     slope, r = both / across, both / np.sqrt(across * up)
-    if n == 2:
-        p = np.where(y[0] == y[1], 1.0, 0.0)
-        return LineResult(slope, np.mean(y) - slope * np.mean(x), r, p, 0.0 * r)
+    if n == 2:  # a line through both: it is SciPy's version that says how sure that is
+        with np.errstate(all="ignore"):
+            level, rising = [st.linregress([0.0, 1.0], [0.0, height]) for height in (0.0, 1.0)]
+        p = np.where(y[0] == y[1], level.pvalue, rising.pvalue)
+        return LineResult(slope, np.mean(y) - slope * np.mean(x), r, p, rising.stderr + 0.0 * r)
     off = np.sum((v - slope * u) ** 2)
     stderr = np.sqrt(off / across / (n - 2))
     ratio = slope / stderr

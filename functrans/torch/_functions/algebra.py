@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import Aval, Tracer, aval_of
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
@@ -24,39 +25,52 @@ from functrans.torch._functions.table import (
 )
 from functrans.torch._graph.graph import RowNode, joint, saved_value
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Node, check, freed, sequence
+from functrans.torch._graph.nodes import OpNode, check, freed, sequence
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.packing import marked, packed, unpacked
 from functrans.torch._graph.pushing import FORWARD, Forward
-from functrans.torch._graph.titles import named
-from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
+
+# what torch says of operands of several types
+_UNLIKE = {
+    "matmul": "expected m1 and m2 to have the same dtype, but got: {lower[0]} != {lower[1]}, in "
+              "{who}",
+    "dot": "dot : expected both vectors to have same dtype, but found {0} and {1}",
+    "vdot": "dot : expected both vectors to have same dtype, but found {0} and {1}",
+    "bmm": "expected scalar type {0} but found {1}, in bmm",
+    "addmv": "addmv input tensors must have the same dtype, but got {0} and {1}",
+    "mv": "addmv input tensors must have the same dtype, but got {0} and {1}",
+}
 
 
 def _same_type(who, *xs):
     if any(x.dtype != xs[0].dtype for x in xs):
-        names = ", ".join([dtypes.dtype_of(x).name for x in xs])
-        raise RuntimeError(f"{who}: operands must have one dtype, but they are {names}")
+        if any(hasattr(x, "of_sparse") for x in xs):
+            raise TypeError(f"{who} of a sparse tensor")  # which has a product of its own
+        raise RuntimeError(_UNLIKE[who if who in _UNLIKE else "matmul"].format(
+            *map(scalar_name, xs), lower=[scalar_name(x).lower() for x in xs], who=who))
 
 
-class ProductNode(Node):
+class ProductNode(OpNode):
     """A product of two matrices, the hot path of training. ``xs``: None for what is not saved."""
 
     __slots__ = ("marks", "where", "xs")
-
-    repeats = True
 
     def __init__(self, edges: tuple, xs: tuple, marks: list, where: tuple):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
+        self.outputs = 1
+        self.plain = True
+        self.title = "MmBackward0"
         self.xs: tuple | None = xs if state.saving is None else packed(xs)
         self.marks = marks if state.saving is None else marked(marks, self.xs or ())
         self.where = where
 
     def pull(self, ct: Any, create: bool) -> tuple:
         a, b = self.available(create)
-        if type(ct) is np.ndarray and not create:
+        if type(ct) is ndarray and not create:
             return None if b is None else ct.dot(b.T), None if a is None else a.T.dot(ct)
         return None if b is None else np.matmul(ct, b.T), None if a is None else np.matmul(a.T, ct)
 
@@ -102,27 +116,23 @@ class VectorProductNode(RowNode):
 
     __slots__ = ()
 
-    wary = False
-
     def __init__(self, edges: tuple, a: np.ndarray, b: np.ndarray, marks: list, where: tuple):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
+        self.plain = True
+        self.title = "MvBackward0"
         self.prim, self.params, self.outputs, self.y = _matmul, {}, 1, None
         self.xs = [a if edges[1] else aval_of(a), b if edges[0] else aval_of(b)]
         self.marks = marks
         self.where = where
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
-        if create or type(ct) is not np.ndarray:
-            return self.pull(ct, create)
+    def bare(self, ct: Any, create: bool) -> Iterable:
+        if create or type(ct) is not ndarray:
+            return super().bare(ct, create)
         (a, b), _ = self.available()
         e1, e2 = self.edges
-        return ct[:, None] * b if e1 else None, a.T.dot(ct) if e2 else None
-
-
-_MM, _PRODUCT = named(ProductNode, "MmBackward0"), named(RowNode, "MmBackward0")
-_MV = named(VectorProductNode, "MvBackward0")
+        return (e1, e1 and ct[:, None] * b), (e2, e2 and a.T.dot(ct))
 
 
 @observed_binary
@@ -140,7 +150,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if a.ndim != 2 or not 0 < n < 3 or a.dtype is not b.dtype or a.shape[1] != b.shape[0] or (
             unusual and (isinstance(b, Tracer) or (state.saving is not None and n == 1))):
         call = _product_row(input, other)
-        y = None if call is None else record_row(_PRODUCT, call)
+        y = None if call is None else record_row(RowNode, "MmBackward0", call)
         return _product(input, other) if y is None else y
     out = from_array(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
     if not state.grad or a.dtype.kind not in "fcV":
@@ -157,10 +167,10 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         frame = sys._getframe(2)
         where = frame.f_code, frame.f_lasti
         if n == 1:
-            out._node = _MV((e1, e2), a, b, marks, where)
+            out._node = VectorProductNode((e1, e2), a, b, marks, where)
         else:
             kept = a if e2 is not None else None, b if e1 is not None else None
-            out._node = _MM((e1, e2), kept, marks, where)
+            out._node = ProductNode((e1, e2), kept, marks, where)
     return out
 
 
@@ -192,6 +202,8 @@ def _product_of(who, names, *pairs):
         if x.ndim != ndim:
             raise RuntimeError(
                 f"{name} must be a 3D tensor, got {x.ndim}D" if ndim == 3 else
+                "1D tensors expected, but got {}D and {}D tensors".format(
+                    *[x.ndim for x, _ in pairs]) if who == "dot" else
                 f"{who}: {name} must be {_WANTED[ndim]}, got {x.ndim}-D tensor")
     a, b = [x for x, _ in pairs]
     _same_type(who, a, b)
@@ -288,13 +300,19 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1):
 @op
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
-    return _combined(input, np.sum(bmm.body(batch1, batch2), axis=0), beta, alpha)
+    return _combined(input, _added(bmm.body(batch1, batch2)), beta, alpha)
 
 
 @op
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * batch1 @ batch2, for each pair of matrices."""
     return _combined(input, bmm.body(batch1, batch2), beta, alpha)
+
+
+def _added(products):
+    """The products added up, in their type."""
+    y = np.sum(products, axis=0)
+    return y if y.dtype == products.dtype else y.astype(products.dtype)
 
 
 def _combined(x, product, beta, alpha):
@@ -335,7 +353,8 @@ def tensordot(a, b, dims: Any = 2):
                 a, b = np.sum(a, i, keepdims=True), np.sum(b, j, keepdims=True)
     elif dims > min(a.ndim, b.ndim):
         raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but dims={dims}")
-    return np.tensordot(a, b, dims)
+    y = np.tensordot(a, b, dims)
+    return y if y.dtype.kind != "u" else y.astype(np.uint8)  # the one unsigned type
 
 
 @op
@@ -362,7 +381,7 @@ def cross(input, other, dim=None):
     if dim is None:
         shape = np.broadcast_shapes(input.shape, other.shape)
         if 3 not in shape:
-            raise RuntimeError(f"cross: no dimension of {list(shape)} has size 3")
+            raise RuntimeError(f"no dimension of size 3 in input, cross of {list(shape)}")
         dim = shape.index(3)
     return np.cross(input, other, axis=dim)
 
@@ -378,5 +397,6 @@ def trace(x):
 for _name in ("addmm", "addmv", "addr", "addbmm", "baddbmm"):
     METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
 METHODS["matmul"] = METHODS["__matmul__"] = matmul
+FUNCTIONS["spmm"] = mm  # of sparse matrices too, as mm is
 METHODS["__rmatmul__"] = lambda self, other: matmul(other, self)
 TAKING_OUT.add("matmul")

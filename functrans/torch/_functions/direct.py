@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
-from functrans.extend import TABLE, Primitive, Tracer
+from functrans.extend import TABLE, Linear, Primitive, Tracer
 from functrans.torch._functions.outputs import in_batch
 from functrans.torch._graph.graph import RowNode
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.quiet import quietly
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
-FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class RowCall(NamedTuple):
@@ -38,11 +39,14 @@ def are_plain(*xs: Any) -> bool:
     """Whether these are tensors of one type, in single or double precision."""
     dtype = None
     for x in xs:
-        array = x._array if isinstance(x, Tensor) else None
-        if type(array) is not np.ndarray:
+        if not isinstance(x, Tensor):
             return False
-        dtype = dtype or array.dtype
-        if array.dtype is not dtype:
+        array = x._array
+        if type(array) is not ndarray:
+            return False
+        if dtype is None:
+            dtype = array.dtype
+        elif array.dtype is not dtype:
             return False
     return dtype in FLOATS
 
@@ -52,28 +56,30 @@ def axis_of(dim: Any, ndim: int) -> int | None:
     return dim % ndim if type(dim) is int and -ndim <= dim < ndim else None
 
 
-def record_row(kind: type[RowNode], call: RowCall) -> Tensor | None:
+def record_row(kind: type[RowNode], title: str, call: RowCall) -> Tensor | None:
     """The output of a row, or its first, on new memory, with its node, of ``kind``; None where an
     open batch captures an operand."""
     row, operands, params = call
     primals, edges, storages = [], [], []
     recording = state.grad
     for x in operands:
+        edge = storage = None
         if isinstance(x, Tensor):
-            primals.append(x._array)
-            edges.append(recorded_edge(x) if recording else None)
-            storages.append(x._storage)
-        else:
-            primals.append(x)
-            edges.append(None)
-            storages.append(None)
-    y = quietly(row.impl, *primals, **params)
+            storage = x._storage
+            if recording:
+                edge = recorded_edge(x)
+            x = x._array
+        primals.append(x)
+        edges.append(edge)
+        storages.append(storage)
+    impl = row.impl
+    y = impl(*primals, **params) if type(row) is Linear else quietly(impl, *primals, **params)
     out = from_array(y if row.outputs == 1 else y[0])
     if any(edges):
         if unusual and isinstance(out._array, Tracer) and in_batch(*operands):
             return None
         kept = out._array if row.outputs == 1 else y
-        out._node = kind(row, edges, primals, kept, params, storages, out._storage)
+        out._node = kind(title, row, edges, primals, kept, params, storages, out._storage)
     return out
 
 

@@ -49,8 +49,7 @@ def in_place(f: Callable, name: str) -> Callable:
         else:
             array[...] = fitting(f(from_array(array), *args, **kwargs)._array, self, name)
         frame = sys._getframe(2)
-        self._storage.version += 1
-        self._storage.changed = name, (frame.f_code, frame.f_lasti)
+        self._storage.count(name, (frame.f_code, frame.f_lasti))
         return self
 
     method.__name__ = method.__qualname__ = name

@@ -10,6 +10,7 @@ from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.table import LINALG, METHODS, function, op
 from functrans.torch._graph.graph import Value
 from functrans.torch._graph.quiet import quiet
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory
 
 
@@ -70,7 +71,7 @@ def matrices(who: str, *xs: Any) -> None:
                                f"but it has {x.ndim}")
         if x.dtype.kind not in "fcV":
             raise RuntimeError(f"linalg.{who}: Expected a floating point or complex tensor as "
-                               f"input. Got {x.dtype.name}; use .float() first")
+                               f"input. Got {scalar_name(x)}; use .float() first")
 
 
 def square(who: str, *xs: Any) -> None:
@@ -314,7 +315,7 @@ def _inexact(who: str, x: Any, dtype: Any) -> Any:
     x = x if dtype is None else x.astype(dtype)
     if x.dtype.kind not in "fcV":
         raise RuntimeError(f"linalg.{who}: Expected a floating point or complex tensor as input. "
-                           f"Got {x.dtype.name}; use .float() first, or dtype=")
+                           f"Got {scalar_name(x)}; use .float() first, or dtype=")
     return x
 
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans._kernels.large import in_one_pass
 from functrans.extend import Elementwise
 from functrans.torch._functions.powers import power
 from functrans.torch._functions.table import NUMBERS, row
-from functrans.torch._graph.quiet import quiet, quietly
+from functrans.torch._graph.quiet import quiet, silent
 
 
 def _reading(
@@ -46,18 +47,21 @@ def _alone(name: str, impl: Callable, action: Callable) -> Elementwise:
 
 def _sigmoid(x: Any) -> Any:
     y = in_one_pass("sigmoid", x)
-    # exp(-x) overflows where the result is less than the smallest normal number
-    return quietly(_by_exp, x) if y is None else y
+    return _by_exp(x) if y is None else y
 
 
-def _by_exp(x: Any) -> Any:
+def _exponential(x: Any) -> Any:
     y = np.exp(np.negative(x))
     y += 1
     return np.reciprocal(y)
 
 
+# exp(-x) overflows where the result is less than the smallest normal number
+_by_exp = silent(_exponential, 1)
+
+
 def _sigmoid_slope(g: Any, y: Any) -> Any:
-    if type(g) is not np.ndarray or type(y) is not np.ndarray or g.dtype != y.dtype:
+    if type(g) is not ndarray or type(y) is not ndarray or g.dtype != y.dtype:
         return g * (y * (1 - y))
     moved = in_one_pass("sigmoid_slope", g, y)
     if moved is not None:

@@ -54,13 +54,20 @@ def _typed(who: str, x: Any, value: Any) -> None:
 # ---- along a dimension, by an index of as many dimensions
 
 
+_NAMES = {"_set_along": "scatter", "_add_along": "scatter_add", "_reduced_along": "scatter_reduce"}
+
+
 def _whole(f: Any) -> Any:
     """``f(x, dim, index, src)`` on tensors with at least one dimension."""
+    name = _NAMES[f.__name__]
 
     def body(x: Any, dim: int, index: Any, src: Any, **options: Any) -> Any:
-        index = from_start(f.__name__.strip("_"), index_array(index))
+        index = from_start(name, index_array(index))
         if index.dtype.kind not in "iu":
-            raise RuntimeError(f"{f.__name__.strip('_')}(): Expected dtype int32/int64 for index")
+            raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+        if index.ndim != x.ndim and index.ndim and x.ndim:
+            raise RuntimeError("Index tensor must have the same number of dimensions as self "
+                               f"tensor, in {name}")
         src = _source(x, src, index)
         if x.ndim:
             return f(x, dim, index, src, **options)
@@ -286,7 +293,7 @@ def masked_scatter(x, mask, source):
     if n > source.size:
         raise RuntimeError(f"masked_scatter: expected self and source to have {n} entries where "
                            f"mask holds, but source has {source.size}")
-    return written(x + 0, (mask,), source.reshape(-1)[:n])
+    return written(x + np.zeros((), x.dtype), (mask,), source.reshape(-1)[:n])
 
 
 # ---- where views are

@@ -37,7 +37,6 @@ from functrans.torch._graph.modes import state
 from functrans.torch._graph.nodes import Node
 from functrans.torch._graph.observed import observed
 from functrans.torch._graph.quiet import quiet
-from functrans.torch._graph.titles import named, rename
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array, lift_operand
 
@@ -73,7 +72,6 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
     name = name or body.__name__.strip("_")
     shown = title or title_for(name)
     returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"
-    kind = named(RowNode, shown)
     wanted = parameters_of(body)
     if by_row is not None:
         by_row.__name__ = by_row.__qualname__ = name  # of whose arguments its errors speak
@@ -87,7 +85,7 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
                 return write_out(name, functools.partial(run, *args, **kwargs), out,
                                  (args, kwargs))
         if by_row is not None:
-            y = _directly(kind, by_row, args, kwargs)
+            y = _directly(shown, by_row, args, kwargs)
             if y is not None:
                 return y
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
@@ -121,24 +119,24 @@ def _failed(name: str, failure: Exception, operands: list, args: tuple,
         refuse(name, failure, operands)
         raise wrong_arguments(name, failure, args, kwargs) from failure
     if isinstance(failure, ValueError | IndexError):
-        raise_as_torch(name, failure)
+        raise_as_torch(name, failure, operands)
     if args and not isinstance(args[0], Tensor):  # of which a body read what tensors have
         raise not_a_tensor(name, "input", 1, args[0]) from failure
     raise failure
 
 
-def _directly(kind: type[RowNode], by_row: ByRow, args: tuple,
+def _directly(title: str, by_row: ByRow, args: tuple,
               kwargs: dict[str, Any]) -> Tensor | None:
-    """The result by what ``by_row`` returns, its node shown as ``kind``; None where that is None or
+    """The result by what ``by_row`` returns, its node with ``title``; None where that is None or
     refused."""
     try:
         call = by_row(*args, **kwargs)
         if isinstance(call, RowCall):
-            return record_row(kind, call)
+            return record_row(RowNode, title, call)
     except (ValueError, IndexError, TypeError):
         return None  # the general way says what is wrong
     if call is not None and call._node is not None:
-        rename(call._node, kind.__name__)
+        call._node.title = title
     return call
 
 
@@ -206,7 +204,7 @@ def wrap(out: Any, operands: Any, title: str, name: str) -> Any:
     """
     if type(out) is Value and not is_outer(out):
         if out.node is not None and not any(_is_output(x, out.node) for x in operands):
-            rename(out.node, title)
+            out.node.title = title
         return from_array(_apart(out.primal, operands), out.storage, out.node, out.index)
     if isinstance(out, np.ndarray | np.generic):
         return from_array(_apart(np.asarray(out), operands))

@@ -6,34 +6,37 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import TABLE, Aval, bind
 from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.table import title_for
 from functrans.torch._graph.modes import state
-from functrans.torch._graph.nodes import Edge, Node
+from functrans.torch._graph.nodes import Edge, OpNode, sequence
 from functrans.torch._graph.observed import observed_unary
 from functrans.torch._graph.pushing import FORWARD, Forward
-from functrans.torch._graph.titles import named
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 _broadcast_to = TABLE["broadcast_to"]
 
 
-class TotalNode(Node):
+class TotalNode(OpNode):
     """The sum of all entries times ``scale``, the last op of every loss."""
 
     __slots__ = ("aval", "scale")
 
-    repeats = True
-
-    def __init__(self, edge: Edge, array: np.ndarray, scale: float):
-        Node.__init__(self, (edge,))
+    def __init__(self, title: str, edge: Edge, array: np.ndarray, scale: float):
+        self.seq = next(sequence)
+        self.edges = (edge,)
+        self.extras = None
+        self.outputs = 1
+        self.plain = True
+        self.title = title
         self.aval = array.shape, array.dtype
         self.scale = scale
 
     def pull(self, ct: Any, create: bool) -> tuple:
-        if type(ct) is np.ndarray or isinstance(ct, np.generic):
+        if type(ct) is ndarray or isinstance(ct, np.generic):
             spread = np.empty(*self.aval)
             spread.fill(ct.item() * self.scale)
             return (spread,)
@@ -51,7 +54,7 @@ FORWARD[TotalNode] = Forward(lambda node, outs: (Aval(*node.aval),), _push_total
 
 def total(name: str, mean: bool) -> Callable:
     """The sum or the mean of all entries, as a function of a tensor."""
-    kind = named(TotalNode, title_for(name))
+    title = title_for(name)
 
     def f(input: Tensor) -> Tensor:
         try:
@@ -63,7 +66,7 @@ def total(name: str, mean: bool) -> Callable:
         out = from_array(y * y.dtype.type(scale) if mean else y)
         edge = recorded_edge(input) if state.grad else None
         if edge is not None:
-            out._node = kind(edge, array, scale)
+            out._node = TotalNode(title, edge, array, scale)
         return out
 
     return observed_unary(f, name)

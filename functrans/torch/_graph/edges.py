@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from functrans.torch._graph.nodes import Node
+from functrans.torch._graph.nodes import Node, shown
 from functrans.torch._tensors.tensor import Tensor, edge_of
 
 
@@ -31,7 +31,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
             "It is not possible to get the gradient edge for a Tensor that does not require "
             "gradients"
         )
-    return GradientEdge(*edge)
+    return GradientEdge(shown(edge[0]), edge[1])
 
 
 def place_of(x: Any) -> tuple[Node, int] | None:

@@ -4,13 +4,15 @@ puts them there. What a node is stands in ``nodes``."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import (
     TABLE,
+    Aval,
     Bilinear,
     Elementwise,
     General,
@@ -28,56 +30,64 @@ from functrans.extend import (
 )
 from functrans.torch._graph import packing
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Edge, Node, check, freed, sequence
+from functrans.torch._graph.nodes import Edge, Node, OpNode, check_marks, freed, sequence
 from functrans.torch._graph.observed import observed_row, watched_threads
 from functrans.torch._graph.packing import Packed, PackedTuple, marked, packed, unpacked
 from functrans.torch._graph.source import caller
-from functrans.torch._graph.storage import Storage, joint
-from functrans.torch._graph.titles import named, title_of
+from functrans.torch._graph.storage import Storage, joint, latest
+from functrans.torch._graph.titles import title_of
 
 if TYPE_CHECKING:
     pass
 
 
-class RowNode(Node):
+class RowNode(OpNode):
     """An op of the table with the operands and the output that its rule reads."""
 
-    __slots__ = ("marks", "outputs", "params", "prim", "wary", "where", "xs", "y")
+    __slots__ = ("marks", "params", "prim", "where", "xs", "y")
 
-    repeats = True
+    xs: Any  # what is saved of each operand; None when it was freed
 
-    def __init__(self, prim: Primitive, edges: Sequence, xs: Sequence, y: Any, params: dict,
-                 storages: Sequence, own: Storage):
+    def __init__(self, title: str, prim: Primitive, edges: Sequence, xs: Sequence, y: Any,
+                 params: dict, storages: Sequence, own: Any):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
-        self.wary = is_wary(prim)
-        if type(prim) is Linear and (prim.operands is None or prim.operands == len(xs)):
-            self.prim, self.params, self.outputs = prim, params, prim.outputs
-            self.xs, self.y, self.marks, self.where = [aval_of(x) for x in xs], None, (), None
-            return  # its rule reads no value
-        keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
+        self.plain = not is_wary(prim)
+        self.title = title
         self.prim, self.params, self.outputs = prim, params, prim.outputs
+        if type(prim) is Linear and (prim.operands is None or prim.operands == len(xs)):
+            # its rule reads no value
+            self.xs, self.y, self.marks, self.where = [*map(aval_of, xs)], None, (), None
+            return
+        keep_y, keep_xs = prim.saves([*map(bool, edges)], params)
         self.y = y if keep_y else None
-        self.xs, self.marks = [], []
+        kept, marks = [], []
         for x, keep, storage in zip(xs, keep_xs, storages, strict=True):
-            self.xs.append(x if keep else aval_of(x))
-            if keep and storage:
-                self.marks.append((storage, storage.version))
+            if not keep:
+                x = aval_of(x)
+            elif storage is not None:
+                marks.append((storage, storage.version))
+            kept.append(x)
         if keep_y:
-            self.marks.append((own, own.version))
+            marks.append((own, own.version))
+        self.xs, self.marks = kept, marks
         # five frames up is the user's, or one of ours
-        self.where = (state.where or caller(5)) if self.marks else None
+        self.where = (state.where or caller(5)) if marks else None
         if unusual and state.saving is not None:
             self.xs, self.y = packed(self.xs), packed((self.y,))
             self.marks = marked(self.marks, self.xs, self.y)
+
+    @property
+    def wary(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only
+        return is_wary(self.prim)
 
     def available(self) -> tuple[Sequence, Any]:
         """The operands and the output, unless they were freed, or arrays in them have changed."""
         if self.xs is None:
             raise freed(self)
-        if self.marks:
-            check(self)
+        if self.seq > latest.change:
+            check_marks(self)
         if type(self.xs) is PackedTuple:
             return unpacked(self.xs), self.y and unpacked(self.y)[0]
         return self.xs, self.y
@@ -95,24 +105,44 @@ class RowNode(Node):
                 y = None if y is None else Value(y, self, 0, of)
         return pull(self.prim, ct, y, xs, self.params, [e is not None for e in self.edges])
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
-        if create or type(self.prim) is not Bilinear:
-            return self.pull(ct, create)
+    def bare(self, ct: Any, create: bool) -> Iterable:
+        prim = self.prim
+        if type(prim) is Linear and prim.operands == 1:  # whatever is saved is constant
+            transpose, (xs, _) = prim.transpose, self.available()
+            return ((self.edges[0], transpose(ct, *xs, **self.params)),)
+        if create or type(prim) is not Bilinear:
+            return super().bare(ct, create)
         xs, _ = self.available()
         others = xs[1], xs[0]
         return [
-            None if e is None else action.act(ct, aval_of(x), other, self.params)
-            for e, action, x, other in zip(self.edges, self.prim.actions, xs, others, strict=True)
+            (e, e and action.act(ct, aval_of(x), other, self.params))
+            for e, action, x, other in zip(self.edges, prim.actions, xs, others, strict=True)
         ]
 
     def release(self) -> None:
-        if self.y is not None:
+        if self.marks or self.y is not None:
             self.xs = self.y = None
             return
         for x in self.xs or ():
-            if type(x) is np.ndarray or isinstance(x, (np.generic, Packed)):
+            if type(x) is ndarray or isinstance(x, (np.generic, Packed)):
                 self.xs = None
                 return
+
+
+def linear_node(title: str, prim: Primitive, edge: Edge, like: Aval, params: dict) -> RowNode:
+    """The node of a row that is linear in its one operand: ``RowNode``, without a question."""
+    node = _new(RowNode)
+    node.seq = next(sequence)
+    node.edges = (edge,)
+    node.extras = node.y = node.where = None
+    node.outputs = 1
+    node.plain = not is_wary(prim)
+    node.title, node.prim, node.params = title, prim, params
+    node.xs, node.marks = (like,), ()
+    return node
+
+
+_new = object.__new__
 
 
 @functools.cache
@@ -142,24 +172,26 @@ def _unpromoted(edge: Edge, saved: Any, dtype: np.dtype) -> Edge:
     if saved.dtype == dtype:
         return edge
     part = 0, TABLE["positive"].actions[0], (), (saved.shape, dtype)
-    return named(ElementwiseNode, "ToCopyBackward0")((edge,), (part,), (), None), 0
+    return ElementwiseNode("ToCopyBackward0", (edge,), (part,), (), None), 0
 
 
 # the operands of elementwise rows by the names that actions have for them
 _PLACES = {"x": 0} | {f"x{i + 1}": i for i in range(32)}
 
 
-class ElementwiseNode(Node):
-    """An elementwise op. ``parts``: (operand, action, saved, aval of the operand if unlike y's)."""
+class ElementwiseNode(OpNode):
+    """An elementwise op. ``parts``: (operand, action, saved, aval of the operand if unlike y's).
+    ``where``: the user's line, None if nothing is saved."""
 
     __slots__ = ("marks", "parts", "where")
 
-    repeats = True
-
-    def __init__(self, edges: Sequence, parts: Sequence, marks: Sequence, where: Any):
+    def __init__(self, title: str, edges: Sequence, parts: Sequence, marks: Sequence, where: Any):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
+        self.outputs = 1
+        self.plain = True
+        self.title = title
         self.parts = parts
         self.marks = marks
         self.where = where
@@ -171,27 +203,28 @@ class ElementwiseNode(Node):
         """The parts, unless they were freed, or the arrays in them have changed."""
         if self.parts is None:
             raise freed(self)
-        if self.marks:
-            check(self)
+        if self.seq > latest.change:
+            check_marks(self)
         if type(self.parts) is PackedTuple:
             return packing.unpacked_parts(self.parts)
         return self.parts
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
-        parts = self.parts
-        if parts is None or type(parts) is PackedTuple:
+    def bare(self, ct: Any, create: bool) -> Iterable:
+        parts, edges = self.parts, self.edges
+        if self.seq > latest.change or type(parts) is not tuple:
             parts = self.available()
-        for storage, version in self.marks:
-            if storage.version != version:
-                check(self)
-        out: list[Any] = [None] * len(self.edges)
+        out = []
         for i, action, saved, unlike in parts:
-            if create and saved:
-                saved = self.recorded(action, saved)
-                if type(ct) is np.ndarray:  # the operators of values are shorter
-                    ct = Value(ct, None)
-            c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
-            out[i] = c if unlike is None else summed(c, *unlike)
+            act = action.act
+            if saved:
+                if create:
+                    saved = self.recorded(action, saved)
+                    if type(ct) is ndarray:  # the operators of values are shorter
+                        ct = Value(ct, None)
+                c = act(ct, saved[0]) if len(saved) == 1 else act(ct, *saved)
+            else:
+                c = act(ct)
+            out.append((edges[i], c if unlike is None else summed(c, *unlike)))
         return out
 
     def pull(self, ct: Any, create: bool) -> Sequence:
@@ -199,7 +232,7 @@ class ElementwiseNode(Node):
         for i, action, saved, unlike in self.available():
             if create and saved:
                 saved = self.recorded(action, saved)
-                if type(ct) is np.ndarray:  # the operators of values are shorter
+                if type(ct) is ndarray:  # the operators of values are shorter
                     ct = Value(ct, None)
             c = action.pull(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
@@ -216,22 +249,20 @@ class ElementwiseNode(Node):
             i = _PLACES[name]
             edge = self.edges[i]
             if edge is not None:
-                for k, _, _, unlike in self.parts or ():
-                    if k == i and unlike is not None:
-                        edge = _unpromoted(edge, v, unlike[1])
+                for part in self.parts or ():
+                    if part[3] is not None and part[0] == i:
+                        edge = _unpromoted(edge, v, part[3][1])
             out.append(saved_value(v, edge, of))
         return out
 
     def release(self) -> None:
-        for part in self.parts or ():
-            if part[2]:
-                self.parts = None
-                return
+        if self.where is not None:
+            self.parts = None
 
 
 def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
     """``sum_to``, by one call where ``c`` has one more axis, as from a row that was added."""
-    if type(c) is np.ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
+    if type(c) is ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
         return np.add.reduce(c)
     return sum_to(c, shape, dtype)
 
@@ -270,7 +301,7 @@ def is_outer(x: Value) -> bool:
 
 def saved_value(x: Any, edge: Edge | None, storage: Any) -> Any:
     """An array that a node has saved, with its place in the graph; anything else unchanged."""
-    if type(x) is not np.ndarray and not isinstance(x, (np.generic, Tracer)):
+    if type(x) is not ndarray and not isinstance(x, (np.generic, Tracer)):
         return x
     return Value(x, None, 0, storage) if edge is None else Value(x, *edge, storage)
 
@@ -296,45 +327,50 @@ class Recorder(Trace):
                 e2 = x2.node, x2.index
         elif isinstance(x2, Tracer):
             return bind(prim, x1, x2)
-        kind, actions, reads = _recording(prim)
+        impl, title, (a1, a2), (pick1, pick2), reads = _recording(prim)
         if reads is None or e1 is e2 or self is not RECORDER or watched_threads:
             return self.elementwise(prim, (x1, x2), {})
-        y = prim.impl(a, b)
-        if y.base is not None or y.dtype.kind not in "fc":
+        y = impl(a, b)
+        d, s = y.dtype, y.shape
+        if y.base is not None or d.kind not in "fc":
             return self.elementwise(prim, (x1, x2), {})
-        own, parts = Storage(), []
+        own = Storage()
+        own.version = 0
+        parts: Any = ()
         if e1 is not None:
-            action = actions[0]
-            parts.append((0, action, action.pick(y, a, b) if action.needs else (), unlike(a, y)))
+            unlike = None if a.dtype is d and a.shape == s else (a.shape, a.dtype)
+            parts = ((0, a1, pick1(y, a, b) if pick1 else (), unlike),)
         if e2 is not None:
-            action = actions[1]
-            parts.append((1, action, action.pick(y, a, b) if action.needs else (), unlike(b, y)))
+            unlike = None if b.dtype is d and b.shape == s else (b.shape, b.dtype)
+            parts += ((1, a2, pick2(y, a, b) if pick2 else (), unlike),)
         kept = reads[(e1 is not None) + 2 * (e2 is not None)]
         if kept is None:
-            return Value(y, kind((e1, e2), parts, (), None), 0, own, self)
-        k0, k1, k2 = kept
-        marks = [(own, 0)] if k0 else []
-        if k1 and s1 is not None:
+            return Value(y, ElementwiseNode(title, (e1, e2), parts, (), None), 0, own, self)
+        y_kept, a_kept, b_kept = kept
+        marks = [(own, 0)] if y_kept else []
+        if a_kept and s1 is not None:
             marks.append((s1, s1.version))
-        if k2 and s2 is not None:
+        if b_kept and s2 is not None:
             marks.append((s2, s2.version))
-        where = (state.where or caller()) if marks else None
-        return Value(y, kind((e1, e2), parts, marks, where), 0, own, self)
+        where = state.where or caller()
+        return Value(y, ElementwiseNode(title, (e1, e2), parts, marks, where), 0, own, self)
 
     def unary(self, prim: Any, x: Any) -> Any:
-        kind, actions, reads = _recording(prim)
+        impl, title, actions, picks, reads = _recording(prim)
         if reads is None or x.node is None or self is not RECORDER or watched_threads:
             return self.elementwise(prim, (x,), {})
         a = x.primal
-        y = prim.impl(a)
+        y = impl(a)
         if y.base is not None or y.dtype.kind not in "fc":
             return self.elementwise(prim, (x,), {})
-        own, parts = Storage(), ((0, actions[0], actions[0].pick(y, a), unlike(a, y)),)
+        own, pick = Storage(), picks[0]
+        parts = ((0, actions[0], pick(y, a) if pick else (), unlike(a, y)),)
         kept = reads[1]
         marks = [(s, s.version) for s, k in zip((own, x.storage), kept, strict=False)
                  if k and s] if kept else ()
-        where = (state.where or caller()) if marks else None
-        return Value(y, kind(((x.node, x.index),), parts, marks, where), 0, own, self)
+        where = (state.where or caller()) if pick else None
+        node = ElementwiseNode(title, ((x.node, x.index),), parts, marks, where)
+        return Value(y, node, 0, own, self)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         if not isinstance(prim, Elementwise):
@@ -354,7 +390,7 @@ class Recorder(Trace):
         primals = [x.primal if type(x) is Value and x.owner is self else x for x in args]
         y = prim.impl(*primals) if self is RECORDER else bind(prim, *primals)
         own = Storage()
-        if type(y) is np.ndarray and y.base is not None:
+        if type(y) is ndarray and y.base is not None:
             own = _storage_of(y, args, primals)
         d, shape = y.dtype, y.shape
         if d.kind not in "fc" and not is_inexact(y):
@@ -374,13 +410,14 @@ class Recorder(Trace):
         if not parts:
             return Value(y, None, 0, own, self)
         if not needs:
-            return Value(y, _recording(prim)[0](edges, parts, (), None), 0, own, self)
+            node = ElementwiseNode(_recording(prim)[1], edges, tuple(parts), (), None)
+            return Value(y, node, 0, own, self)
         marks = [(own, own.version)] if "y" in needs else []
         for x, name in zip(args, prim.operands, strict=True):
             if name in needs and type(x) is Value and x.owner is self and x.storage:
                 marks.append((x.storage, x.storage.version))
-        kind = _recording(prim)[0]
-        node = kind(edges, parts, marks, (state.where or caller()) if marks else None)
+        where = state.where or caller()
+        node = ElementwiseNode(_recording(prim)[1], edges, tuple(parts), marks, where)
         return Value(y, node, 0, own, self)
 
 
@@ -390,13 +427,14 @@ def _zeros(prim: Primitive) -> Sequence:
 
 
 @functools.cache
-def _recording(prim: Primitive) -> tuple[type[ElementwiseNode], Sequence, Sequence | None]:
-    """Of an elementwise row the class of its nodes, its actions, and what ``kept_by`` says of it:
-    None if it has more than two operands, or one without a derivative."""
+def _recording(prim: Primitive) -> tuple[Any, str, Sequence, Sequence, Sequence | None]:
+    """Of an elementwise row its function, the title of its nodes, its actions, what picks the
+    values that they read, if any, and what ``kept_by`` says: None if there are more than two
+    operands, or one without a derivative."""
     actions: Sequence = prim.actions
     short = prim.differentiable and len(actions) <= 2 and None not in actions
-    kind = named(ElementwiseNode, title_of(prim.name))
-    return kind, actions, kept_by(actions) if short else None
+    picks = [a.pick if a and a.needs else None for a in actions]
+    return prim.impl, title_of(prim.name), actions, picks, kept_by(actions) if short else None
 
 
 def kept_by(actions: Sequence) -> list[tuple[bool, bool, bool] | None]:
@@ -427,14 +465,14 @@ def record(prim: Primitive, args: Sequence, primals: Sequence, y: Any, params: d
     mine = [x if type(x) is Value and x.owner is owner else None for x in args]
     edges = [None if x is None or x.node is None else (x.node, x.index) for x in mine]
     own = Storage()
-    if type(y) is np.ndarray and y.base is not None:
+    if type(y) is ndarray and y.base is not None:
         own = _storage_of(y, args, primals)
     if not prim.differentiable or not any(edges):
         return Value(y, None, 0, own, owner) if prim.outputs == 1 and is_inexact(y) else y
     storages = [None if x is None else x.storage for x in mine]
     if prim.outputs == 1 and not is_inexact(y):
         return y
-    node = named(RowNode, title_of(prim.name))(prim, edges, primals, y, params, storages, own)
+    node = RowNode(title_of(prim.name), prim, edges, primals, y, params, storages, own)
     if prim.outputs == 1:
         return Value(y, node, 0, own, owner)
     return tuple([Value(v, node, k, own, owner) if is_inexact(v) else v for k, v in enumerate(y)])

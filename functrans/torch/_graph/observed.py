@@ -67,6 +67,7 @@ def observed_unary(f: Callable[[_A], _R], name: str = "") -> Callable[[_A], _R]:
             return state.watch.run(name, f, (input,))
         return f(input)
 
+    call.operands = 1  # type: ignore[attr-defined]  # for those that wrap it
     return call
 
 
@@ -80,6 +81,7 @@ def observed_binary(f: Callable[[_A, _B], _R], name: str = "") -> Callable[[_A, 
             return state.watch.run(name, f, (input, other))
         return f(input, other)
 
+    call.operands = 2  # type: ignore[attr-defined]  # for those that wrap it
     return call
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -44,4 +45,27 @@ def quietly(f: Callable, *xs: Any, **params: Any) -> Any:
         _errors.reset(before)
 
 
-__all__ = ["quiet", "quietly"]
+def silent(f: Callable, operands: int) -> Callable:
+    """``f``, of one or two operands, in that context."""
+    if _errors is None or operands > 2:
+        return functools.partial(quietly, f)
+    enter, leave = _errors.set, _errors.reset
+
+    def of_one(x: Any) -> Any:
+        before = enter(_IGNORE)
+        try:
+            return f(x)
+        finally:
+            leave(before)
+
+    def of_two(x1: Any, x2: Any) -> Any:
+        before = enter(_IGNORE)
+        try:
+            return f(x1, x2)
+        finally:
+            leave(before)
+
+    return of_one if operands == 1 else of_two
+
+
+__all__ = ["quiet", "quietly", "silent"]

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
+
+# the age of nodes and of changes in place; it falls with time
+sequence = itertools.count(0, -1)
+
+
+class _Latest:
+    """``change``: the age of the newest change of any memory. A node that was recorded after it has
+    saved nothing that has changed."""
+
+    __slots__ = ("change",)
+
+    def __init__(self) -> None:
+        self.change = next(sequence)
+
+
+latest = _Latest()
 
 
 class Storage:
@@ -17,6 +34,13 @@ class Storage:
     history = 0
     changed: tuple | None = None
     reshaped = False  # by ``resize_``: views no longer know their place in the base
+
+    def count(self, by: str | None = None, where: tuple | None = None) -> None:
+        """Count a change of the memory, made by ``by`` at the line ``where``."""
+        self.version += 1
+        if by is not None:
+            self.changed = by, where
+        latest.change = next(sequence)
 
 
 class Joint:

@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import TABLE, Aval, Primitive, aval_of, bind, pull
-from functrans.torch._graph.graph import RowNode, Value
+from functrans.torch._graph.graph import Value, linear_node
 from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Edge, Node
+from functrans.torch._graph.nodes import Edge, Node, OpNode, sequence
 from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.source import caller
-from functrans.torch._graph.titles import named
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, has_moved, recorded_edge
 
 getitem, reshape, transpose = TABLE["getitem"], TABLE["reshape"], TABLE["transpose"]
@@ -34,7 +34,7 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     """``prim``, linear, applied to one tensor: a view where NumPy makes one, else a new tensor."""
     (t,) = args
     array = t._array
-    if type(array) is not np.ndarray:
+    if type(array) is not ndarray:
         return _of_batch(title, prim, t, params)
     y = prim.impl(array, **params)
     if y is array:
@@ -55,7 +55,7 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     if t._inference or (unusual and state.inference):
         seen._inference = t._inference
     if edge is not None:
-        seen._node = named(RowNode, title)(prim, (edge,), (array,), y, params, (None,), None)
+        seen._node = linear_node(title, prim, edge, aval_of(array), params)
     return seen
 
 
@@ -71,30 +71,33 @@ def _of_batch(title: str, prim: Primitive, t: Tensor, params: dict[str, Any]) ->
     edge = recorded_edge(t) if state.grad else None
     if edge is None:
         return from_array(y)
-    node = named(RowNode, title)(prim, (edge,), (t._array,), y, params, (None,), None)
+    node = linear_node(title, prim, edge, aval_of(t._array), params)
     return from_array(y, None, node)
 
 
-class SeveralViews(Node):
+class SeveralViews(OpNode):
     """Views that one function has returned: parts of one tensor, in order, which together are
     all of it. ``join`` puts them together along ``axis``."""
 
-    __slots__ = ("aval", "axis", "join", "outputs", "patterns")
+    __slots__ = ("aval", "axis", "join", "patterns")
 
-    repeats = True
-
-    def __init__(self, edge: Edge, patterns: Sequence[tuple], aval: Aval, join: Callable,
-                 axis: int):
-        super().__init__((edge,))
-        self.patterns, self.outputs, self.aval = patterns, len(patterns), aval
+    def __init__(self, title: str, edge: Edge, patterns: Sequence[tuple], aval: Aval,
+                 join: Callable, axis: int):
+        self.seq = next(sequence)
+        self.edges = (edge,)
+        self.extras = None
+        self.outputs = len(patterns)
+        self.plain = True
+        self.title = title
+        self.patterns, self.aval = patterns, aval
         self.join, self.axis = join, axis
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         cts = [ct] if self.outputs == 1 else ct
-        if all([type(c) is np.ndarray for c in cts]):
+        if {*map(type, cts)} == _PLAIN:
             return (self.join(cts, self.axis),)
         pairs = [(p, c) for p, c in zip(self.patterns, cts, strict=True) if c is not None]
-        if any([type(c) is not np.ndarray for _, c in pairs]):
+        if any([type(c) is not ndarray for _, c in pairs]):
             terms = [pull(getitem, c, None, (self.aval,), {"pattern": p}, (True,))[0]
                      for p, c in pairs]
             return (functools.reduce(operator.add, terms),)
@@ -103,6 +106,9 @@ class SeveralViews(Node):
             part = getitem.impl(whole, pattern=p)  # a view
             part += c
         return (whole,)
+
+
+_PLAIN = {ndarray}
 
 
 @observed_row
@@ -114,22 +120,30 @@ def several(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, 
     edge = recorded_edge(t) if state.grad else None
     node = None
     if edge is not None and patterns:
-        node = named(SeveralViews, title)(edge, aval=aval_of(array), **params)
-    if type(array) is not np.ndarray:  # what a batch traces, which is not written to
+        node = SeveralViews(title, edge, aval=aval_of(array), **params)
+    if type(array) is not ndarray:  # what a batch traces, which is not written to
         return tuple([from_array(bind(prim, array, pattern=p), None, node, k)
                       for k, p in enumerate(patterns)])
-    base, steps = _way_to(t)
-    known = steps is not None and state.grad
+    base, way = _way_to(t)
+    known = state.grad
     marked = t._inference or (unusual and state.inference)
     history, out = storage.history, []
     for k, pattern in enumerate(patterns):
-        seen = from_array(prim.impl(array, pattern=pattern), storage, node, k)
+        key, step = _reading(pattern)
+        seen = from_array(array[key], storage, node, k)
         seen._base, seen._seen, seen._made = base, history, SEVERAL
-        seen._steps = (*(steps or ()), (prim, {"pattern": pattern})) if known else None
+        seen._steps = (*way, step) if known and way is not None else None
         if marked:
             seen._inference = t._inference
         out.append(seen)
     return tuple(out)
+
+
+@functools.lru_cache(4096)
+def _reading(pattern: tuple) -> tuple[Any, tuple]:
+    """NumPy's index for a pattern without arrays, and the step from the whole to the part."""
+    key = tuple([slice(*e) if type(e) is tuple else e for e in pattern])
+    return key, (getitem, {"pattern": pattern})
 
 
 class CopySlices(Node):
@@ -252,9 +266,7 @@ def refuse_overlap(t: Tensor, other: Any) -> None:
 
 def changed(t: Tensor, by: str) -> None:
     """Count a change of the memory of ``t``."""
-    storage = t._storage
-    storage.version += 1
-    storage.changed = by, caller()
+    t._storage.count(by, caller())
 
 
 def rebase(t: Tensor, edge: Edge | None) -> None:

@@ -85,7 +85,7 @@ def apply_(self: Tensor, callable: Callable) -> Tensor:
     array = self._array
     for at in np.ndindex(array.shape):
         array[at] = callable(array[at].item())
-    self._storage.version += 1
+    self._storage.count()
     return self
 
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy import ndarray  # a name of this module: CPython does not cache those of numpy
 
 from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
@@ -31,7 +32,7 @@ from functrans.torch._graph.graph import Storage, Value, is_outer, record
 from functrans.torch._graph.hooks import RemovableHandle, Retaining
 from functrans.torch._graph.levels import forward_edge, is_forward_only
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, shown
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.facts import Facts
 from functrans.torch._tensors.layouts import empty_like
@@ -147,14 +148,16 @@ class Tensor(Facts, Retaining):
     @property
     def is_leaf(self) -> bool:
         """Whether it was made by the user: it has no ``grad_fn``."""
-        return self.grad_fn is None
+        if self._base is not None:
+            edge_of(self)
+        return self._node is None
 
     @property
     def grad_fn(self) -> Node | None:
         """The node of the operation that made it; None for leaves."""
         if self._base is not None:
             edge_of(self)
-        return self._node
+        return shown(self._node)
 
     @property
     def output_nr(self) -> int:
@@ -184,7 +187,8 @@ class Tensor(Facts, Retaining):
             if new.shape != self.shape:
                 raise RuntimeError(
                     f"attempting to assign a gradient of size '{list(new.shape)}' to a tensor of "
-                    f"size '{list(self.shape)}'. They must be the same size."
+                    f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor "
+                    "are the same size"
                 )
             if new.dtype != self.dtype:
                 raise RuntimeError(
@@ -307,8 +311,7 @@ class Tensor(Facts, Retaining):
                     self._grad = old.to_dense() + new
                 elif not create:
                     np.add(old._array, new._array, out=old._array, casting="unsafe")
-                    old._storage.version += 1
-                    old._storage.changed = "backward", None
+                    old._storage.count("backward")
                 else:
                     self._grad = old + new
         for hook in list((self._post_hooks or {}).values()):
@@ -345,14 +348,17 @@ def from_array(array: Any, storage: Storage | None = None, node: Node | None = N
                index: int = 0) -> Tensor:
     """A tensor around ``array``, the output ``index`` of ``node``."""
     t = _new(Tensor)
-    t._array = array if type(array) is np.ndarray else as_memory(array)
-    t._storage = storage or Storage()
+    t._array = array if type(array) is ndarray else as_memory(array)
+    # set here although the class has them: CPython reads what an instance has in a fifth of the
+    # time, and every operation does
+    t._node, t._index, t._base, t._requires = node, index, None, False
+    if storage is None:
+        t._storage = storage = Storage()
+        storage.version = 0
+    else:
+        t._storage = storage
     if unusual and state.inference and not state.grad:
         t._inference = True
-    if node is not None:
-        t._node = node
-        if index:
-            t._index = index
     return t
 
 
@@ -370,7 +376,8 @@ def edge_of(t: Tensor) -> Edge | None:
         return node, t._index
     if not t._requires:
         return None
-    node = t._accumulator and t._accumulator()
+    known = t._accumulator
+    node = known and known()
     if node is None:
         node = AccumulateGrad(t)
         t._accumulator = weakref.ref(node)  # the node holds the tensor

@@ -96,8 +96,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
 def increment_version(tensor: Any) -> None:
     """Count a change of the memory of a tensor, or of each of several, made by other means."""
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
-        t._storage.version += 1
-        t._storage.changed = "increment_version", None
+        t._storage.count("increment_version")
 
 
 class _Handle(RemovableHandle):

@@ -10,10 +10,18 @@ tensor(1.5000)
 from __future__ import annotations
 
 from functrans.torch._names import absent
-from functrans.torch.distributions import constraints, kl, transforms
-from functrans.torch.distributions.constraints import biject_to, transform_to
+from functrans.torch.distributions import constraint_registry, constraints, kl, transforms, utils
+from functrans.torch.distributions.composed import (
+    CatTransform,
+    CorrCholeskyTransform,
+    CumulativeDistributionTransform,
+    IndependentTransform,
+    PositiveDefiniteTransform,
+    ReshapeTransform,
+    StackTransform,
+)
+from functrans.torch.distributions.constraint_registry import biject_to, transform_to
 from functrans.torch.distributions.continuous import (
-    Beta,
     Cauchy,
     Chi2,
     Exponential,
@@ -38,13 +46,14 @@ from functrans.torch.distributions.discrete import (
     Poisson,
 )
 from functrans.torch.distributions.distribution import Distribution, Independent
+from functrans.torch.distributions.exp_family import ExponentialFamily
 from functrans.torch.distributions.kl import kl_divergence, register_kl
 from functrans.torch.distributions.matrices import (
     LKJCholesky,
     LowRankMultivariateNormal,
     Wishart,
 )
-from functrans.torch.distributions.multivariate import Dirichlet, MultivariateNormal
+from functrans.torch.distributions.multivariate import Beta, Dirichlet, MultivariateNormal
 from functrans.torch.distributions.rarer import (
     FisherSnedecor,
     HalfCauchy,
@@ -77,18 +86,21 @@ from functrans.torch.distributions.transforms import (
 )
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy",
-    "Chi2", "ComposeTransform", "ContinuousBernoulli", "Dirichlet", "Distribution", "ExpTransform",
-    "Exponential", "FisherSnedecor", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal",
-    "Independent", "InverseGamma", "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal",
-    "LogisticNormal", "LogitRelaxedBernoulli", "LowRankMultivariateNormal",
-    "LowerCholeskyTransform", "MixtureSameFamily", "Multinomial", "MultivariateNormal",
-    "NegativeBinomial", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto",
-    "Poisson", "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "SigmoidTransform",
-    "SoftmaxTransform", "SoftplusTransform", "StickBreakingTransform", "StudentT", "TanhTransform",
-    "Transform", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart",
-    "biject_to", "constraints", "identity_transform", "kl", "kl_divergence", "register_kl",
-    "transform_to", "transforms",
+    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform",
+    "Categorical", "Cauchy", "Chi2", "ComposeTransform", "ContinuousBernoulli",
+    "CorrCholeskyTransform", "CumulativeDistributionTransform", "Dirichlet", "Distribution",
+    "ExpTransform", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma", "Geometric",
+    "Gumbel", "HalfCauchy", "HalfNormal", "Independent", "IndependentTransform", "InverseGamma",
+    "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal", "LogisticNormal", "LogitRelaxedBernoulli",
+    "LowRankMultivariateNormal", "LowerCholeskyTransform", "MixtureSameFamily", "Multinomial",
+    "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical",
+    "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "PositiveDefiniteTransform",
+    "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "ReshapeTransform",
+    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform",
+    "StickBreakingTransform", "StudentT", "TanhTransform", "Transform", "TransformedDistribution",
+    "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "constraint_registry", "constraints",
+    "identity_transform", "kl", "kl_divergence", "register_kl", "transform_to", "transforms",
+    "utils",
 ]
 
 __getattr__ = absent(__name__)

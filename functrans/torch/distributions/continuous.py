@@ -12,6 +12,7 @@ from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, SPECIAL, op
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array, has_history
+from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.distribution import (
     LOG_2PI,
     Distribution,
@@ -25,7 +26,7 @@ EULER = 0.57721566490153286060
 
 class _OfLocationAndScale(Distribution):
     has_rsample = True
-    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
+    arg_constraints: ClassVar = {"loc": C.real, "scale": C.positive}
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
         self.loc, self.scale = broadcast(loc, scale)
@@ -64,8 +65,8 @@ class Normal(_OfLocationAndScale):
         return -((x - self.loc) ** 2) / (2 * self.variance) - self.scale.log() - LOG_2PI / 2
 
     def cdf(self, value: Tensor) -> Tensor:
-        z = (self.checked(value) - self.loc) / (self.scale * math.sqrt(2))
-        return 0.5 * (1 + METHODS["erf"](z))
+        z = (self.checked(value) - self.loc) / self.scale
+        return 0.5 * (1 + METHODS["erf"](z / math.sqrt(2)))
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * METHODS["erfinv"](2 * value - 1) * math.sqrt(2)
@@ -78,8 +79,9 @@ class LogNormal(Distribution):
     """The exponential of what is normally distributed."""
 
     has_rsample = True
-    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
-    support = "positive"
+    _shows = False
+    arg_constraints: ClassVar = {"loc": C.real, "scale": C.positive}
+    support = C.positive
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
         self.loc, self.scale = broadcast(loc, scale)
@@ -118,8 +120,9 @@ class Half(Distribution):
     """The absolute value of what has a distribution around 0, ``whole``."""
 
     has_rsample = True
-    arg_constraints: ClassVar = {"scale": "positive"}
-    support = "nonnegative"
+    _shows = False
+    arg_constraints: ClassVar = {"scale": C.positive}
+    support = C.nonnegative
     whole: type[_OfLocationAndScale]
 
     def __init__(self, scale: Any, validate_args: bool | None = None):
@@ -163,12 +166,12 @@ class Uniform(Distribution):
     """1 / (high - low) from ``low`` up to ``high``."""
 
     has_rsample = True
-    arg_constraints: ClassVar = {"low": "real", "high": "real"}
+    arg_constraints: ClassVar = {"low": C.dependent, "high": C.dependent}
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None):
         self.low, self.high = broadcast(low, high)
         super().__init__(self.low.shape, (), validate_args)
-        if self._validate and not np.all(self.low._array < self.high._array):
+        if self._validate_args and not np.all(self.low._array < self.high._array):
             raise ValueError("Uniform is not defined when low>= high")
 
     mode = property(lambda d: d.high * math.nan)
@@ -186,8 +189,9 @@ class Uniform(Distribution):
         u = from_array(np.asarray(u).astype(self.low._array.dtype))
         return self.low + u * (self.high - self.low)
 
-    def _inside(self, x: np.ndarray) -> Any:
-        return (x >= self.low._array) & (x <= self.high._array)
+    @C.dependent_property
+    def support(self) -> C.Constraint:
+        return C.interval(self.low, self.high)
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self.checked(value)
@@ -208,8 +212,8 @@ class Exponential(Distribution):
     """rate exp(-rate x)."""
 
     has_rsample = True
-    arg_constraints: ClassVar = {"rate": "positive"}
-    support = "nonnegative"
+    arg_constraints: ClassVar = {"rate": C.positive}
+    support = C.nonnegative
 
     def __init__(self, rate: Any, validate_args: bool | None = None):
         (self.rate,) = broadcast(rate)
@@ -340,7 +344,7 @@ class Gumbel(_OfLocationAndScale):
 class StudentT(Distribution):
     """(1 + z**2 / df)**(-(df + 1) / 2), normalised, for z = (x - loc) / scale."""
 
-    arg_constraints: ClassVar = {"df": "positive", "loc": "real", "scale": "positive"}
+    arg_constraints: ClassVar = {"df": C.positive, "loc": C.real, "scale": C.positive}
     has_rsample = True
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0,
@@ -403,8 +407,8 @@ class Gamma(Distribution):
     """x**(concentration - 1) exp(-rate x), normalised."""
 
     has_rsample = True
-    arg_constraints: ClassVar = {"concentration": "positive", "rate": "positive"}
-    support = "nonnegative"
+    arg_constraints: ClassVar = {"concentration": C.positive, "rate": C.positive}
+    support = C.nonnegative
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None):
         self.concentration, self.rate = broadcast(concentration, rate)
@@ -439,7 +443,8 @@ class Gamma(Distribution):
 class Chi2(Gamma):
     """The sum of ``df`` squares of standard normal numbers."""
 
-    arg_constraints: ClassVar = {"df": "positive"}
+    _shows = False
+    arg_constraints: ClassVar = {"df": C.positive}
 
     def __init__(self, df: Any, validate_args: bool | None = None):
         (self.df,) = broadcast(df)
@@ -452,45 +457,3 @@ def mode_of_shares(concentration: Tensor) -> Tensor:
     over = (concentration - 1).clamp(min=0)
     corner = NN["one_hot"](over.argmax(-1), concentration.shape[-1]).to(over.dtype)
     return FUNCTIONS["where"]((concentration < 1).all(-1, True), corner, over / over.sum(-1, True))
-
-
-class Beta(Distribution):
-    """x**(a - 1) (1 - x)**(b - 1), normalised, for a = concentration1, b = concentration0."""
-
-    has_rsample = True
-    arg_constraints: ClassVar = {"concentration1": "positive", "concentration0": "positive"}
-    support = "unit"
-
-    def __init__(self, concentration1: Any, concentration0: Any,
-                 validate_args: bool | None = None):
-        self.concentration1, self.concentration0 = broadcast(concentration1, concentration0)
-        super().__init__(self.concentration1.shape, (), validate_args)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.concentration1 / (self.concentration1 + self.concentration0)
-
-    @property
-    def variance(self) -> Tensor:
-        a, b = self.concentration1, self.concentration0
-        return a * b / ((a + b).square() * (a + b + 1))
-
-    mode = property(lambda d: mode_of_shares(
-        FUNCTIONS["stack"]([d.concentration1, d.concentration0], -1))[..., 0])
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended(sample_shape)
-        x, y = [standard_gamma(c.expand(shape)) for c in (self.concentration1,
-                                                          self.concentration0)]
-        return x / (x + y)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        x, a, b = self.checked(value), self.concentration1, self.concentration0
-        lgamma, xlogy = METHODS["lgamma"], METHODS["xlogy"]
-        return xlogy(a - 1, x) + xlogy(b - 1, 1 - x) + lgamma(a + b) - lgamma(a) - lgamma(b)
-
-    def entropy(self) -> Tensor:
-        a, b = self.concentration1, self.concentration0
-        lgamma, psi = METHODS["lgamma"], METHODS["digamma"]
-        return (lgamma(a) + lgamma(b) - lgamma(a + b) - (a - 1) * psi(a) - (b - 1) * psi(b)
-                + (a + b - 2) * psi(a + b))

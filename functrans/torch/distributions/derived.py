@@ -8,9 +8,10 @@ from typing import Any
 from functrans.torch._functions.table import METHODS
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.discrete import Categorical
 from functrans.torch.distributions.distribution import Distribution
-from functrans.torch.distributions.transforms import Transform, summed
+from functrans.torch.distributions.entrywise import Transform, summed
 
 log_softmax, logsumexp = METHODS["log_softmax"], METHODS["logsumexp"]
 
@@ -31,7 +32,7 @@ class TransformedDistribution(Distribution):
         shape: tuple = (*base.batch_shape, *base.event_shape)
         for t in self.transforms:
             shape = t.forward_shape(shape)
-        super().__init__(shape[: len(shape) - n], shape[len(shape) - n :], False)
+        super().__init__(shape[: len(shape) - n], shape[len(shape) - n :], validate_args)
         self.has_rsample = base.has_rsample
 
     def expand(self, batch_shape: Any) -> TransformedDistribution:
@@ -58,10 +59,18 @@ class TransformedDistribution(Distribution):
         with no_grad():
             return self._passed(self.base_dist.sample(sample_shape))
 
+    @C.dependent_property
+    def support(self) -> C.Constraint:
+        last = self.transforms[-1] if self.transforms else None
+        if last is None:
+            return self.base_dist.support
+        n = len(self.event_shape) - last.event_dim
+        return C.independent(last.codomain, n) if n > 0 else last.codomain
+
     def log_prob(self, value: Tensor) -> Tensor:
         n = len(self.event_shape)
         total: Any = 0.0
-        y = value
+        y = self.checked(value)
         for t in reversed(self.transforms):
             x = t.inverse(y)
             total = total - summed(t.log_abs_det_jacobian(x, y), n - t.event_dim)
@@ -82,9 +91,6 @@ class TransformedDistribution(Distribution):
 
     def icdf(self, value: Tensor) -> Tensor:
         return self._passed(self.base_dist.icdf(self._sign() * (value - 0.5) + 0.5))
-
-    def __repr__(self) -> str:
-        return f"TransformedDistribution({self.base_dist!r}, {self.transforms})"
 
 
 class MixtureSameFamily(Distribution):
@@ -150,6 +156,14 @@ class MixtureSameFamily(Distribution):
             at = chosen.reshape(*chosen.shape, 1, *[1] * n)
             at = at.expand(*parts.shape[: parts.dim() - n - 1], 1, *self.event_shape)
             return METHODS["gather"](parts, parts.dim() - n - 1, at).squeeze(-1 - n)
+
+    @property
+    def support(self) -> C.Constraint:  # type: ignore[override]  # it depends on the components
+        return self.component_distribution.support
+
+    def __repr__(self) -> str:
+        return (f"MixtureSameFamily(\n  {self.mixture_distribution!r},\n  "
+                f"{self.component_distribution!r})")
 
 
 __all__ = ["MixtureSameFamily", "TransformedDistribution"]

@@ -11,6 +11,7 @@ import numpy as np
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN
 from functrans.torch._tensors import factories, random
 from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.distribution import Distribution, broadcast, uniform
 
 
@@ -24,7 +25,7 @@ def _logits(probs: Tensor, binary: bool) -> Tensor:
 class _ByProbability(Distribution):
     """Parameters are probabilities or their logits."""
 
-    arg_constraints: ClassVar = {"probs": "unit", "logits": "real"}
+    arg_constraints: ClassVar = {"probs": C.unit_interval, "logits": C.real}
 
     def __init__(self, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None):
@@ -56,7 +57,7 @@ class _ByProbability(Distribution):
 class Bernoulli(_ByProbability):
     """1 with the probability ``probs``, else 0."""
 
-    support = "boolean"
+    support = C.boolean
 
     mode = property(
         lambda d: (d.probs >= 0.5).to(d.probs.dtype).masked_fill(d.probs == 0.5, math.nan))
@@ -88,7 +89,7 @@ class Bernoulli(_ByProbability):
 class Geometric(_ByProbability):
     """(1 - p)**k p: how often 0 came before the first 1."""
 
-    support = "natural"
+    support = C.nonnegative_integer
 
     mode = property(lambda d: d.probs.new_zeros(d.probs.shape))
 
@@ -115,9 +116,8 @@ class Geometric(_ByProbability):
 class Binomial(_ByProbability):
     """How many of ``total_count`` are 1."""
 
-    arg_constraints: ClassVar = {"total_count": "natural", **_ByProbability.arg_constraints}
-
-    support = "natural"
+    arg_constraints: ClassVar = {"total_count": C.nonnegative_integer,
+                                 **_ByProbability.arg_constraints}
 
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None):
@@ -142,8 +142,9 @@ class Binomial(_ByProbability):
         n = self.total_count._array.astype(np.int64)
         return self._drawn(lambda p: random.source().binomial(n, p), sample_shape)
 
-    def _inside(self, x: np.ndarray) -> Any:
-        return super()._inside(x) & (x <= self.total_count._array)
+    @C.dependent_property(is_discrete=True)
+    def support(self) -> C.Constraint:
+        return C.integer_interval(0, self.total_count)
 
     def log_prob(self, value: Tensor) -> Tensor:
         x, n, lgamma = self.checked(value), self.total_count, METHODS["lgamma"]
@@ -173,8 +174,8 @@ class Binomial(_ByProbability):
 class Poisson(Distribution):
     """rate**k exp(-rate) / k!."""
 
-    arg_constraints: ClassVar = {"rate": "nonnegative"}
-    support = "natural"
+    arg_constraints: ClassVar = {"rate": C.nonnegative}
+    support = C.nonnegative_integer
 
     def __init__(self, rate: Any, validate_args: bool | None = None):
         (self.rate,) = broadcast(rate)
@@ -207,8 +208,7 @@ class Categorical(Distribution):
     tensor(-1.3863)
     """
 
-    arg_constraints: ClassVar = {"probs": "simplex", "logits": "real vector"}
-    support = "natural"
+    arg_constraints: ClassVar = {"probs": C.simplex, "logits": C.real_vector}
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
                  validate_args: bool | None = None):
@@ -254,8 +254,9 @@ class Categorical(Distribution):
         total = total / total[..., -1:]
         return from_array((u > total).sum(-1).astype(np.int64))
 
-    def _inside(self, x: np.ndarray) -> Any:
-        return (x >= 0) & (x < self._num_events) & (x == np.floor(x))
+    @C.dependent_property(is_discrete=True)
+    def support(self) -> C.Constraint:
+        return C.integer_interval(0, self._num_events - 1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self.checked(value).long().unsqueeze(-1)
@@ -278,7 +279,7 @@ class OneHotCategorical(Distribution):
     """``Categorical``, whose values are vectors with one 1."""
 
     arg_constraints = Categorical.arg_constraints
-    support = "one-hot"
+    support = C.one_hot
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
                  validate_args: bool | None = None):
@@ -337,7 +338,7 @@ class ContinuousBernoulli(_ByProbability):
     that series in p - 1/2 take the place of the formulas."""
 
     arg_constraints = _ByProbability.arg_constraints
-    support = "unit"
+    support = C.unit_interval
     has_rsample = True
 
     def __init__(self, probs: Any = None, logits: Any = None,

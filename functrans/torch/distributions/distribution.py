@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,25 +12,7 @@ from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors import dtypes, factories, random
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor, from_array
-
-# parameter or support -> what must hold
-CONSTRAINTS: dict[str, Callable[[np.ndarray], Any]] = {
-    "real": lambda x: x == x,
-    "real vector": lambda x: (x == x).all(-1),
-    "positive": lambda x: x > 0,
-    "nonnegative": lambda x: x >= 0,
-    "unit": lambda x: (x >= 0) & (x <= 1),
-    "boolean": lambda x: (x == 0) | (x == 1),
-    "natural": lambda x: (x >= 0) & (x == np.floor(x)),
-    "simplex": lambda x: (x >= 0).all(-1) & (np.abs(x.sum(-1) - 1) < 1e-6),
-    "positive vector": lambda x: (x > 0).all(-1),
-    "one-hot": lambda x: ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1),
-    "lower": lambda x: (np.diagonal(x, 0, -2, -1) > 0).all(-1) & (np.tril(x) == x).all((-2, -1)),
-    "real matrix": lambda x: (x == x).all((-2, -1)),
-    "corr cholesky": lambda x: (CONSTRAINTS["lower"](x)
-                                & (np.abs((x**2).sum(-1) - 1) < 1e-4).all(-1)),
-    "positive definite": lambda x: (np.linalg.eigvalsh((x + x.swapaxes(-1, -2)) / 2) > 0).all(-1),
-}
+from functrans.torch.distributions import constraints as C
 
 
 class Distribution:
@@ -41,28 +22,32 @@ class Distribution:
     """
 
     has_rsample = False
-    arg_constraints: ClassVar[dict[str, str]] = {}
-    support = "real"
-    _validate = True
+    arg_constraints: ClassVar[dict[str, C.Constraint]] = {}
+    support: Any = C.real
+    _validate_args = True
+    _shows = True  # its parameters
 
     def __init__(self, batch_shape: Any = (), event_shape: Any = (),
                  validate_args: bool | None = None):
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
-            self._validate = validate_args
-        if self._validate:
+            self._validate_args = validate_args
+        if self._validate_args:
             for name, constraint in self.arg_constraints.items():
                 value = self.__dict__.get(name)
-                if value is not None and not np.all(CONSTRAINTS[constraint](value._array)):
+                if value is None or C.is_dependent(constraint):
+                    continue
+                value = factories.as_tensor(value)
+                if not np.all(constraint.check(value)._array):
                     raise ValueError(
                         f"Expected parameter {name} ({type(value).__name__} of shape "
                         f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
-                        f"{constraint}, but found invalid values:\n{value}")
+                        f"{constraint!r}, but found invalid values:\n{value}")
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
         """Whether parameters and values are checked, where ``validate_args`` does not say."""
-        Distribution._validate = value
+        Distribution._validate_args = value
 
     @property
     def batch_shape(self) -> Size:
@@ -148,15 +133,30 @@ class Distribution:
         """``value``, if it is in the support."""
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
-        if self._validate:
+        if self._validate_args:
             self._fitting(value)
-            inside = self._inside(value._array)
-            if not np.all(inside):
+            support = self.support
+            if not np.all(support.check(value)._array):
                 raise ValueError(
                     f"Expected value argument ({type(value).__name__} of shape "
-                    f"{tuple(value.shape)}) to be within the support ({self.support}) of the "
+                    f"{tuple(value.shape)}) to be within the support ({support!r}) of the "
                     f"distribution {self!r}, but found invalid values:\n{value}")
         return value
+
+    # names that distributions written for torch use
+
+    def _extended_shape(self, sample_shape: Any = ()) -> Size:
+        return Size(self._extended(sample_shape))
+
+    def _validate_sample(self, value: Tensor) -> None:
+        self.checked(value)
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]  # as torch asks
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
+                "method must also define a custom .expand() method.")
+        return self.__new__(type(self)) if _instance is None else _instance
 
     def _fitting(self, value: Tensor) -> None:
         """Raise where the shape of ``value`` is not that of samples."""
@@ -170,15 +170,12 @@ class Distribution:
             raise ValueError("Value is not broadcastable with batch_shape+event_shape: "
                              f"{value.shape} vs {whole}.")
 
-    def _inside(self, x: np.ndarray) -> Any:
-        return CONSTRAINTS[self.support](x)
-
     def __repr__(self) -> str:
         shown = []
-        for name in self.arg_constraints:
+        for name in self.arg_constraints if self._shows else ():
             value = self.__dict__.get(name)
             if value is not None:
-                shown.append(f"{name}: {value.item() if value.numel() == 1 else value.shape}")
+                shown.append(f"{name}: {value if value.numel() == 1 else value.shape}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -228,6 +225,11 @@ class Independent(Distribution):
         return self.base_dist.variance
 
     mode = property(lambda d: d.base_dist.mode)
+
+    @property
+    def support(self) -> C.Constraint:  # type: ignore[override]  # it depends on the base
+        n = self.reinterpreted_batch_ndims
+        return C.independent(self.base_dist.support, n) if n else self.base_dist.support
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         return self.base_dist.sample(sample_shape)

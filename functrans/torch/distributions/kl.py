@@ -10,7 +10,6 @@ from functrans.torch._functions.table import METHODS, NN
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.distributions.continuous import (
     EULER,
-    Beta,
     Cauchy,
     Exponential,
     Gamma,
@@ -36,7 +35,7 @@ from functrans.torch.distributions.matrices import (
     mvdigamma,
     whitened_matrix,
 )
-from functrans.torch.distributions.multivariate import Dirichlet, MultivariateNormal, whitened
+from functrans.torch.distributions.multivariate import Beta, Dirichlet, MultivariateNormal, whitened
 from functrans.torch.distributions.rarer import Pareto
 
 FORMULAS: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}

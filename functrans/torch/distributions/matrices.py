@@ -11,9 +11,10 @@ from functrans.torch._functions.joining import diag_embed as embedded
 from functrans.torch._functions.joining import tril as lower
 from functrans.torch._functions.table import METHODS
 from functrans.torch._tensors.tensor import Tensor, from_array
-from functrans.torch.distributions.continuous import Beta, Chi2
+from functrans.torch.distributions import constraints as C
+from functrans.torch.distributions.continuous import Chi2
 from functrans.torch.distributions.distribution import LOG_2PI, Distribution, broadcast, normal
-from functrans.torch.distributions.multivariate import OfMatrix, cholesky, whitened
+from functrans.torch.distributions.multivariate import Beta, OfMatrix, cholesky, whitened
 
 lgamma, digamma, mvlgamma = METHODS["lgamma"], METHODS["digamma"], METHODS["mvlgamma"]
 
@@ -32,10 +33,10 @@ class Wishart(OfMatrix):
     """|X|**((df - p - 1) / 2) exp(-tr(S^-1 X) / 2), normalised, for positive definite X (p, p)."""
 
     arg_constraints: ClassVar = {
-        "covariance_matrix": "positive definite", "precision_matrix": "positive definite",
-        "scale_tril": "lower", "df": "positive",
+        "covariance_matrix": C.positive_definite, "precision_matrix": C.positive_definite,
+        "scale_tril": C.lower_cholesky, "df": C.positive,
     }
-    support = "positive definite"
+    support = C.positive_definite
 
     def __init__(self, df: Any, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
@@ -48,7 +49,7 @@ class Wishart(OfMatrix):
         self.df = self.df.expand(batch)
         p = int(matrix.shape[-1])
         super().__init__(batch, (p, p), validate_args)
-        if self._validate and not np.all(self.df._array > p - 1):
+        if self._validate_args and not np.all(self.df._array > p - 1):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {p - 1}.")
         self._factored()
 
@@ -102,8 +103,8 @@ class LKJCholesky(Distribution):
     """Cholesky factors of correlation matrices R (dim, dim), whose density is |R|**(concentration
     - 1), normalised."""
 
-    arg_constraints: ClassVar = {"concentration": "positive"}
-    support = "corr cholesky"
+    arg_constraints: ClassVar = {"concentration": C.positive}
+    support = C.corr_cholesky
 
     def __init__(self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None):
         if dim < 2:
@@ -145,9 +146,9 @@ class LowRankMultivariateNormal(Distribution):
     cov_diag (n)."""
 
     has_rsample = True
-    arg_constraints: ClassVar = {"loc": "real vector", "cov_factor": "real matrix",
-                                 "cov_diag": "positive vector"}
-    support = "real vector"
+    arg_constraints: ClassVar = {"loc": C.real_vector, "cov_factor": C.independent(C.real, 2),
+                                 "cov_diag": C.independent(C.positive, 1)}
+    support = C.real_vector
 
     def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor,
                  validate_args: bool | None = None):

@@ -1,4 +1,4 @@
-"""Distributions of vectors."""
+"""Distributions of vectors, and of the first of two shares."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from functrans.torch._functions import linalg, systems
-from functrans.torch._functions.table import METHODS
+from functrans.torch._functions.table import FUNCTIONS, METHODS
 from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.continuous import mode_of_shares, standard_gamma
-from functrans.torch.distributions.distribution import LOG_2PI, Distribution, normal
+from functrans.torch.distributions.distribution import LOG_2PI, Distribution, broadcast, normal
 
 cholesky = linalg.cholesky
 
@@ -66,10 +67,10 @@ class MultivariateNormal(OfMatrix):
     """exp(-(x - loc)^T S^-1 (x - loc) / 2), normalised; S, S^-1 or its Cholesky factor is given."""
 
     arg_constraints: ClassVar = {
-        "loc": "real vector", "covariance_matrix": "positive definite",
-        "precision_matrix": "positive definite", "scale_tril": "lower",
+        "loc": C.real_vector, "covariance_matrix": C.positive_definite,
+        "precision_matrix": C.positive_definite, "scale_tril": C.lower_cholesky,
     }
-    support = "real vector"
+    support = C.real_vector
 
     def __init__(self, loc: Tensor, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
@@ -118,8 +119,8 @@ class Dirichlet(Distribution):
     """The product of x_i**(concentration_i - 1), normalised, for x that add up to 1."""
 
     has_rsample = True
-    arg_constraints: ClassVar = {"concentration": "positive vector"}
-    support = "simplex"
+    arg_constraints: ClassVar = {"concentration": C.independent(C.positive, 1)}
+    support = C.simplex
 
     def __init__(self, concentration: Tensor, validate_args: bool | None = None):
         if concentration.dim() < 1:
@@ -152,3 +153,46 @@ class Dirichlet(Distribution):
         total, k = a.sum(-1), a.shape[-1]
         return (lgamma(a).sum(-1) - lgamma(total) - (k - total) * psi(total)
                 - ((a - 1) * psi(a)).sum(-1))
+
+
+class Beta(Distribution):
+    """x**(a - 1) (1 - x)**(b - 1), normalised, for a = concentration1, b = concentration0."""
+
+    has_rsample = True
+    _shows = False
+    arg_constraints: ClassVar = {"concentration1": C.positive, "concentration0": C.positive}
+    support = C.unit_interval
+
+    def __init__(self, concentration1: Any, concentration0: Any,
+                 validate_args: bool | None = None):
+        self.concentration1, self.concentration0 = broadcast(concentration1, concentration0)
+        super().__init__(self.concentration1.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration1 / (self.concentration1 + self.concentration0)
+
+    @property
+    def variance(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        return a * b / ((a + b).square() * (a + b + 1))
+
+    mode = property(lambda d: mode_of_shares(
+        FUNCTIONS["stack"]([d.concentration1, d.concentration0], -1))[..., 0])
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended(sample_shape)
+        x, y = [standard_gamma(c.expand(shape)) for c in (self.concentration1,
+                                                          self.concentration0)]
+        return x / (x + y)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x, a, b = self.checked(value), self.concentration1, self.concentration0
+        lgamma, xlogy = METHODS["lgamma"], METHODS["xlogy"]
+        return xlogy(a - 1, x) + xlogy(b - 1, 1 - x) + lgamma(a + b) - lgamma(a) - lgamma(b)
+
+    def entropy(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        lgamma, psi = METHODS["lgamma"], METHODS["digamma"]
+        return (lgamma(a) + lgamma(b) - lgamma(a + b) - (a - 1) * psi(a) - (b - 1) * psi(b)
+                + (a + b - 2) * psi(a + b))

@@ -12,17 +12,17 @@ from functrans.torch._functions.special import scipy
 from functrans.torch._functions.table import METHODS, SPECIAL, op
 from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.continuous import EULER, Cauchy, Gamma, Gumbel, Half, Normal
 from functrans.torch.distributions.derived import TransformedDistribution
 from functrans.torch.distributions.discrete import Binomial, Categorical, Geometric
 from functrans.torch.distributions.distribution import (
-    CONSTRAINTS,
     LOG_2PI,
     Distribution,
     broadcast,
     uniform,
 )
-from functrans.torch.distributions.transforms import SigmoidTransform, StickBreakingTransform
+from functrans.torch.distributions.entrywise import SigmoidTransform, StickBreakingTransform
 
 lgamma, digamma = METHODS["lgamma"], METHODS["digamma"]
 logsumexp, log_softmax = METHODS["logsumexp"], METHODS["log_softmax"]
@@ -51,8 +51,9 @@ class InverseGamma(Distribution):
     """One divided by what has a gamma distribution."""
 
     has_rsample = True
-    arg_constraints: ClassVar = {"concentration": "positive", "rate": "positive"}
-    support = "positive"
+    _shows = False
+    arg_constraints: ClassVar = {"concentration": C.positive, "rate": C.positive}
+    support = C.positive
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None):
         self.concentration, self.rate = broadcast(concentration, rate)
@@ -107,8 +108,8 @@ class _OfMoments(Distribution):
 class Weibull(_OfMoments):
     """exp(-(x / scale)**concentration) is the probability of more than x."""
 
-    arg_constraints: ClassVar = {"scale": "positive", "concentration": "positive"}
-    support = "positive"
+    arg_constraints: ClassVar = {"scale": C.positive, "concentration": C.positive}
+    support = C.positive
 
     def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None):
         self.scale, self.concentration = broadcast(scale, concentration)
@@ -141,8 +142,8 @@ class Weibull(_OfMoments):
 class Kumaraswamy(_OfMoments):
     """(1 - x**a)**b is the probability of more than x, a and b the concentrations."""
 
-    arg_constraints: ClassVar = {"concentration1": "positive", "concentration0": "positive"}
-    support = "unit"
+    arg_constraints: ClassVar = {"concentration1": C.positive, "concentration0": C.positive}
+    support = C.unit_interval
 
     def __init__(self, concentration1: Any, concentration0: Any,
                  validate_args: bool | None = None):
@@ -186,14 +187,15 @@ class Pareto(Distribution):
     """(scale / x)**alpha is the probability of more than x, which is at least ``scale``."""
 
     has_rsample = True
-    arg_constraints: ClassVar = {"scale": "positive", "alpha": "positive"}
+    arg_constraints: ClassVar = {"alpha": C.positive, "scale": C.positive}
 
     def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None):
         self.scale, self.alpha = broadcast(scale, alpha)
         super().__init__(self.scale.shape, (), validate_args)
 
-    def _inside(self, x: np.ndarray) -> Any:
-        return x >= self.scale._array
+    @C.dependent_property
+    def support(self) -> C.Constraint:
+        return C.greater_than_eq(self.scale)
 
     mode = property(lambda d: d.scale)
 
@@ -228,8 +230,8 @@ class FisherSnedecor(Distribution):
     """The ratio of two means of squares, of ``df1`` and ``df2`` normal numbers."""
 
     has_rsample = True
-    arg_constraints: ClassVar = {"df1": "positive", "df2": "positive"}
-    support = "positive"
+    arg_constraints: ClassVar = {"df1": C.positive, "df2": C.positive}
+    support = C.positive
 
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None):
         self.df1, self.df2 = broadcast(df1, df2)
@@ -278,7 +280,7 @@ def _circular_spread(kappa):
 class VonMises(Distribution):
     """exp(concentration cos(x - loc)), normalised, of angles."""
 
-    arg_constraints: ClassVar = {"loc": "real", "concentration": "positive"}
+    arg_constraints: ClassVar = {"loc": C.real, "concentration": C.positive}
 
     def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None):
         self.loc, self.concentration = broadcast(loc, concentration)
@@ -307,7 +309,9 @@ class VonMises(Distribution):
 class NegativeBinomial(Binomial):
     """How many are 1 before ``total_count`` are 0."""
 
-    arg_constraints: ClassVar = {**Binomial.arg_constraints, "total_count": "nonnegative"}
+    arg_constraints: ClassVar = {
+        "total_count": C.greater_than_eq(0), "probs": C.half_open_interval(0.0, 1.0),
+        "logits": C.real}
 
     mode = property(lambda d: ((d.total_count - 1) * d.logits.exp()).floor().clamp(min=0))
 
@@ -332,8 +336,9 @@ class NegativeBinomial(Binomial):
 
     enumerate_support = Distribution.enumerate_support
 
-    def _inside(self, x: np.ndarray) -> Any:
-        return CONSTRAINTS["natural"](x)
+    @C.dependent_property(is_discrete=True)
+    def support(self) -> C.Constraint:
+        return C.nonnegative_integer
 
     def entropy(self) -> Tensor:
         raise NotImplementedError("NegativeBinomial has no entropy here")
@@ -364,7 +369,6 @@ class Multinomial(_OfOdds):
     """How often each class is drawn, in ``total_count`` draws."""
 
     given = "total_count"
-    support = "natural"
 
     def __init__(self, total_count: int = 1, probs: Tensor | None = None,
                  logits: Tensor | None = None, validate_args: bool | None = None):
@@ -388,8 +392,9 @@ class Multinomial(_OfOdds):
         drawn = random.source().multinomial(self.total_count, p / p.sum(-1, keepdims=True), shape)
         return from_array(drawn.astype(self.probs._array.dtype))
 
-    def _inside(self, x: np.ndarray) -> Any:
-        return (x >= 0).all(-1) & (x == np.floor(x)).all(-1) & (x.sum(-1) == self.total_count)
+    @C.dependent_property(is_discrete=True, event_dim=1)
+    def support(self) -> C.Constraint:
+        return C.multinomial(self.total_count)
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self.checked(value)
@@ -409,7 +414,7 @@ class LogitRelaxedBernoulli(_OfOdds):
 
     given = "temperature"
     has_rsample = True
-    arg_constraints: ClassVar = {"probs": "unit", "logits": "real"}
+    arg_constraints: ClassVar = {"probs": C.unit_interval, "logits": C.real}
 
     def __init__(self, temperature: Tensor, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None):
@@ -432,7 +437,7 @@ class RelaxedBernoulli(TransformedDistribution):
                  validate_args: bool | None = None):
         self.temperature = temperature
         base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
-        super().__init__(base, SigmoidTransform())
+        super().__init__(base, SigmoidTransform(), validate_args)
         self.probs, self.logits = base.probs, base.logits
 
 
@@ -441,7 +446,7 @@ class RelaxedOneHotCategorical(_OfOdds):
 
     given = "temperature"
     has_rsample = True
-    support = "simplex"
+    support = C.simplex
 
     def __init__(self, temperature: Tensor, probs: Tensor | None = None,
                  logits: Tensor | None = None, validate_args: bool | None = None):
@@ -461,8 +466,6 @@ class RelaxedOneHotCategorical(_OfOdds):
 
 class LogisticNormal(TransformedDistribution):
     """Points of a simplex that break a stick at normally distributed numbers."""
-
-    support = "simplex"
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
         base = Normal(loc, scale, validate_args)

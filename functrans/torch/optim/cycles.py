@@ -49,6 +49,39 @@ class _Cycle(LRScheduler):
         return [lr for lr, _ in pairs]
 
 
+class SWALR(LRScheduler):
+    """To ``swa_lr`` within ``anneal_epochs``, along half a cosine or a line, then constant."""
+
+    def __init__(self, optimizer: Optimizer, swa_lr: Any, anneal_epochs: int = 10,
+                 anneal_strategy: str = "cos", last_epoch: int = -1):
+        for group, lr in zip(optimizer.param_groups, _each(optimizer, "swa_lr", swa_lr),
+                             strict=True):
+            group["swa_lr"] = lr
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError("anneal_strategy must be one of 'cos' or 'linear', instead got "
+                             f"{anneal_strategy}")
+        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+            raise ValueError("anneal_epochs must be equal or greater than 0, got "
+                             f"{anneal_epochs}")
+        self.anneal_epochs, self._anneal_strategy = anneal_epochs, anneal_strategy
+        super().__init__(optimizer, last_epoch)
+
+    def part(self, step: int) -> float:
+        """How far the rates are on the way to ``swa_lr``, from 0 to 1."""
+        t = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
+        return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
+
+    def get_lr(self) -> list[float]:
+        step = max(self._step_count - 1, int(not self.anneal_epochs))
+        before, now = self.part(step - 1), self.part(step)
+        rates = []
+        for group in self.optimizer.param_groups:
+            last = group["swa_lr"]
+            first = last if before == 1 else (group["lr"] - before * last) / (1 - before)
+            rates.append(last * now + first * (1 - now))
+        return rates
+
+
 class CyclicLR(_Cycle):
     """Between ``base_lr`` and ``max_lr`` and back, again and again: L. Smith (2017)."""
 

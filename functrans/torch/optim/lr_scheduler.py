@@ -38,7 +38,7 @@ class _Powers(LRScheduler):
     def get_lr(self) -> list[float]:
         new = self.power(self.last_epoch) - (self.power(self.last_epoch - 1) if self.last_epoch
                                              else 0)
-        return [lr * self.gamma**new for lr in self.get_last_lr()]
+        return [lr * self.gamma**new for lr in self.rates_now()]
 
     def closed_form(self) -> list[float]:
         return [lr * self.gamma**self.power(self.last_epoch) for lr in self.base_lrs]
@@ -94,7 +94,7 @@ class LinearLR(LRScheduler):
     def get_lr(self) -> list[float]:
         before = self.factor(self.last_epoch - 1) if self.last_epoch else 1.0
         ratio = self.factor(self.last_epoch) / before
-        return [lr * ratio for lr in self.get_last_lr()]
+        return [lr * ratio for lr in self.rates_now()]
 
     def closed_form(self) -> list[float]:
         return [lr * self.factor(self.last_epoch) for lr in self.base_lrs]
@@ -113,12 +113,12 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         if not self.last_epoch:
-            return self.get_last_lr()
+            return self.rates_now()
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # at the bottom
             return [lr + (base - self.eta_min) * (1 - math.cos(math.pi / self.T_max)) / 2
-                    for lr, base in zip(self.get_last_lr(), self.base_lrs, strict=True)]
+                    for lr, base in zip(self.rates_now(), self.base_lrs, strict=True)]
         ratio = self.height(self.last_epoch) / self.height(self.last_epoch - 1)
-        return [self.eta_min + (lr - self.eta_min) * ratio for lr in self.get_last_lr()]
+        return [self.eta_min + (lr - self.eta_min) * ratio for lr in self.rates_now()]
 
     def closed_form(self) -> list[float]:
         part = self.height(self.last_epoch)
@@ -139,7 +139,7 @@ class ConstantLR(LRScheduler):
         now = self.factor if not self.last_epoch else 1.0
         if self.last_epoch == self.total_iters:
             now /= self.factor
-        return [lr * now for lr in self.get_last_lr()]
+        return [lr * now for lr in self.rates_now()]
 
     def closed_form(self) -> list[float]:
         return [lr * (self.factor if self.last_epoch < self.total_iters else 1.0)
@@ -157,7 +157,7 @@ class PolynomialLR(LRScheduler):
     def get_lr(self) -> list[float]:
         n, total = self.last_epoch, self.total_iters
         part = ((total - n) / (total - n + 1)) ** self.power if 0 < n <= total else 1.0
-        return [lr * part for lr in self.get_last_lr()]
+        return [lr * part for lr in self.rates_now()]
 
     def closed_form(self) -> list[float]:
         left = 1 - min(self.last_epoch, self.total_iters) / self.total_iters
@@ -169,9 +169,9 @@ class MultiplicativeLR(LambdaLR):
 
     def get_lr(self) -> list[float]:
         if not self.last_epoch:
-            return self.get_last_lr()
+            return self.rates_now()
         return [lr * f(self.last_epoch)
-                for lr, f in zip(self.get_last_lr(), self.lr_lambdas, strict=True)]
+                for lr, f in zip(self.rates_now(), self.lr_lambdas, strict=True)]
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
@@ -200,8 +200,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_cur -= self.T_i
             self.T_i *= self.T_mult
         self.last_epoch = self.last_epoch + 1 if epoch is None else math.floor(epoch)
-        for group, lr in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
-            group["lr"] = lr
+        self._set(self.get_lr())
 
 
 class ChainedScheduler:
@@ -240,6 +239,7 @@ class SequentialLR(LRScheduler):
         for scheduler in self._schedulers:
             scheduler.last_epoch -= 1
         self._schedulers[0].step()
+        self._last_lr = self.rates_now()
 
     def step(self, epoch: int | None = None) -> None:
         """Go on to the next epoch."""
@@ -247,6 +247,7 @@ class SequentialLR(LRScheduler):
         i = bisect_right(self._milestones, self.last_epoch)
         begins = i > 0 and self._milestones[i - 1] == self.last_epoch
         self._schedulers[i].step(0 if begins else None)
+        self._last_lr = self.rates_now()
 
 
 class ReduceLROnPlateau:

@@ -14,22 +14,27 @@ from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import enable_grad, no_grad, state
 from functrans.torch._graph.views import changed
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch.optim.hooks import Hooked
 
 Closure = Callable[[], Any]
-# options that other devices have a meaning for
-_MEANINGLESS = ("foreach", "fused", "capturable", "differentiable")
+# options that other devices have a meaning for, and their defaults
+_MEANINGLESS = {"foreach": None, "fused": None, "capturable": False, "differentiable": False}
 
 
-class Optimizer:
-    """Base of optimisers: ``_update(array, gradient, state, group)`` changes one parameter."""
+class Optimizer(Hooked):
+    """Base of optimisers: ``_update(array, gradient, state, group)`` changes one parameter.
 
-    _names: tuple[str, ...] = ()
+    ``_shown``: those options without a meaning here that the groups have.
+    """
+
+    _shown = ""
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]):
         if isinstance(params, Tensor):
             raise TypeError("params argument given to the optimizer should be an iterable of "
                             f"Tensors or dicts, but got {params.type()}")
-        self.defaults = defaults
+        self.defaults = {**{k: _MEANINGLESS[k] for k in self._shown.split()}, **defaults}
+        self._hooks = {}
         self.state: Any = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
         groups = list(params)
@@ -93,17 +98,24 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """The state by number of the parameter, and the options of groups."""
+        for hook in self.hooks("state_dict_pre"):
+            hook(self)
         numbers = {}
         for group in self.param_groups:
             for p in group["params"]:
                 numbers[id(p)] = len(numbers)
         groups = [{**{k: v for k, v in g.items() if k != "params"},
                    "params": [numbers[id(p)] for p in g["params"]]} for g in self.param_groups]
-        return {"state": {numbers[id(p)]: dict(s) for p, s in self.state.items()},
-                "param_groups": groups}
+        saved = {"state": {numbers[id(p)]: dict(s) for p, s in self.state.items()},
+                 "param_groups": groups}
+        for hook in self.hooks("state_dict_post"):
+            saved = hook(self, saved) or saved
+        return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what ``state_dict`` of such an optimiser returned."""
+        for hook in self.hooks("load_state_dict_pre"):
+            state_dict = hook(self, dict(state_dict)) or state_dict
         groups = state_dict["param_groups"]
         if len(groups) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -118,6 +130,8 @@ class Optimizer:
         self.state = defaultdict(dict)
         for number, saved in state_dict["state"].items():
             self.state[by_number[number]] = copy.deepcopy(saved)
+        for hook in self.hooks("load_state_dict_post"):
+            hook(self)
 
     def __repr__(self) -> str:
         lines = []
@@ -171,4 +185,4 @@ def options(extra: dict[str, Any], **known: Any) -> dict[str, Any]:
         if name == "differentiable" and extra[name]:
             raise NotImplementedError("differentiable=True is not supported: write the step with "
                                       "tensors, and grad with create_graph=True")
-    return known
+    return {**known, **extra}

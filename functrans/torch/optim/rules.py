@@ -14,6 +14,8 @@ from functrans.torch.optim.optimizer import Optimizer, buffer, checked, counted,
 class SGD(Optimizer):
     """x -= lr v, for a running sum v = momentum v + g of gradients."""
 
+    _shown = "foreach differentiable fused"
+
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, momentum: float = 0,
                  dampening: float = 0, weight_decay: float = 0, nesterov: bool = False, *,
                  maximize: bool = False, **extra: Any):
@@ -39,24 +41,20 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """x -= lr m / (sqrt(v) + eps), for running means m of gradients and v of their squares."""
 
-    _decoupled = False
+    _shown = "foreach capturable differentiable fused"
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-3,
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, amsgrad: bool = False, *, maximize: bool = False,
-                 **extra: Any):
+                 decoupled_weight_decay: bool = False, **extra: Any):
         super().__init__(params, options(
             extra, lr=checked("learning rate", lr), betas=_betas(betas),
             eps=checked("epsilon value", eps),
             weight_decay=checked("weight_decay value", weight_decay), amsgrad=amsgrad,
-            maximize=maximize))
+            maximize=maximize, decoupled_weight_decay=decoupled_weight_decay))
 
     def _update(self, x, g, state, group):
-        decay, lr = group["weight_decay"], group["lr"]
-        if decay and self._decoupled:
-            x *= 1 - lr * decay
-        elif decay:
-            g = g + decay * x
+        g, lr = _decayed(x, g, group), group["lr"]
         (b1, b2), step = group["betas"], counted(state)
         m, v = buffer(state, "exp_avg", x), buffer(state, "exp_avg_sq", x)
         m += (1 - b1) * (g - m)
@@ -79,17 +77,18 @@ def _betas(betas: tuple[float, float]) -> tuple[float, float]:
 class AdamW(Adam):
     """Adam, whose weight decay does not enter the running means."""
 
-    _decoupled = True
-
     def __init__(self, params: Iterable[Any], lr: float = 1e-3,
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False,
                  **extra: Any):
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, **extra)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize,
+                         decoupled_weight_decay=True, **extra)
 
 
 class Adamax(Optimizer):
     """Adam with a running maximum of the gradients' size."""
+
+    _shown = "foreach differentiable capturable"
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3,
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
@@ -111,6 +110,8 @@ class Adamax(Optimizer):
 
 class RMSprop(Optimizer):
     """x -= lr g / (sqrt(v) + eps), for a running mean v of squares of gradients."""
+
+    _shown = "capturable foreach differentiable"
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99,
                  eps: float = 1e-8, weight_decay: float = 0, momentum: float = 0,
@@ -145,6 +146,8 @@ class RMSprop(Optimizer):
 class Adagrad(Optimizer):
     """x -= lr g / (sqrt(v) + eps), for the sum v of squares of gradients."""
 
+    _shown = "foreach differentiable fused"
+
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, lr_decay: float = 0,
                  weight_decay: float = 0, initial_accumulator_value: float = 0,
                  eps: float = 1e-10, *, maximize: bool = False, **extra: Any):
@@ -167,6 +170,8 @@ class Adagrad(Optimizer):
 
 class Adadelta(Optimizer):
     """x -= lr d, for gradients scaled by the sizes of recent changes and gradients."""
+
+    _shown = "capturable foreach differentiable"
 
     def __init__(self, params: Iterable[Any], lr: float = 1.0, rho: float = 0.9,
                  eps: float = 1e-6, weight_decay: float = 0, *, maximize: bool = False,
@@ -192,6 +197,8 @@ class Adadelta(Optimizer):
 
 class NAdam(Optimizer):
     """Adam with Nesterov's momentum: T. Dozat, ICLR workshop (2016)."""
+
+    _shown = "foreach capturable differentiable"
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3,
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
@@ -230,6 +237,8 @@ def _decayed(x: np.ndarray, g: np.ndarray, group: dict[str, Any]) -> np.ndarray:
 class RAdam(Optimizer):
     """Adam that waits until the variance of its steps is known: L. Liu et al., ICLR (2020)."""
 
+    _shown = "foreach capturable differentiable"
+
     def __init__(self, params: Iterable[Any], lr: float = 1e-3,
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, decoupled_weight_decay: bool = False, *,
@@ -261,6 +270,8 @@ class RAdam(Optimizer):
 class Rprop(Optimizer):
     """Steps by the gradient's signs, longer while a sign stays: M. Riedmiller, H. Braun (1993)."""
 
+    _shown = "foreach differentiable capturable"
+
     def __init__(self, params: Iterable[Any], lr: float = 1e-2,
                  etas: tuple[float, float] = (0.5, 1.2),
                  step_sizes: tuple[float, float] = (1e-6, 50), *, maximize: bool = False,
@@ -284,6 +295,8 @@ class Rprop(Optimizer):
 
 class ASGD(Optimizer):
     """SGD with a falling rate, and the mean of its points: B. Polyak, A. Juditsky (1992)."""
+
+    _shown = "foreach differentiable capturable"
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, lambd: float = 1e-4,
                  alpha: float = 0.75, t0: float = 1e6, weight_decay: float = 0, *,

@@ -15,7 +15,10 @@ class LRScheduler:
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
+        self._step_count = 0
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
@@ -33,13 +36,21 @@ class LRScheduler:
     def step(self, epoch: int | None = None) -> None:
         """Go on to the next epoch."""
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        rates = self.get_lr() if epoch is None else self.closed_form()
+        self._step_count += 1
+        self._set(self.get_lr() if epoch is None else self.closed_form())
+
+    def _set(self, rates: list[float]) -> None:
         for group, lr in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = lr
+        self._last_lr = self.rates_now()
+
+    def rates_now(self) -> list[float]:
+        """The learning rates of the optimiser, whoever set them."""
+        return [group["lr"] for group in self.optimizer.param_groups]
 
     def get_last_lr(self) -> list[float]:
-        """The learning rates that were set last."""
-        return [group["lr"] for group in self.optimizer.param_groups]
+        """The learning rates that were set last by this scheduler."""
+        return self._last_lr
 
     def state_dict(self) -> dict[str, Any]:
         """All but the optimiser; of schedulers inside, theirs."""

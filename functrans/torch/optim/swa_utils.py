@@ -10,14 +10,27 @@ from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors.factories import tensor
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn.modules.module import Module
+from functrans.torch.optim.cycles import SWALR
 
 Average = Callable[[Any, Any, Any], Any]
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
     """An average for lists of tensors that forgets: ``decay`` times the old one."""
-    one = get_ema_avg_fn(decay)
+    return _of_lists(get_ema_avg_fn(decay))
 
+
+def get_swa_multi_avg_fn() -> Callable:
+    """The mean of all values until now, for lists of tensors."""
+    return _of_lists(_mean)
+
+
+def get_swa_avg_fn() -> Average:
+    """The mean of all values until now."""
+    return _mean
+
+
+def _of_lists(one: Average) -> Callable:
     @no_grad()
     def update(averages: list, values: list, count: Any) -> None:
         for average, value in zip(averages, values, strict=True):
@@ -105,4 +118,5 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
         model.train(was_training)
 
 
-__all__ = ["AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "update_bn"]
+__all__ = ["SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn",
+           "get_swa_multi_avg_fn", "update_bn"]

@@ -18,7 +18,7 @@ import numpy as np
 from functrans import tree
 from functrans.torch._graph.graph import Storage
 from functrans.torch._graph.modes import enable_grad, is_grad_enabled
-from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, check, freed
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, check_marks, freed
 from functrans.torch._graph.routes import edge_key
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.walk import run
@@ -41,7 +41,7 @@ class CheckpointNode(Node):
     """A call to be run again. ``sources``: where it starts from; ``places``: which of the leaves
     of its result are the outputs."""
 
-    __slots__ = ("marks", "outputs", "places", "repeat", "samples", "sources", "where")
+    __slots__ = ("marks", "places", "repeat", "samples", "sources", "where")
 
     batches = False
     takes_undefined = True
@@ -49,11 +49,10 @@ class CheckpointNode(Node):
 
     def __init__(self, sources: Sequence[Edge], repeat: Callable, places: Sequence[int],
                  samples: Sequence, marks: Sequence[tuple[Storage, int]]):
-        super().__init__(sources)
+        super().__init__(sources, len(places))
         self.sources = sources
         self.repeat: Callable | None = repeat
         self.places = places
-        self.outputs = len(places)
         self.samples = samples
         self.marks = marks
         self.where = caller()
@@ -61,7 +60,7 @@ class CheckpointNode(Node):
     def pull(self, ct: Any, create: bool) -> Sequence:
         if self.repeat is None:
             raise freed(self)
-        check(self)
+        check_marks(self)
         ends = [Boundary(()) for _ in self.sources]
         with enable_grad():
             tensors = [t for t in self.repeat() if isinstance(t, Tensor)]

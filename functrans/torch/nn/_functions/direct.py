@@ -7,10 +7,11 @@ or the result of a few operations on tensors, None for all else, which goes to t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans._ops.indexing import ARRAY
 from functrans.extend import TABLE, Aval, General, aval_of, bind
@@ -19,7 +20,6 @@ from functrans.torch._functions.elementwise import softplus
 from functrans.torch._functions.shares import log_softmax
 from functrans.torch._functions.table import METHODS
 from functrans.torch._graph.graph import RowNode
-from functrans.torch._graph.titles import named
 from functrans.torch._tensors.tensor import Tensor
 
 _matmul, _put_add = TABLE["matmul"], TABLE["put_add"]
@@ -83,9 +83,9 @@ class AffineNode(RowNode):
 
     __slots__ = ()
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
-        if create or type(ct) is not np.ndarray:
-            return self.pull(ct, create)
+    def bare(self, ct: Any, create: bool) -> Iterable:
+        if create or type(ct) is not ndarray:
+            return super().bare(ct, create)
         (x, w, *b), _ = self.available()
         rows = ct.reshape(-1, ct.shape[-1])
         out: list[Any] = [None] * len(self.edges)
@@ -95,10 +95,7 @@ class AffineNode(RowNode):
             out[1] = rows.T.dot(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]))
         if b and self.edges[2] is not None:
             out[2] = np.add.reduce(rows)
-        return out
-
-
-_ADDMM = named(AffineNode, "AddmmBackward0")
+        return zip(self.edges, out, strict=True)
 
 
 def linear_row(input, weight, bias=None):
@@ -110,7 +107,7 @@ def linear_row(input, weight, bias=None):
         return None
     if bias is not None and bias._array.shape != w.shape[:1]:
         return None
-    return record_row(_ADDMM, RowCall(_linear, operands, {}))
+    return record_row(AffineNode, "AddmmBackward0", RowCall(_linear, operands, {}))
 
 
 # ---- (x - mean) / sqrt(var + eps), and 1 / sqrt(var + eps)
@@ -149,7 +146,6 @@ def _standardise_vjp(cts, ys, xs, wanted, axis, eps):
 
 
 _standard = _Own("standardise", _standardise, jvp=_standardise_jvp, vjp=_standardise_vjp, outputs=2)
-_STANDARD = named(RowNode, "NativeLayerNormBackward0")
 
 
 def standard_row(x: Tensor, axis: Sequence[int], eps: float, shape: Sequence[int],
@@ -157,7 +153,8 @@ def standard_row(x: Tensor, axis: Sequence[int], eps: float, shape: Sequence[int
     """``x`` standardised along ``axis``, times ``weight`` plus ``bias`` in ``shape``."""
     if not are_plain(x, *[v for v in (weight, bias) if v is not None]) or not x._array.size:
         return None
-    y = record_row(_STANDARD, RowCall(_standard, (x,), {"axis": tuple(axis), "eps": eps}))
+    call = RowCall(_standard, (x,), {"axis": tuple(axis), "eps": eps})
+    y = record_row(RowNode, "NativeLayerNormBackward0", call)
     assert y is not None  # all operands are plain
     if weight is None and bias is None:
         return METHODS["clone"](y)  # the backward reads y, and the result may be written to
@@ -192,7 +189,7 @@ def _reduced(x: Tensor, reduction: str) -> Tensor | None:
 
 def _picked_vjp(ct, y, xs, wanted, scale):
     x, rows, index = xs
-    if type(ct) is type(index) is np.ndarray:
+    if type(ct) is type(index) is ndarray:
         out = np.zeros(x.shape, x.dtype)
         out[rows, index] = ct * x.dtype.type(scale)
         return [out, None, None]
@@ -208,7 +205,6 @@ _picked = _Own(
     lambda wanted: (False, True, True), vjp=_picked_vjp,
     jvp=lambda ts, y, xs, scale: np.sum(ts[0][xs[1], xs[2]]) * scale,
 )
-_NLL = named(RowNode, "NllLossBackward0")
 
 
 def nll_row(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
@@ -241,7 +237,7 @@ def _classes(logs: Tensor, target: Tensor, reduction: str) -> Tensor:
     n = len(target._array)
     operands = logs, np.arange(n), target._array.astype(np.intp)  # a copy
     scale = -1 / n if reduction == "mean" else -1.0
-    y = record_row(_NLL, RowCall(_picked, operands, {"scale": scale}))
+    y = record_row(RowNode, "NllLossBackward0", RowCall(_picked, operands, {"scale": scale}))
     assert y is not None  # all operands are plain
     return y
 

@@ -51,6 +51,11 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
                weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
                momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
     """Each channel standardised by the batch while ``training``, else by running statistics."""
+    for name, of in (("running_mean", running_mean), ("running_var", running_var),
+                     ("weight", weight), ("bias", bias)):
+        if of is not None and of._array.shape != input._array.shape[1:2]:
+            raise RuntimeError(f"{name} should contain {input._array.shape[1]} elements not "
+                               f"{of._array.size}")
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when "
@@ -74,7 +79,7 @@ def _track(x: np.ndarray, mean: Tensor | None, var: Tensor | None, momentum: flo
             if now is np.var:
                 value = value * count / (count - 1)
             running._array[...] = (1 - momentum) * running._array + momentum * value
-            running._storage.version += 1
+            running._storage.count()
 
 
 @op(method=False, title="NativeBatchNormBackward0")
@@ -97,7 +102,7 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None,
             value = now(x, axis=tuple(range(2, x.ndim))).mean(0)
             value = value * count / (count - 1) if now is np.var else value
             running._array[...] = (1 - momentum) * running._array + momentum * value
-            running._storage.version += 1
+            running._storage.count()
     return _instance_norm(input, weight, bias, eps)
 
 

@@ -14,7 +14,7 @@ def as_tuple(x: Any) -> tuple:
     return x if isinstance(x, tuple) else (x,)
 
 
-class _Passed(Function):
+class BackwardHookFunction(Function):
     """The tensors themselves; ``watch`` is told of their gradients."""
 
     @staticmethod
@@ -44,7 +44,7 @@ class Watch:
         self.places = places
         if not places:
             return args
-        passed = _Passed.apply(self.gradients_of_inputs, *[args[i] for i in places])
+        passed = BackwardHookFunction.apply(self.gradients_of_inputs, *[args[i] for i in places])
         new = list(args)
         for i, x in zip(places, as_tuple(passed), strict=True):
             new[i] = x
@@ -56,7 +56,7 @@ class Watch:
         places = [i for i, x in enumerate(many) if isinstance(x, Tensor) and x.requires_grad]
         if not places:
             return result
-        passed = _Passed.apply(self.gradients_of_outputs, *[many[i] for i in places])
+        passed = BackwardHookFunction.apply(self.gradients_of_outputs, *[many[i] for i in places])
         for i, x in zip(places, as_tuple(passed), strict=True):
             many[i] = x
         return type(result)(many) if isinstance(result, tuple | list) else many[0]
