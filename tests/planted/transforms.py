@@ -665,6 +665,29 @@ ERRORS = (
         "test_nested_loops_from_python_s_numbers_are_staged_about_once_for_each_level",
     ),
     Planted(
+        "a minimum has its multipliers behind it",
+        "functrans/scipy/optimize/constraints.py",
+        "return implicit(self.who, self, self.start)[: self.size]",
+        "return implicit(self.who, self, self.start)",
+        "tests/scipy/test_optimize.py::"
+        "test_fits_whose_bounds_hold_have_as_many_parameters_as_they_began_with",
+    ),
+    Planted(
+        "beta: the formulas for large arguments join those for small ones of Python's numbers",
+        "functrans/_ops/special/beta.py",
+        "_where(logical_not(both | one | other), _by_psi",
+        "_where(~(both | one | other), _by_psi",
+        "tests/table/test_table.py::test_python_s_numbers_have_the_slopes_of_arrays",
+    ),
+    Planted(
+        "probabilities that vanish have no slopes",
+        "functrans/scipy/stats/distribution.py",
+        "return where(end, by_powers(z, *shapes), y)",
+        "return y",
+        "tests/scipy/test_stats.py::"
+        "test_where_probabilities_vanish_their_slopes_are_those_from_inside",
+    ),
+    Planted(
         "solve_ivp: values beyond the event that ends a solution are kept",
         "functrans/scipy/integrate/staged.py",
         "inside = sign * stop(times) <= sign * last",
