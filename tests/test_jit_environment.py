@@ -681,6 +681,10 @@ class Holder:
 
     by_one = functools.partialmethod(by_rate, 1.0)
 
+    @functools.singledispatchmethod
+    def by_held(self, x):
+        return x * HELD["k"]
+
 
 HELD = {"k": 2.0}
 HOLDER, LOCAL, VARIABLE = Holder(), threading.local(), contextvars.ContextVar("rate", default=2.0)
@@ -689,6 +693,9 @@ SHOWN, VALUES, ITEMS = types.MappingProxyType(HELD), HELD.values(), HELD.items()
 OWN, CHAIN = collections.UserDict(k=2.0), collections.ChainMap(HELD)
 NUMBERS, BYTES = array.array("d", [2.0]), bytearray([2])
 SEEN, OBJECTS = memoryview(NUMBERS), np.array([HELD, None], dtype=object)
+BY_VALUE, BY_ENTRY = (make(lambda v: v * HELD["k"], *n) for make, n in (
+    (np.vectorize, ()), (np.frompyfunc, (1, 1))))
+BY_SIGN = functools.cmp_to_key(lambda a, b: (a - b) * (HELD["k"] - 2.5))
 BY_RATE, BY_GET = operator.attrgetter("rate"), operator.methodcaller("by_rate", 1.0, 1.0)
 
 
@@ -704,6 +711,8 @@ def set_all(v):
     lambda x: BYTES[0] * x, lambda x: SEEN[0] * x, lambda x: OBJECTS[0]["k"] * x,
     lambda x: LOCAL.rate * x, lambda x: VARIABLE.get() * x, lambda x: HOLDER_SEEN().rate * x,
     lambda x: BY_RATE(HOLDER) * x, lambda x: BY_GET(HOLDER) * x, lambda x: HOLDER.by_one(x),
+    lambda x: HOLDER.by_held(x), lambda x: float(BY_VALUE(1.0)) * x,
+    lambda x: float(BY_ENTRY(1.0)) * x, lambda x: sorted([2.0, 3.0], key=BY_SIGN)[1] * x,
 ])
 def test_what_objects_of_python_hold_may_change(f):
     set_all(2.0)

@@ -44,7 +44,14 @@ from functrans._transforms.staging.libraries import (
     package_of,
     package_of_code,
 )
-from functrans._transforms.staging.names import behind, contents_of, makers_of, names_read
+from functrans._transforms.staging.names import (
+    ANNOTATE,
+    MAKERS,
+    behind,
+    contents_of,
+    makers_of,
+    names_read,
+)
 from functrans._transforms.staging.staging import example_of
 
 # Objects that are looked at, at most, for one function; steps from a place to what stands in it.
@@ -52,15 +59,16 @@ MOST, DEEPEST = 10_000, 50
 # Entries up to which each place in a container is compared by itself.
 FEW = 16
 
-_IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.ufunc,
+_IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, type(None), type(Ellipsis),
                         np.dtype, slice, range, CodeType})
 # Methods that are called by name, and do not come with what an operator or a call may reach.
-_NOT_IMPLICIT = frozenset({"__init__", "__new__", "__repr__", "__str__", "__del__", "__reduce__",
-                           "__init_subclass__", "__class_getitem__", "__getstate__",
-                           "__annotate__", "__annotate_func__"})
-# Python's own that show a dict, that hold one, that are read as bytes, that name what they take.
-_VIEWS = (MappingProxyType, type({}.keys()), type({}.values()), type({}.items()))
-_COLLECTIONS = (UserDict, UserList, ChainMap)
+_NOT_IMPLICIT = MAKERS | {"__repr__", "__str__", "__del__", "__reduce__", "__getstate__", ANNOTATE,
+                          "__annotate_func__"}
+# Objects of Python's and NumPy's that show a dict or a function, that hold some, that are read as
+# bytes, that name what they take.
+_VIEWS = (MappingProxyType, type({}.keys()), type({}.values()), type({}.items()),
+          type(functools.cmp_to_key(len)))
+_COLLECTIONS = (UserDict, UserList, ChainMap, np.vectorize)
 _BUFFERS = (array, bytearray, memoryview)
 _GETTERS = (operator.attrgetter, operator.methodcaller)
 Key = tuple[Any, ...]
@@ -157,6 +165,9 @@ class Environment:
                 self.mutable[id(x)] = label, x
             if x.dtype.kind == "O" and x.size <= MOST:
                 self._visit_all(tuple(x.flat), label)
+        elif isinstance(x, np.ufunc):
+            made = set("".join(x.types)) == set("O->")  # by np.frompyfunc
+            self._visit_all(tuple(filter(callable, gc.get_referents(x))) if made else (), label)
         elif isinstance(x, _BUFFERS):
             self.mutable[id(x)] = label, x
         elif isinstance(x, list | dict | set | deque):

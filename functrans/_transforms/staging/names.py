@@ -18,7 +18,8 @@ ANNOTATE = "__annotate__"
 MAKERS = frozenset({"__new__", "__init__", "__post_init__", "__init_subclass__",
                     "__class_getitem__"})
 _WRITTEN = (FunctionType, classmethod, staticmethod)
-_DESCRIPTORS = (property, staticmethod, classmethod, functools.partialmethod)
+_DESCRIPTORS = (property, staticmethod, classmethod, functools.partialmethod,
+                functools.singledispatchmethod)
 
 
 class Names(NamedTuple):
@@ -53,7 +54,7 @@ def names_read(code: CodeType) -> Names:
 def behind(x: Any) -> list[Any]:
     """The functions that a property, a static or class method, or their like, is made of."""
     if isinstance(x, _DESCRIPTORS) or hasattr(type(x), "__set_name__"):
-        return [getattr(x, name, None) for name in ("fget", "func", "__func__")]
+        return [getattr(x, name, None) for name in ("fget", "func", "__func__", "dispatcher")]
     return []
 
 
