@@ -66,8 +66,10 @@ _NOT_IMPLICIT = MAKERS | {"__repr__", "__str__", "__del__", "__reduce__", "__get
                           "__annotate_func__"}
 # Objects of Python's and NumPy's that show a dict or a function, that hold some, that are read as
 # bytes, that name what they take.
-_VIEWS = (MappingProxyType, type({}.keys()), type({}.values()), type({}.items()),
-          type(functools.cmp_to_key(len)))
+_VIEWS: tuple[type, ...] = (
+    MappingProxyType, type({}.keys()), type({}.values()), type({}.items()),
+    type(functools.cmp_to_key(lambda x, y: 0)),
+)
 _COLLECTIONS = (UserDict, UserList, ChainMap, np.vectorize)
 _BUFFERS = (array, bytearray, memoryview)
 _GETTERS = (operator.attrgetter, operator.methodcaller)
