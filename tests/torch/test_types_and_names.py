@@ -206,3 +206,18 @@ def test_sparse_initial_weights():
 def test_modules_of_one_name_are_attributes_too():
     assert torch.distributions.normal.Normal is torch.distributions.Normal
     assert torch.optim.adam.Adam is torch.optim.Adam
+
+
+def test_results_are_not_written_over_part_of_what_they_are_computed_from():
+    x = torch.arange(6.0)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        torch.add(x[:4], 1, out=x[2:])
+    assert torch.add(x, 1, out=x) is x and x.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(("call", "dim"), [
+    (lambda x: torch.unbind(x, 0), 0), (torch.fft.fft, -1),
+    (lambda x: torch.fft.fftn(x, dim=0), 0)])
+def test_numbers_have_no_dimension_to_work_along(call, dim):
+    with pytest.raises(IndexError, match=f"Dimension specified as {dim} but tensor has no dim"):
+        call(torch.tensor(1.0))

@@ -21,6 +21,8 @@ _WHOLE = None, None, None
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """The entries along ``dim``, each a view."""
     shape = input._array.shape
+    if not shape:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     dim = dimension(dim, len(shape))
     patterns = [(*[_WHOLE] * dim, i, Ellipsis) for i in range(shape[dim])]
     return several("UnbindBackward0", getitem, (input,),
