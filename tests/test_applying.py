@@ -75,6 +75,35 @@ def test_piecewise(case, check, f):
     check(Case(f, case.shapes))
 
 
+@pytest.mark.parametrize("f", [
+    lambda t: t - t.mean(), lambda t: t[::-1] * 2, lambda t: t[0], lambda t: t * t.size, np.cumsum,
+    lambda t: t / np.max(t), np.sum,
+])
+def test_pieces_that_depend_on_each_other_are_refused_where_conditions_are_not_known(f):
+    x = np.array([-0.5, 0.3, -0.1, 0.8])
+
+    def g(x):
+        return np.piecewise(x, [x < 0], [f, 3.0])
+
+    np.testing.assert_allclose(ft.vjp(g, x)[0], g(x), rtol=1e-15)
+    for h in (ft.jit(g), lambda x: ft.vmap(g)(x[None]), ft.jit(ft.grad(lambda x: np.sum(g(x))))):
+        with pytest.raises(UnsupportedError, match="depends on the others"):
+            h(x)
+
+
+def test_pieces_may_look_numbers_up_and_close_over_traced_ones():
+    table, x = np.array([2.0, -1.0]), np.array([-0.5, 0.3, -0.1, 0.8])
+
+    def g(x, a):
+        return np.piecewise(x, [x < 0], [lambda t: a * table[(t > 0.2).astype(int)] + t,
+                                         lambda t: np.interp(t, [0.0, 1.0], np.stack([a, 0 * a]))])
+
+    np.testing.assert_allclose(ft.jit(g)(x, 2.0), g(x, 2.0), rtol=1e-14)
+    slopes = ft.jit(ft.jacrev(g, (0, 1)))(x, 2.0)
+    for got, want in zip(slopes, ft.jacfwd(g, (0, 1))(x, 2.0), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
 def test_piecewise_is_differentiated_piece_by_piece():
     def f(x):
         return np.piecewise(x, [x < 0, x >= 0], [lambda t: -t, np.sqrt])

@@ -129,7 +129,7 @@ def test_the_function_of_an_operator_runs_once():
 
 
 def test_an_operator_notices_that_what_it_reads_has_changed():
-    small, large = X.copy(), np.ones(20_000)  # the small one is copied
+    small, large = X.copy(), np.ones(40_000)  # the small one is copied
     J, L = ft.linear_operator(np.sin, small), ft.linear_operator(np.sin, large)
     small[0] = large[0] = 5.0
     assert_array_equal(J @ X, np.cos(X) * X)

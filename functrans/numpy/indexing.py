@@ -62,10 +62,10 @@ def getitem(x: Any, key: Any) -> Any:
     if kind is int:
         pattern = (key,)
     elif kind is np.ndarray and key.dtype.kind in "iu":
-        return bind(rows.getitem, x, key, pattern=_GATHER)
+        return _gathered(x, (key,))
     elif kind is tuple:
         if key and all(map(_is_index_array, key)):
-            return bind(rows.getitem, x, *key, pattern=_GATHER * len(key))
+            return _gathered(x, key)
         entries = tuple([basic_entry(e) for e in key])
         pattern = None if basic_entry in entries else entries
     elif (entry := basic_entry(key)) is not basic_entry:
@@ -82,14 +82,21 @@ def getitem(x: Any, key: Any) -> Any:
     return bind(rows.getitem, x, *indices, pattern=pattern)
 
 
+def _gathered(x: Any, indices: tuple) -> Any:
+    """The entries of ``x`` at plain arrays of indices."""
+    pattern = _GATHER * len(indices)
+    if isinstance(x, Tracer) and not x.owner.closed:
+        return x.owner.process(rows.getitem, (x, *indices), {"pattern": pattern})
+    return bind(rows.getitem, x, *indices, pattern=pattern)
+
+
 def read_at(x: Any, pattern: tuple, indices: tuple = ()) -> Any:
     """The entries of ``x`` at an index that ``split_key`` has made."""
     if indices or not isinstance(x, Tracer):
         return bind(rows.getitem, x, *indices, pattern=pattern)
-    if x.owner.closed:
-        y = bind(rows.getitem, x, pattern=pattern)
-    else:
-        y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
+    top = x.owner
+    y = bind(rows.getitem, x, pattern=pattern) if top.closed else (
+        top.process(rows.getitem, (x,), {"pattern": pattern}))
     return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
 
 

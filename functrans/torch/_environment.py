@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -126,6 +127,34 @@ def clear_autocast_cache() -> None:
     """Accepted: there is nothing to forget."""
 
 
+def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Any = ()) -> Any:
+    """``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``."""
+    return (true_fn if pred else false_fn)(*operands)
+
+
+def while_loop(cond_fn: Callable, body_fn: Callable, operands: Any) -> Any:
+    """``body_fn`` of the operands, then of what it returned, while ``cond_fn`` of them holds."""
+    operands = tuple(operands)
+    while cond_fn(*operands):
+        operands = tuple(body_fn(*operands))
+    return operands
+
+
+def sym_not(a: Any) -> bool:
+    """not a."""
+    return not a
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """t if b else f."""
+    return t if b else f
+
+
+def sym_sum(args: Any) -> Any:
+    """The sum of numbers."""
+    return sum(args)
+
+
 def get_default_device() -> Any:
     """The CPU."""
     return Tensor.device
@@ -162,6 +191,7 @@ FUNCTIONS: dict[str, Callable] = {
         clear_autocast_cache, get_deterministic_debug_mode, get_device, get_num_interop_threads,
         is_autocast_enabled, is_warn_always_enabled, set_default_device,
         set_deterministic_debug_mode, set_num_interop_threads, set_warn_always,
+        cond, sym_ite, sym_not, sym_sum, while_loop,
         are_deterministic_algorithms_enabled, can_cast, compile, get_default_device,
         get_float32_matmul_precision, get_num_threads, is_complex, is_floating_point, is_inference,
         is_nonzero, is_same_size, is_storage, set_float32_matmul_precision,
@@ -169,3 +199,4 @@ FUNCTIONS: dict[str, Callable] = {
         use_deterministic_algorithms,
     )
 }
+FUNCTIONS.update(sym_int=int, sym_float=float, sym_max=max, sym_min=min, sym_sqrt=math.sqrt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 # name, in whatever module -> what to use
 INSTEAD = {
@@ -55,8 +55,13 @@ PARENTS = {f"{parent}.{name}".lstrip("."): parent
 
 
 def absent(module: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module: an error that says what is there."""
-    def __getattr__(name: str) -> NoReturn:
+    """The ``__getattr__`` of a module: itself for modules of torch whose names it has, for others
+    an error that says what is there."""
+    within = WITHIN.get(module.removeprefix("functrans.torch").lstrip("."), "").split()
+
+    def __getattr__(name: str) -> Any:
+        if name in within:
+            return sys.modules[module]
         said = f"module '{module.removeprefix('functrans.')}' has no attribute '{name}'"
         if not name.startswith("__"):
             said += f": {_instead(module, name)}; docs/torch.md says what is not there and why"

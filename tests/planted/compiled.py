@@ -158,6 +158,13 @@ ERRORS = (
         "tests/test_gemm.py::test_products_of_whole_numbers_are_exact_and_write_nothing_else",
     ),
     Planted(
+        "products: the rest of a line is read as a whole vector",
+        "functrans/_compile/run/gemv.py",
+        "            do(self.whole, True)",
+        "            do(self.whole, False)",
+        "tests/test_gemv.py::test_products_of_whole_numbers_are_exact_and_write_nothing_else",
+    ),
+    Planted(
         "products: threads share their panels",
         "functrans/_compile/run/gemm.py",
         "br i1 %free, label %own, label %fresh",

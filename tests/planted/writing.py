@@ -100,10 +100,31 @@ ERRORS = (
     ),
     Planted(
         "writing: results of operators lie in C's order",
-        "functrans/numpy/writing.py",
-        "    if _has_axes(y) and any(map(is_ordered, args)):\n",
+        "functrans/numpy/writing_operators.py",
+        "    if has_axes(y) and any(map(is_ordered, args)):\n",
         "    if False:\n",
         VIEWS,
+    ),
+    Planted(
+        "writing: a list times a count is a product",
+        "functrans/numpy/operators.py",
+        "    return not n.shape and n.dtype.kind in kinds\n",
+        "    return False\n",
+        "tests/test_traced_integers.py::test_sequences_are_repeated_and_not_multiplied",
+    ),
+    Planted(
+        "writing: integers are decided by their low bits",
+        "functrans/numpy/indexing.py",
+        "(n >> bits * i & (1 << bits) - 1)",
+        "(n >> bits * i & 1)",
+        "tests/test_traced_integers.py::test_plain_arrays_take_a_few_traced_places",
+    ),
+    Planted(
+        "arguments: the last of a list is another than the one of its number",
+        "functrans/_transforms/paths.py",
+        "        steps.append(_steps(x, children)[at])\n",
+        "        steps.append(step)\n",
+        "tests/test_paths_into_containers.py::test_a_path_that_leads_nowhere_is_refused",
     ),
     Planted(
         "writing: what is in tables is not looked at",

@@ -177,3 +177,47 @@ def test_nodes_of_views_are_named_after_their_last_index():
         x[:], x[0, :], x[0, 0, :1], x[:2, 0], x[None], x[0, None], x[None, 0], x[...])]
     assert names == [f"{name}Backward0" for name in (
         "Slice", "Select", "Slice", "Select", "Unsqueeze", "Unsqueeze", "Select", "Alias")]
+
+
+def test_chebyshev_polynomials_of_the_third_and_fourth_kind():
+    x, n = torch.tensor(0.3, dtype=torch.float64), torch.arange(-1, 5)
+    t = np.arccos(0.3)
+    third = np.cos((np.arange(5) + 0.5) * t) / np.cos(t / 2)
+    fourth = np.sin((np.arange(5) + 0.5) * t) / np.sin(t / 2)
+    np.testing.assert_allclose(torch.special.chebyshev_polynomial_v(x, n), [0, *third], rtol=1e-12)
+    np.testing.assert_allclose(torch.special.chebyshev_polynomial_w(x, n), [0, *fourth], rtol=1e-12)
+    shifted = torch.special.shifted_chebyshev_polynomial_w((x + 1) / 2, n)
+    np.testing.assert_allclose(shifted, [0, *fourth], rtol=1e-12)
+
+
+def test_control_flow_of_torch_runs_in_python():
+    assert torch.cond(torch.tensor(False), lambda x: x, lambda x: -x, (2,)) == -2
+    assert torch.while_loop(lambda i: i < 5, lambda i: (i + 2,), (0,)) == (6,)
+    assert torch.sym_not(0) and torch.sym_ite(True, 1, 2) == torch.sym_sum([1]) == 1
+
+
+def test_sparse_initial_weights():
+    w = torch.nn.init.sparse_(torch.empty(4, 3), 0.5)
+    assert ((w == 0).sum(0) == 2).all()
+    with pytest.raises(ValueError, match="Only tensors with 2 dimensions"):
+        torch.nn.init.sparse_(torch.empty(4), 0.5)
+
+
+def test_modules_of_one_name_are_attributes_too():
+    assert torch.distributions.normal.Normal is torch.distributions.Normal
+    assert torch.optim.adam.Adam is torch.optim.Adam
+
+
+def test_results_are_not_written_over_part_of_what_they_are_computed_from():
+    x = torch.arange(6.0)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        torch.add(x[:4], 1, out=x[2:])
+    assert torch.add(x, 1, out=x) is x and x.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(("call", "dim"), [
+    (lambda x: torch.unbind(x, 0), 0), (torch.fft.fft, -1),
+    (lambda x: torch.fft.fftn(x, dim=0), 0)])
+def test_numbers_have_no_dimension_to_work_along(call, dim):
+    with pytest.raises(IndexError, match=f"Dimension specified as {dim} but tensor has no dim"):
+        call(torch.tensor(1.0))

@@ -34,6 +34,8 @@ _PLACE = re.compile(r"index (-?\d+) is out of bounds for axis (\d+) with size (\
 _MASK = re.compile(r"boolean index did not match indexed array along axis (\d+); size of axis is "
                    r"(\d+) but size of corresponding boolean axis is (\d+)")
 _MANY = re.compile(r"too many indices for array: array is (\d+)-dimensional")
+_NO_DIMENSIONS = ("tuple index out of range",
+                  "cannot do a non-empty take from an empty axes.")
 _KEY = "only integers, slices (`:`), ellipsis (`...`), "
 _OPERANDS = re.compile(r"operands could not be broadcast together with shapes "
                        r"\(([\d, ]*)\) \(([\d, ]*)\)")
@@ -82,6 +84,9 @@ def _translated(name: str, failure: ValueError | IndexError) -> Exception | None
                     "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
                     "`tensor.item<T>()` in C++ to convert a 0-dim tensor to a number")
             return IndexError(f"too many indices for tensor of dimension {m[1]}")
+        if text in _NO_DIMENSIONS:
+            dim = -1 if name.endswith("fft") else 0
+            return IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
         if text.startswith(_KEY):
             return IndexError(f"{_KEY}None and long or byte Variables are valid indices")
         return None
@@ -101,9 +106,9 @@ def _unfactored(name: str, text: str, operands: Sequence[Any]) -> str:
         return _SINGULAR[name].format("")
     from scipy.linalg import lapack  # lazy: slow to import
 
-    factor = lapack.zpotrf if name == "cholesky" else lapack.zgetrf
+    getrf, potrf = lapack.get_lapack_funcs(("getrf", "potrf"), (A,))
     for i, matrix in enumerate(A.reshape(-1, *A.shape[-2:])):
-        at = factor(matrix, lower=1)[-1] if name == "cholesky" else factor(matrix)[-1]
+        at = potrf(matrix, lower=1)[-1] if name == "cholesky" else getrf(matrix)[-1]
         if at:
             batch = f"(Batch element {i}): " if A.ndim > 2 else ""
             return batch + _SINGULAR[name].format(at)

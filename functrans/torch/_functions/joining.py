@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.shapes import expand, narrow, reshape, sizes, split, transpose
+from functrans.torch._functions.shapes import expand, narrow, reshape, sizes, transpose
+from functrans.torch._functions.splitting import split
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,

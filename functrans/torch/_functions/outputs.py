@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._graph.modes import no_grad, state, unusual
-from functrans.torch._graph.views import changed, guard
+from functrans.torch._graph.views import changed, guard, refuse_overlap
 from functrans.torch._tensors.devices import (
     channels_last,
     channels_last_3d,
@@ -48,6 +48,9 @@ def write_out(name: str, compute: Callable[[], Any], out: Any, operands: Any) ->
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad. Use the result, or call it under no_grad."
         )
+    for target in out if isinstance(out, tuple | list) else (out,):
+        for x in [*operands[0], *operands[1].values()]:
+            refuse_overlap(target, x)
     with no_grad():
         results = compute()
     if isinstance(out, Tensor):

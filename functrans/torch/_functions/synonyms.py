@@ -108,7 +108,7 @@ def __contains__(self: Tensor, element: Any) -> bool:
     if not isinstance(element, Tensor | int | float | complex):
         raise RuntimeError("Tensor.__contains__ only supports Tensor or scalar, but you passed in "
                            f"a {type(element)}.")
-    return bool((self == element).any())
+    return bool(METHODS["eq"](self, element).any())
 
 
 def __reversed__(self: Tensor) -> Tensor:

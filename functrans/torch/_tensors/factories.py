@@ -252,7 +252,7 @@ def _spaced(start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarray:
                                    f"but got {name} with {x._array.ndim} dimension(s)")
             x = x.item()
         ends.append(int(x) if d.kind in "iu" else x)
-    return np.linspace(*ends, steps)
+    return np.linspace(ends[0], ends[1], steps)
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None,

@@ -28,7 +28,7 @@ _SCALARS = {d: name for name, d in _NAMES.items()}
 
 def scalar_name(x: Any) -> str:
     """How torch's errors call the type of an array or a tensor: Float, Double, Long."""
-    return _SCALARS[dtypes.BY_ARRAY_DTYPE.get(x.dtype, x.dtype)]
+    return _SCALARS[dtypes.BY_ARRAY_DTYPE.get(x.dtype) or x.dtype]
 
 
 class TensorKind(type):

@@ -76,15 +76,16 @@ def tree_unflatten(leaves: Any, treespec: TreeSpec) -> PyTree:
 
 
 def _together(leaves: Any, spec: TreeSpec) -> Any:
-    kind = spec.type
+    kind: Any = spec.type
     if kind is None:
         return next(leaves)
     parts = [_together(leaves, c) for c in spec.children_specs]
     if kind in _OTHERS:
         return _OTHERS[kind][1](parts, spec.context)
     if kind in _NAMED:
-        pairs = zip(spec.context[0], parts, strict=True)
-        return defaultdict(spec.context[1], pairs) if kind is defaultdict else kind(pairs)
+        keys, factory = spec.context
+        named = dict(zip(keys, parts, strict=True))
+        return defaultdict(factory, named) if factory else kind(named)
     return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
 
 

@@ -70,7 +70,10 @@ for _name in ("Linear", *[f"{_kind}{_n}d" for _n in (1, 2, 3)
     _variant(f"Lazy{_name}", lazy.Lazy, f"``{_name}``, which learns the size of its input.",
              _whole=LAYERS[_name], _dim=-1 if _name == "Linear" else 1)
 
-__all__ = ["Module", *LAYERS]
+RNNBase, RNNCellBase = recurrent.Recurrent, recurrent.Cell
+Container, NLLLoss2d = Module, LAYERS["NLLLoss"]
+
+__all__ = ["Container", "Module", "NLLLoss2d", "RNNBase", "RNNCellBase", *LAYERS]
 globals().update(LAYERS)
 
 __getattr__ = absent(__name__)
