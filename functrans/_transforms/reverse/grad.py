@@ -144,8 +144,9 @@ class _Run:
         self.label = f"{who}({name_of(f)})"
         self.numbers = labels(argnums)
         # of how many arguments the gradient is by each, in their order
-        several = type(argnums) is tuple and argnums == FIRST[: len(argnums)]
-        self.count = len(argnums) if several else 1 if argnums == 0 else None
+        numbers: Any = argnums
+        several = type(numbers) is tuple and numbers == FIRST[: len(numbers)]
+        self.count = len(numbers) if several else 1 if numbers == 0 else None
 
     def __call__(self, args: tuple, kwargs: dict) -> tuple:
         """Value, auxiliary output and gradient; the first two not yet handed out."""
