@@ -78,7 +78,8 @@ def serve() -> None:
     """Answer on standard output: ``list`` the cases, time a call of one, or ``stop``."""
     from benchmarks.timing import _calls_a_sample, _sample  # the folder's library is in place now
 
-    builders, ready = _cases(), {}
+    builders = _cases()
+    ready: dict[str, tuple[Callable[[], Any], int]] = {}
     for line in sys.stdin:
         question = line.strip()
         if question == "list":

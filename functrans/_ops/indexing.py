@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, Aval, ndim_of, shape_of
+from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of, ndim_of, shape_of
 from functrans._core.bind import bind, cast
 from functrans._kernels import large
 from functrans._ops.declare import TABLE, linear, primitive
@@ -264,7 +264,7 @@ def _scatter_set(x, v, *indices, pattern):
 
 
 def _scatter_add(x, v, *indices, pattern):
-    y = np.array(x, dtype=np.result_type(x, v))
+    y = np.array(x, None if dtype_of(x) is dtype_of(v) else np.result_type(x, v))
     _add_at(y, indices, pattern, v)
     return y
 

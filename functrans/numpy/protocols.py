@@ -154,8 +154,8 @@ def _is_name(x: Any) -> bool:
 
 
 USE_RESULT = (
-    "use the value that it returns, as in y = y + x where y += x stood, or make the array with "
-    "functrans.numpy.zeros"
+    "use the value that it returns, as in y = y + x where y += x stood, or write out=y and make y "
+    "with functrans.numpy.zeros"
 )
 
 

@@ -116,6 +116,10 @@ def _apply(
     out = kwargs.get("out")
     out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     options = {k: v for k, v in kwargs.items() if k != "out"}
+    if isinstance(out, tuple):
+        ys = _apply(who, call, args, options, theirs)
+        return tuple([y if o is None else written_into(who, o, current(y))
+                      for o, y in zip(out, ys, strict=True)])
     if all_plain(args) and all_plain(tuple(kwargs.values())):
         if type(out) is Writable:
             place = out.own_window()  # first: others may be views of what it replaces
@@ -164,11 +168,6 @@ def _array_ufunc(
     if method == "at":
         return _update(ufunc, *inputs)
     who = protocols.ufunc_name(ufunc) + ("" if method == "__call__" else f".{method}")
-    if "out" in kwargs and len(kwargs["out"]) > 1:
-        outs = kwargs.pop("out")
-        ys = getattr(ufunc, method)(*inputs, **kwargs)
-        return tuple([y if o is None else written_into(who, o, current(y))
-                      for o, y in zip(outs, ys, strict=True)])
     return _apply(who, getattr(ufunc, method), inputs, kwargs)
 
 
@@ -183,11 +182,23 @@ def _update(ufunc: np.ufunc, target: Any, indices: Any, *values: Any) -> None:
             f"{protocols.ufunc_name(ufunc)}.at", "writes into a plain ndarray",
             "make it with functrans.numpy.zeros or functrans.numpy.array",
         )
+    if not values and all_plain(indices):
+        _update_each(ufunc, target, windows(indices))
+        return
     update = UPDATES.get(ufunc)
     if update is None or len(values) != 1:
         protocols.MAKERS["at"](ufunc)(target, indices)  # raises, and says what to do
     slot = At(target.current())[_value(indices)]
     target.assign(getattr(slot, str(update))(_value(values[0])))
+
+
+def _update_each(ufunc: np.ufunc, target: Writable, indices: Any) -> None:
+    """``ufunc.at`` of one operand: as often as an index is there."""
+    places = np.arange(target.size).reshape(target.shape)[indices]
+    each, times = np.unique(places, return_counts=True)
+    for k in range(times.max(initial=0)):
+        key = np.unravel_index(each[times > k], target.shape)
+        target[key] = ufunc(target[key])
 
 
 def _array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:

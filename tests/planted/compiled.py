@@ -25,6 +25,13 @@ ERRORS = (
         "tests/test_columns.py::test_tables_of_places_are_those_of_their_operand",
     ),
     Planted(
+        "constant indices: places are counted in the index's own type",
+        "functrans/_compile/ir/constant_indices.py",
+        "a.value.astype(np.int64) for a in indices",
+        "a.value for a in indices",
+        "tests/test_gather.py::test_places_may_be_more_than_a_constant_index_can_say",
+    ),
+    Planted(
         "loops: a state that only the test reads is pruned",
         "functrans/_compile/ir/structured.py",
         "needed[:stop] = [a or b for a, b in zip(needed[:stop], asked, strict=True)]",
@@ -156,6 +163,13 @@ ERRORS = (
         'code.op(f"icmp ne i64 {k0}, 0")',
         'code.op(f"icmp eq i64 {k0}, 0")',
         "tests/test_gemm.py::test_products_of_whole_numbers_are_exact_and_write_nothing_else",
+    ),
+    Planted(
+        "products: the rest of a line is read as a whole vector",
+        "functrans/_compile/run/gemv.py",
+        "            do(self.whole, True)",
+        "            do(self.whole, False)",
+        "tests/test_gemv.py::test_products_of_whole_numbers_are_exact_and_write_nothing_else",
     ),
     Planted(
         "products: threads share their panels",

@@ -145,6 +145,12 @@ class Code:
         self.label(f"{head}.done")
 
     @contextmanager
+    def counted(self, lo: str, hi: str, step: str = "1", stem: str = "i") -> Iterator[str]:
+        """A loop that may have no iteration."""
+        with self.where(self.op(f"icmp ult i64 {lo}, {hi}")), self.loop(lo, hi, step, stem) as i:
+            yield i
+
+    @contextmanager
     def pieces(self, lo: str, hi: str, size: int, stem: str = "s") -> Iterator[tuple[str, str]]:
         """A loop over pieces of ``size`` iterations, the last shorter; yields the ends of each."""
         with self.loop(lo, hi, str(size), stem) as first:
@@ -226,6 +232,13 @@ class Code:
         if offset == 0:
             return pointer
         return self.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
+
+    def place(self, t: str, pointer: str, *terms: tuple[str, str]) -> str:
+        """The address of an entry: ``terms`` are counters and their strides."""
+        for i, stride in terms:
+            step = i if stride == "1" else self.op(f"mul i64 {i}, {stride}")
+            pointer = self.op(f"getelementptr {t}, ptr {pointer}, i64 {step}")
+        return pointer
 
     def entry(self, t: str, pointer: str, offset: int, strides: Sequence[int],
               counters: Sequence[str], at: str = "", inbounds: bool = True) -> str:

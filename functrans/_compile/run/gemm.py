@@ -14,11 +14,12 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from functrans._compile.lowering.numbers import Code
+from functrans._compile.run import gemv
 from functrans._kernels import routines
 from functrans._kernels.routines import PREFIX, address_of
 
@@ -35,20 +36,26 @@ LEAST, MOST = 4, 1 << 25
 TYPES = {"d": "double", "s": "float"}
 
 
-def stand_in(machine: Machine, blas: routines.Routines) -> dict[str, int]:
-    """Addresses of products that are faster than BLAS's on this processor, by their names."""
+def stand_in(machine: Machine, blas: routines.Routines) -> dict[str, Callable[[], int]]:
+    """What makes products that are faster than BLAS's on this processor, by their names, and
+    returns their addresses."""
     if not machine.wide or blas.core not in routines.NARROW:
         return {}
     # by processors, not by threads, on whose number results do not depend
-    most = MOST if (os.cpu_count() or 1) > 2 else 1 << 62
-    return {f"{PREFIX}{letter}gemm": compiled(machine, blas, letter, most) for letter in TYPES}
+    several = (os.cpu_count() or 1) > 2
+    most, few = (MOST, gemv.MOST) if several else (1 << 62, 1 << 62)
+    makers: dict[str, Callable[[], int]] = {}
+    for letter, t in TYPES.items():
+        texts = {"gemm": partial(text, letter, most), "gemv": partial(gemv.text, letter, t, few)}
+        makers |= {f"{PREFIX}{letter}{name}": partial(compiled, machine, blas, letter + name, of)
+                   for name, of in texts.items()}
+    return makers
 
 
-def compiled(machine: Machine, blas: routines.Routines, letter: str, most: int) -> int:
-    """The address of the function for a dtype, which stays for as long as the process."""
-    machine.llvm.add_symbol(f"blas_{letter}gemm", blas.addresses[f"{PREFIX}{letter}gemm"])
-    code, function = machine.compile_own(text(letter, most), "gemm",
-                                          f"products of matrices, {letter}")
+def compiled(machine: Machine, blas: routines.Routines, name: str, of: Callable[[], str]) -> int:
+    """The address of the function of a module, which stays for as long as the process."""
+    machine.llvm.add_symbol(f"blas_{name}", blas.addresses[PREFIX + name])
+    code, function = machine.compile_own(of(), name[1:], f"products, {name}")
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))  # programs are linked to it
     return address_of(function)
 
@@ -77,21 +84,6 @@ def _room(size: int) -> int:
     return TERMS * (ROW_BYTES + COLUMNS * size)
 
 
-@contextmanager
-def _loop(code: Code, lo: str, hi: str, step: str = "1", stem: str = "i") -> Iterator[str]:
-    """A loop that may have no iteration."""
-    with code.where(code.op(f"icmp ult i64 {lo}, {hi}")), code.loop(lo, hi, step, stem) as i:
-        yield i
-
-
-def _at(code: Code, t: str, pointer: str, *terms: tuple[str, str]) -> str:
-    """The address of an entry: ``terms`` are counters and their strides."""
-    for i, stride in terms:
-        step = i if stride == "1" else code.op(f"mul i64 {i}, {stride}")
-        pointer = code.op(f"getelementptr {t}, ptr {pointer}, i64 {step}")
-    return pointer
-
-
 def _less(code: Code, x: str, y: str) -> str:
     return code.select("i64", code.op(f"icmp ult i64 {x}, {y}"), x, y)
 
@@ -104,8 +96,8 @@ def _pack(t: str) -> str:
     code, eight = Code(), f"<8 x {t}>"
     align = f"align {_size(t)}"
     together = code.op("icmp eq i64 %down, 1")
-    with (code.where(together), _loop(code, "0", "%terms") as k,
-          _loop(code, "0", "%width", "8") as r):
+    with (code.where(together), code.counted("0", "%terms") as k,
+          code.counted("0", "%width", "8") as r):
         left = code.op(f"trunc i64 {code.op(f'sub i64 %rows, {r}')} to i32")
         one = code.op(f"insertelement <8 x i32> poison, i32 {left}, i64 0")
         every = code.op(f"shufflevector <8 x i32> {one}, <8 x i32> poison, "
@@ -113,30 +105,30 @@ def _pack(t: str) -> str:
         lanes = ", ".join([f"i32 {i}" for i in range(8)])
         there = code.op(f"icmp slt <8 x i32> <{lanes}>, {every}")
         x = code.op(f"call {eight} @llvm.masked.load.v8f{8 * _size(t)}.p0("
-                    f"ptr {_at(code, t, '%x', (k, '%along'), (r, '1'))}, i32 {_size(t)}, "
+                    f"ptr {code.place(t, '%x', (k, '%along'), (r, '1'))}, i32 {_size(t)}, "
                     f"<8 x i1> {there}, {eight} zeroinitializer)")
-        code.line(f"store {eight} {x}, ptr {_at(code, t, '%y', (k, '%width'), (r, '1'))}, {align}")
+        code.line(f"store {eight} {x}, ptr {code.place(t, '%y', (k, '%width'), (r, '1'))}, {align}")
     whole = code.op("and i64 %terms, -8")
     apart = code.op(f"xor i1 {together}, true")
-    with code.where(apart), _loop(code, "0", "%width", "8") as r:
+    with code.where(apart), code.counted("0", "%width", "8") as r:
         rows = []
         for i in range(8):
             row = code.op(f"add i64 {r}, {i}")
             there = code.op(f"icmp ult i64 {row}, %rows")
-            at = _at(code, t, "%x", (row, "%down"))
+            at = code.place(t, "%x", (row, "%down"))
             rows.append((code.op(f"select i1 {there}, ptr {at}, ptr @zeros"),
                          code.select("i64", there, "1", "0")))
-        with _loop(code, "0", whole, "8") as k:
-            block = [code.op(f"load {eight}, ptr {_at(code, t, row, (k, step))}, {align}")
+        with code.counted("0", whole, "8") as k:
+            block = [code.op(f"load {eight}, ptr {code.place(t, row, (k, step))}, {align}")
                      for row, step in rows]
             for i, x in enumerate(_turned(code, eight, block)):
                 term = code.op(f"add i64 {k}, {i}")
-                at = _at(code, t, "%y", (term, "%width"), (r, "1"))
+                at = code.place(t, "%y", (term, "%width"), (r, "1"))
                 code.line(f"store {eight} {x}, ptr {at}, {align}")
-        with _loop(code, whole, "%terms") as k:
+        with code.counted(whole, "%terms") as k:
             for i, (row, step) in enumerate(rows):
-                x = code.op(f"load {t}, ptr {_at(code, t, row, (k, step))}")
-                at = _at(code, t, "%y", (k, "%width"), (r, "1"), (str(i), "1"))
+                x = code.op(f"load {t}, ptr {code.place(t, row, (k, step))}")
+                at = code.place(t, "%y", (k, "%width"), (r, "1"), (str(i), "1"))
                 code.line(f"store {t} {x}, ptr {at}")
     code.line("ret void")
     numbers = ("down", "along", "rows", "width", "terms")
@@ -179,14 +171,14 @@ def _tile(t: str, lanes: int, high: int) -> str:
         code.line(f"%sum.{u}.{j} = phi {vector} [ zeroinitializer, %entry ], "
                   f"[ %next.{u}.{j}, %turn ]")
     xs = []
-    row = _at(code, t, "%a", ("%k", str(width)))
+    row = code.place(t, "%a", ("%k", str(width)))
     for u in range(high):
-        at = _at(code, t, row, (str(u * lanes), "1"))
+        at = code.place(t, row, (str(u * lanes), "1"))
         xs.append(code.op(f"load {vector}, ptr {at}, align {lanes * size}"))
-    column = _at(code, t, "%b", ("%k", str(ACROSS)))
+    column = code.place(t, "%b", ("%k", str(ACROSS)))
     kind = f"v{lanes}f{8 * size}"
     for j in range(ACROSS):
-        y = code.op(f"load {t}, ptr {_at(code, t, column, (str(j), '1'))}")
+        y = code.op(f"load {t}, ptr {code.place(t, column, (str(j), '1'))}")
         one = code.op(f"insertelement {vector} poison, {t} {y}, i64 0")
         every = code.op(f"shufflevector {vector} {one}, {vector} poison, "
                         f"<{lanes} x i32> zeroinitializer")
@@ -203,7 +195,7 @@ def _tile(t: str, lanes: int, high: int) -> str:
     room = code.op(f"select i1 {whole}, ptr %c, ptr %part")
     line = code.select("i64", whole, "%apart", str(width))
     direct = code.op(f"and i1 {whole}, %adds")
-    places = {(u, j): _at(code, t, room, (str(j), line), (str(u * lanes), "1")) for u, j in names}
+    places = {(u, j): code.place(t, room, (str(j), line), (str(u * lanes), "1")) for u, j in names}
     with code.where(code.op(f"xor i1 {direct}, true")):
         for (u, j), at in places.items():
             code.line(f"store {vector} %next.{u}.{j}, ptr {at}, align {size}")
@@ -212,10 +204,11 @@ def _tile(t: str, lanes: int, high: int) -> str:
             had = code.op(f"load {vector}, ptr {at}, align {size}")
             total = code.op(f"fadd {vector} {had}, %next.{u}.{j}")
             code.line(f"store {vector} {total}, ptr {at}, align {size}")
-    with (code.where(code.op(f"xor i1 {whole}, true")), _loop(code, "0", "%columns", stem="j") as j,
-          _loop(code, "0", "%rows") as i):
-        x = code.op(f"load {t}, ptr {_at(code, t, '%part', (j, str(width)), (i, '1'))}")
-        at = _at(code, t, "%c", (j, "%apart"), (i, "1"))
+    with (code.where(code.op(f"xor i1 {whole}, true")),
+          code.counted("0", "%columns", stem="j") as j,
+          code.counted("0", "%rows") as i):
+        x = code.op(f"load {t}, ptr {code.place(t, '%part', (j, str(width)), (i, '1'))}")
+        at = code.place(t, "%c", (j, "%apart"), (i, "1"))
         had = code.op(f"load {t}, ptr {at}")
         total = code.select(t, "%adds", code.op(f"fadd {t} {had}, {x}"), x)
         code.line(f"store {t} {total}, ptr {at}")
@@ -242,24 +235,25 @@ def _product(t: str, size: int, lanes: int) -> str:
         k, adds = _less(code, k, step), code.op(f"icmp ne i64 {k0}, 0")
         with code.loop("0", n, str(ACROSS), "panel") as j:
             wide = _less(code, code.op(f"sub i64 {n}, {j}"), str(ACROSS))
-            x = _at(code, t, "%b", (k0, "%down_b"), (code.op(f"add i64 {j0}, {j}"), "%along_b"))
-            code.line(f"call void @pack(ptr {x}, ptr {_at(code, t, panels, (j, k))}, "
+            x = code.place(t, "%b", (k0, "%down_b"), (code.op(f"add i64 {j0}, {j}"), "%along_b"))
+            code.line(f"call void @pack(ptr {x}, ptr {code.place(t, panels, (j, k))}, "
                       f"i64 %along_b, i64 %down_b, i64 {wide}, i64 {ACROSS}, i64 {k})")
         with code.pieces("0", "%rows", rows_at_once, "stretch") as (i0, i1):
             m = code.op(f"sub i64 {i1}, {i0}")
             with code.loop("0", m, str(height), "panel") as i:
                 tall = _less(code, code.op(f"sub i64 {m}, {i}"), str(height))
                 width = _rounded(code, tall, lanes)
-                x = _at(code, t, "%a", (code.op(f"add i64 {i0}, {i}"), "%down_a"), (k0, "%along_a"))
-                code.line(f"call void @pack(ptr {x}, ptr {_at(code, t, '%room', (i, k))}, "
+                row = code.op(f"add i64 {i0}, {i}")
+                x = code.place(t, "%a", (row, "%down_a"), (k0, "%along_a"))
+                code.line(f"call void @pack(ptr {x}, ptr {code.place(t, '%room', (i, k))}, "
                           f"i64 %down_a, i64 %along_a, i64 {tall}, i64 {width}, i64 {k})")
             with (code.loop("0", n, str(ACROSS), "column") as j,
                   code.loop("0", m, str(height), "row") as i):
                 wide = _less(code, code.op(f"sub i64 {n}, {j}"), str(ACROSS))
                 tall = _less(code, code.op(f"sub i64 {m}, {i}"), str(height))
                 width = _rounded(code, tall, lanes)
-                a, b = _at(code, t, "%room", (i, k)), _at(code, t, panels, (j, k))
-                c = _at(code, t, "%c", (code.op(f"add i64 {i0}, {i}"), "1"),
+                a, b = code.place(t, "%room", (i, k)), code.place(t, panels, (j, k))
+                c = code.place(t, "%c", (code.op(f"add i64 {i0}, {i}"), "1"),
                         (code.op(f"add i64 {j0}, {j}"), "%apart"))
                 for high in range(1, HIGH + 1):
                     with code.where(code.op(f"icmp eq i64 {width}, {high * lanes}")):

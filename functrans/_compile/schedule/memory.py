@@ -35,7 +35,7 @@ def allocate(
             first.setdefault(b, i)
             last[b] = i
     offsets: dict[Var, int] = {}
-    free = [(0, 1 << 64)]  # from where to where
+    free: list[tuple[int, float]] = [(0, math.inf)]  # from where to where
     taken: list[tuple[int, int, int]] = []  # last step, start, stop; a heap
     size = 0
     for v in sorted([b for b in buffers if b in first], key=first.__getitem__):
@@ -51,7 +51,7 @@ def allocate(
     return offsets, size
 
 
-def _release(free: list[tuple[int, int]], start: int, stop: int) -> None:
+def _release(free: list[tuple[int, float]], start: int, stop: float) -> None:
     """Add to the free parts, which are in order and do not touch."""
     i = bisect(free, (start, stop))
     if i < len(free) and free[i][0] == stop:

@@ -139,10 +139,13 @@ class Batches:
         self.who, self.f, self.instead, self.sizes = who, f, instead, sizes
         self.chunk_size, self.progress = chunk_size, progress
         self.memory, self.tape = memory, tape
-        self.label = f"{who}({name_of(f)})"
         self.largest = 1
         self.most: int | None = None
         self.per_direction = self.mean = 0
+
+    @property
+    def label(self) -> str:
+        return f"{self.who}({name_of(self.f)})"
 
     def run(self, ways: Ways, width: int, values: Sequence, image: Callable,
             across: bool = False) -> list:

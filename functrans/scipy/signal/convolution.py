@@ -54,10 +54,10 @@ def _over_axes(x1: Any, x2: Any, mode: str, axes: Any, dot_axes: Any) -> Any:
         raise ValueError(
             f"Acceptable mode flags are 'valid', 'same', or 'full', not mode={mode}"
         )
-    pairs = zip((x1, x2), axes, strict=True)
-    lengths = [tuple([x.shape[i] for i in mine]) for x, mine in pairs]
+    lengths: list = [tuple([x.shape[i] for i in mine])
+                     for x, mine in zip((x1, x2), axes, strict=True)]
     n = len(lengths[0])
-    exchanged = mode == "valid" and needs_swap(*lengths, range(n))
+    exchanged = mode == "valid" and needs_swap(lengths[0], lengths[1], range(n))
     if exchanged:
         x1, x2, axes, dot_axes, lengths = x2, x1, axes[::-1], dot_axes[::-1], lengths[::-1]
     if mode != "valid":

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import Aval, Tracer, aval_of
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
@@ -69,7 +70,7 @@ class ProductNode(OpNode):
 
     def pull(self, ct: Any, create: bool) -> tuple:
         a, b = self.available(create)
-        if type(ct) is np.ndarray and not create:
+        if type(ct) is ndarray and not create:
             return None if b is None else ct.dot(b.T), None if a is None else a.T.dot(ct)
         return None if b is None else np.matmul(ct, b.T), None if a is None else np.matmul(a.T, ct)
 
@@ -127,7 +128,7 @@ class VectorProductNode(RowNode):
         self.where = where
 
     def bare(self, ct: Any, create: bool) -> Iterable:
-        if create or type(ct) is not np.ndarray:
+        if create or type(ct) is not ndarray:
             return super().bare(ct, create)
         (a, b), _ = self.available()
         e1, e2 = self.edges

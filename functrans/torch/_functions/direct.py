@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import TABLE, Linear, Primitive, Tracer
 from functrans.torch._functions.outputs import in_batch
@@ -41,7 +42,7 @@ def are_plain(*xs: Any) -> bool:
         if not isinstance(x, Tensor):
             return False
         array = x._array
-        if type(array) is not np.ndarray:
+        if type(array) is not ndarray:
             return False
         if dtype is None:
             dtype = array.dtype

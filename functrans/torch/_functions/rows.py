@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans._kernels.large import SCALAR, in_one_pass
 from functrans.extend import Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
-from functrans.torch._graph.graph import ZERO, ElementwiseNode, kept_by
+from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
@@ -67,34 +68,36 @@ class Row:
         compute = self.integers if kinds <= {"b", "i", "u"} else self.ufunc
         with quiet():
             y = as_memory(apply(self.name, compute, a, b))
-        out = from_array(y)
         if not state.grad or y.dtype.kind not in "fcV":
-            return out
+            return from_array(y)
         e1 = recorded_edge(x1) if isinstance(x1, Tensor) else None
         e2 = recorded_edge(x2) if isinstance(x2, Tensor) else None
         if e1 is None and e2 is None:
-            return out
-        if unusual and isinstance(out._array, Tracer) and (inside := in_batch(x1, x2)):
+            return from_array(y)
+        if unusual and isinstance(y, Tracer) and (inside := in_batch(x1, x2)):
             return self.general(*inside)
         u1 = None if e1 is None else _unlike(x1._array, y)
         u2 = None if e2 is None else _unlike(x2._array, y)
-        self.record(out, a, b, e1, e2, x1, x2, u1, u2, caller())
-        return out
+        return self.record(y, a, b, e1, e2, x1, x2, u1, u2, caller())
 
 
 def _recorder(title: str, actions: Sequence, reads: Sequence) -> Callable:
-    """What gives results of a row their nodes.
+    """What makes results of a row tensors with their nodes.
 
-    ``record(out, a, b, e1, e2, x1, x2, u1, u2)``: ``a`` and ``b`` are what was computed with,
-    ``e1`` and ``e2`` the places of the operands ``x1`` and ``x2``, ``u1`` and ``u2`` as
-    ``_unlike`` has them. ``where``: the user's line, if that is not three frames up.
+    ``record(y, a, b, e1, e2, x1, x2, u1, u2)``: ``y`` was computed with ``a`` and ``b``, ``e1`` and
+    ``e2`` are the places of the operands ``x1`` and ``x2``, ``u1`` and ``u2`` as ``_unlike`` has
+    them. ``where``: the user's line, if that is not three frames up.
     """
     (a1, a2), (_, first, second, both) = actions, reads
     pick1, pick2 = [a.pick if a.needs else None for a in actions]
 
-    def record(out: Tensor, a: Any, b: Any, e1: Edge | None, e2: Edge | None, x1: Any, x2: Any,
-               u1: Any, u2: Any, where: tuple | None = None) -> None:
-        y = out._array
+    def record(y: Any, a: Any, b: Any, e1: Edge | None, e2: Edge | None, x1: Any, x2: Any,
+               u1: Any, u2: Any, where: tuple | None = None) -> Tensor:
+        out = _new(Tensor)  # as ``from_array``, without a call
+        out._array = y
+        out._storage = own = Storage()
+        own.version = out._index = 0
+        out._base, out._requires = None, False
         if e2 is None:
             parts, kept = ((0, a1, pick1(y, a, b) if pick1 else (), u1),), first
         elif e1 is None:
@@ -105,9 +108,9 @@ def _recorder(title: str, actions: Sequence, reads: Sequence) -> Callable:
             kept = both
         if kept is None:
             out._node = ElementwiseNode(title, (e1, e2), parts, (), None)
-            return
+            return out
         y_kept, x1_kept, x2_kept = kept
-        marks = [(out._storage, 0)] if y_kept else []
+        marks = [(own, 0)] if y_kept else []
         if x1_kept and isinstance(x1, Tensor):
             storage = x1._storage
             marks.append((storage, storage.version))
@@ -118,6 +121,7 @@ def _recorder(title: str, actions: Sequence, reads: Sequence) -> Callable:
             frame = sys._getframe(3)
             where = frame.f_code, frame.f_lasti
         out._node = ElementwiseNode(title, (e1, e2), parts, marks, where)
+        return out
 
     return record
 
@@ -132,7 +136,7 @@ def operand(x: Any) -> Any:
         return x._array
     if type(x) in NUMBERS:
         return x
-    if isinstance(x, np.ndarray | np.generic):
+    if isinstance(x, ndarray | np.generic):
         return np.array(x)  # its owner may change it before the backward
     if _declines(x):
         raise TypeError(
@@ -143,7 +147,7 @@ def operand(x: Any) -> Any:
 
 def _declines(x: Any) -> bool:
     """Whether an operand is of a type unknown here, whose own method may know what to do."""
-    return not (isinstance(x, np.ndarray | np.generic | Tensor) or type(x) in NUMBERS
+    return not (isinstance(x, ndarray | np.generic | Tensor) or type(x) in NUMBERS
                 or hasattr(x, "__index__") or hasattr(x, "__float__"))
 
 
@@ -210,9 +214,8 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             y = compute(a, b)
         except (TypeError, ValueError):
             y = apply(name, ufunc, a, b)  # which says more
-        out = from_array(y)
-        if not state.grad or out._array.dtype is not d:  # comparisons
-            return out
+        if not state.grad or y.dtype is not d:  # comparisons
+            return from_array(y)
         # the shortest way; ``recorded_edge`` for leaves, views and what is unusual
         e1 = (recorded_edge(input) if input._requires or input._base is not None or unusual
               else None if input._node is None else (input._node, input._index))
@@ -223,11 +226,12 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             if a.shape != b.shape:
                 u1, u2 = _unlike(a, y), _unlike(b, y)
         if e1 is None and e2 is None:
-            return out
-        if type(out._array) is not np.ndarray and (inside := in_batch(input, other)):
-            return general(*inside)
-        record(out, a, b, e1, e2, input, other, u1, u2)
-        return out
+            return from_array(y)
+        if type(y) is not ndarray:
+            y = as_memory(y)
+            if unusual and (inside := in_batch(input, other)):
+                return general(*inside)
+        return record(y, a, b, e1, e2, input, other, u1, u2)
 
     f.of = of  # type: ignore[attr-defined]  # what the reflected and in-place variants share
     _label(f, name, f"{row.name} of two tensors or numbers, entry by entry.")
@@ -249,11 +253,11 @@ def reflected(f: Any) -> Callable:
         b = self._array
         if type(other) not in _REALS or (b.dtype is not _F32 and b.dtype is not _F64):
             return NotImplemented if _declines(other) else general(other, self)
-        out = from_array(compute(other, b))
+        y = compute(other, b)
         edge = recorded_edge(self) if state.grad else None
-        if edge is not None:
-            record(out, other, b, None, edge, other, self, None, None)
-        return out
+        if edge is None:
+            return from_array(y)
+        return record(as_memory(y), other, b, None, edge, other, self, None, None)
 
     return observed_binary(method, name)
 
@@ -283,7 +287,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             if booleans is not None and d.kind == "b":
                 y = booleans(a)
             else:
-                y = compute(a) if type(a) is np.ndarray else of_arrays(a)
+                y = compute(a) if type(a) is ndarray else of_arrays(a)
         except TypeError as failure:
             refuse(name, failure, (a,))
             raise

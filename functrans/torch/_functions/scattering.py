@@ -113,21 +113,25 @@ def scatter(x, dim, index, src=None, *, reduce=None, value=None):
                           include_self=True)
 
 
+_INDEX = np.dtype(np.int64)
+
+
 def _scatter_add_row(x, dim, index, src):
     if not are_plain(x, src) or not isinstance(index, Tensor):
         return None
     where, shape = index._array, x._array.shape
     axis = axis_of(dim, len(shape))
-    if axis is None or where.dtype != np.int64 or where.ndim != len(shape):
+    if axis is None or where.dtype is not _INDEX or where.ndim != len(shape):
         return None
     if not where.size or where.shape != src._array.shape:
         return None
     # as unsigned numbers, of which negative ones are the greatest
-    if where.view(np.uint64).max() >= shape[axis] or any(
-            [n > m for i, (n, m) in enumerate(zip(where.shape, shape, strict=True)) if i != axis]):
+    if np.maximum.reduce(where.view(np.uint64), None) >= shape[axis]:
         return None
     if len(shape) == 1:  # whose version is noted
         return RowCall(_scatter_add, (x, src, index), {"pattern": (ARRAY,)})
+    if any([n > m for i, (n, m) in enumerate(zip(where.shape, shape, strict=True)) if i != axis]):
+        return None
     indices = np.broadcast_arrays(*_places(axis, where.copy(), len(shape)))
     return RowCall(_scatter_add, (x, src, *indices), {"pattern": (ARRAY,) * len(shape)})
 

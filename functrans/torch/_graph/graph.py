@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import (
     TABLE,
@@ -45,8 +46,10 @@ class RowNode(OpNode):
 
     __slots__ = ("marks", "params", "prim", "where", "xs", "y")
 
+    xs: Any  # what is saved of each operand; None when it was freed
+
     def __init__(self, title: str, prim: Primitive, edges: Sequence, xs: Sequence, y: Any,
-                 params: dict, storages: Sequence, own: Storage | None):
+                 params: dict, storages: Sequence, own: Any):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
@@ -121,7 +124,7 @@ class RowNode(OpNode):
             self.xs = self.y = None
             return
         for x in self.xs or ():
-            if type(x) is np.ndarray or isinstance(x, (np.generic, Packed)):
+            if type(x) is ndarray or isinstance(x, (np.generic, Packed)):
                 self.xs = None
                 return
 
@@ -216,7 +219,7 @@ class ElementwiseNode(OpNode):
             if saved:
                 if create:
                     saved = self.recorded(action, saved)
-                    if type(ct) is np.ndarray:  # the operators of values are shorter
+                    if type(ct) is ndarray:  # the operators of values are shorter
                         ct = Value(ct, None)
                 c = act(ct, saved[0]) if len(saved) == 1 else act(ct, *saved)
             else:
@@ -229,7 +232,7 @@ class ElementwiseNode(OpNode):
         for i, action, saved, unlike in self.available():
             if create and saved:
                 saved = self.recorded(action, saved)
-                if type(ct) is np.ndarray:  # the operators of values are shorter
+                if type(ct) is ndarray:  # the operators of values are shorter
                     ct = Value(ct, None)
             c = action.pull(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
@@ -259,7 +262,7 @@ class ElementwiseNode(OpNode):
 
 def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
     """``sum_to``, by one call where ``c`` has one more axis, as from a row that was added."""
-    if type(c) is np.ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
+    if type(c) is ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
         return np.add.reduce(c)
     return sum_to(c, shape, dtype)
 
@@ -298,7 +301,7 @@ def is_outer(x: Value) -> bool:
 
 def saved_value(x: Any, edge: Edge | None, storage: Any) -> Any:
     """An array that a node has saved, with its place in the graph; anything else unchanged."""
-    if type(x) is not np.ndarray and not isinstance(x, (np.generic, Tracer)):
+    if type(x) is not ndarray and not isinstance(x, (np.generic, Tracer)):
         return x
     return Value(x, None, 0, storage) if edge is None else Value(x, *edge, storage)
 
@@ -387,7 +390,7 @@ class Recorder(Trace):
         primals = [x.primal if type(x) is Value and x.owner is self else x for x in args]
         y = prim.impl(*primals) if self is RECORDER else bind(prim, *primals)
         own = Storage()
-        if type(y) is np.ndarray and y.base is not None:
+        if type(y) is ndarray and y.base is not None:
             own = _storage_of(y, args, primals)
         d, shape = y.dtype, y.shape
         if d.kind not in "fc" and not is_inexact(y):
@@ -462,7 +465,7 @@ def record(prim: Primitive, args: Sequence, primals: Sequence, y: Any, params: d
     mine = [x if type(x) is Value and x.owner is owner else None for x in args]
     edges = [None if x is None or x.node is None else (x.node, x.index) for x in mine]
     own = Storage()
-    if type(y) is np.ndarray and y.base is not None:
+    if type(y) is ndarray and y.base is not None:
         own = _storage_of(y, args, primals)
     if not prim.differentiable or not any(edges):
         return Value(y, None, 0, own, owner) if prim.outputs == 1 and is_inexact(y) else y

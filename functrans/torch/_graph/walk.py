@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Container, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans import vmap
 from functrans._core.bind import may_have_nan
@@ -282,7 +283,7 @@ def _note_spread(node: Any, ct: Any, whole: Any, sound: dict) -> None:
 
     Looking through ``ct`` was then enough, as for a table of which a few rows were read.
     """
-    if (type(whole) is np.ndarray and whole.size >= max(_SPREAD, 4 * ct.size)
+    if (type(whole) is ndarray and whole.size >= max(_SPREAD, 4 * ct.size)
             and node.prim.facts.indexing == "reads" and not may_have_nan(ct)):
         sound[id(whole)] = whole
 
@@ -365,11 +366,11 @@ def _add(cts: dict, sums: set, node: Node, k: int, c: Any) -> None:
             old[k] = c if old[k] is None else old[k] + c
     elif old is None or c is None:
         cts[node] = c if old is None else old
-    elif node in sums and type(c) is np.ndarray and c.dtype is old.dtype:
+    elif node in sums and type(c) is ndarray and c.dtype is old.dtype:
         _sum(old, c, old)
     else:
         cts[node] = total = old + c
-        if type(total) is np.ndarray:
+        if type(total) is ndarray:
             sums.add(node)
 
 

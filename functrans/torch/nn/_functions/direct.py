@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans._ops.indexing import ARRAY
 from functrans.extend import TABLE, Aval, General, aval_of, bind
@@ -83,7 +84,7 @@ class AffineNode(RowNode):
     __slots__ = ()
 
     def bare(self, ct: Any, create: bool) -> Iterable:
-        if create or type(ct) is not np.ndarray:
+        if create or type(ct) is not ndarray:
             return super().bare(ct, create)
         (x, w, *b), _ = self.available()
         rows = ct.reshape(-1, ct.shape[-1])
@@ -188,7 +189,7 @@ def _reduced(x: Tensor, reduction: str) -> Tensor | None:
 
 def _picked_vjp(ct, y, xs, wanted, scale):
     x, rows, index = xs
-    if type(ct) is type(index) is np.ndarray:
+    if type(ct) is type(index) is ndarray:
         out = np.zeros(x.shape, x.dtype)
         out[rows, index] = ct * x.dtype.type(scale)
         return [out, None, None]
