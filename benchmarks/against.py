@@ -78,7 +78,8 @@ def serve() -> None:
     """Answer on standard output: ``list`` the cases, time a call of one, or ``stop``."""
     from benchmarks.timing import _calls_a_sample, _sample  # the folder's library is in place now
 
-    builders, ready = _cases(), {}
+    builders = _cases()
+    ready: dict[str, tuple[Callable[[], Any], int]] = {}
     for line in sys.stdin:
         question = line.strip()
         if question == "list":
@@ -95,13 +96,17 @@ def serve() -> None:
 
 def _cases() -> dict[str, Callable[[], Callable[[], Any]]]:
     """Each case's name, and what makes the call that is timed."""
-    from benchmarks import jit, libraries, speed, workloads
+    from benchmarks import jit, libraries, programs, speed, workloads
     from benchmarks.peers import Functrans
+    from functrans import torch
 
     cases: dict[str, Callable[[], Callable[[], Any]]] = {
         name: lambda build=build: build([Functrans()]).contenders["functrans"]
         for name, build in speed.CASES.items()
     }
+    for name, program in programs.PROGRAMS.items():
+        slug = name.replace(",", "").replace(" ", "-")
+        cases[f"shim-{slug}"] = lambda program=program: program(torch)
     for group, build in jit.CASES.items():
         for i, problem in enumerate(build()):
             cases[f"{group}-{i}"] = lambda p=problem: jit._thunk(jit.Ours(), p.build, p.args)

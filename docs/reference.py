@@ -73,7 +73,8 @@ def declarations(path: Path) -> list[tuple[str, Declaration]]:
         if not isinstance(name, ast.Constant) or not (via or _called(call) in DECLARATORS):
             continue
         texts = [_source(lines, a) for a in call.args[2:]]
-        options = {k.arg: _source(lines, k.value) for k in (via or call).keywords if k.arg}
+        keywords = [*(via.keywords if via else []), *call.keywords]
+        options = {k.arg: _source(lines, k.value) for k in keywords if k.arg}
         if via:  # its rules are functions inside the shared one
             options = {k: f"{_called(call)}.{v}" if v == k else v for k, v in options.items()}
         found.append((name.value, Declaration(call.lineno, texts, options)))

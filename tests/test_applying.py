@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -73,6 +74,35 @@ def test_divmod(case, check):
 @each({"": Case(None, (V,))}, [*OF_KNOWN[:1], *OF_KNOWN[2:], check_jit_is_eager])
 def test_piecewise(case, check, f):
     check(Case(f, case.shapes))
+
+
+@pytest.mark.parametrize("f", [
+    lambda t: t - t.mean(), lambda t: t[::-1] * 2, lambda t: t[0], lambda t: t * t.size, np.cumsum,
+    lambda t: t / np.max(t), np.sum,
+])
+def test_pieces_that_depend_on_each_other_are_refused_where_conditions_are_not_known(f):
+    x = np.array([-0.5, 0.3, -0.1, 0.8])
+
+    def g(x):
+        return np.piecewise(x, [x < 0], [f, 3.0])
+
+    np.testing.assert_allclose(ft.vjp(g, x)[0], g(x), rtol=1e-15)
+    for h in (ft.jit(g), lambda x: ft.vmap(g)(x[None]), ft.jit(ft.grad(lambda x: np.sum(g(x))))):
+        with pytest.raises(UnsupportedError, match="depends on the others"):
+            h(x)
+
+
+def test_pieces_may_look_numbers_up_and_close_over_traced_ones():
+    table, x = np.array([2.0, -1.0]), np.array([-0.5, 0.3, -0.1, 0.8])
+
+    def g(x, a):
+        return np.piecewise(x, [x < 0], [lambda t: a * table[(t > 0.2).astype(int)] + t,
+                                         lambda t: np.interp(t, [0.0, 1.0], np.stack([a, 0 * a]))])
+
+    np.testing.assert_allclose(ft.jit(g)(x, 2.0), g(x, 2.0), rtol=1e-14)
+    slopes = ft.jit(ft.jacrev(g, (0, 1)))(x, 2.0)
+    for got, want in zip(slopes, ft.jacfwd(g, (0, 1))(x, 2.0), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
 def test_piecewise_is_differentiated_piece_by_piece():
@@ -270,3 +300,27 @@ def test_functions_of_plain_arrays_close_over_traced_values():
 
 
 V_ = np.linspace(0.1, 2.0, 6)
+
+
+PLACES = {
+    "ravel": lambda np, x, i, j: np.ravel_multi_index((i, j), (200, 150)),
+    "ravel wrapped": lambda np, x, i, j: np.ravel_multi_index((i, j), (90, 40), mode="wrap"),
+    "ravel clipped": lambda np, x, i, j: np.ravel_multi_index((i, j), (200, 40), mode="clip"),
+    "unravel": lambda np, x, i, j: np.unravel_index(i, (200, 150)),
+    "take": lambda np, x, i, j: np.take(x, i, mode="wrap") + np.take(x, j, 0, mode="clip")[:, 0],
+    "choose": lambda np, x, i, j: np.choose(i, [j, i], mode="wrap"),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i8"])
+def test_places_are_reckoned_with_64_bits(name, dtype):
+    f, x = PLACES[name], np.arange(600.0).reshape(200, 3)
+    i, j = np.array([100, 3, 120], dtype), np.array([5, 100, 49], dtype)
+    want = ft.tree.leaves(f(np, x, i, j))
+    run = functools.partial(f, fnp)
+    batch = ft.tree.map(lambda y: y[0], ft.vmap(run)(x[None], i[None], j[None]))
+    for y in (ft.jit(run)(x, i, j), batch, ft.vjp(lambda x: run(x, i, j), x)[0]):
+        for got, expected in zip(ft.tree.leaves(y), want, strict=True):
+            np.testing.assert_array_equal(got, expected)
+            assert got.dtype == expected.dtype

@@ -365,3 +365,19 @@ def test_a_value_from_around_that_is_another_in_the_backward_pass(f):
         with pytest.raises(CaptureError, match="assigned again as an argument"):
             differentiate(f)(x)
     assert np.isfinite(ft.jacfwd(f)(x)).all()
+
+
+def test_what_a_second_run_meets_are_the_arrays_that_the_backward_reads():
+    def written(z, x):
+        y = fnp.zeros(3)
+        y[:] = z
+        y[1:] += x[1:] * 0.5
+        return y
+
+    def f(x, apart=lambda f: f):
+        z = ft.jit(lambda z: z * x)(x)  # an Array beside plain ndarrays
+        return np.sum(apart(lambda z: written(z, x))(z) ** 2)
+
+    x, t = np.array([0.3, -0.5, 0.8]), np.array([0.5, 1.1, -0.3])
+    slope = lambda f: ft.grad(lambda x: ft.jvp(f, (x,), (t,))[1])(x)  # noqa: E731
+    np.testing.assert_allclose(slope(lambda x: f(x, ft.checkpoint)), slope(f), rtol=1e-13)

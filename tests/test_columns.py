@@ -7,7 +7,7 @@ import functrans as ft
 from functrans._compile.ir import columns
 from functrans._compile.ir.columns import by_columns
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import evaluate
+from functrans._compile.ir.program import Const, evaluate
 from functrans._compile.schedule.kernels import HostStep, Kernel
 from functrans._transforms.staging.staging import stage
 from tests.test_passes import SPECIAL, same_bits
@@ -158,3 +158,20 @@ def test_tables_of_places_are_those_of_their_operand():
     f = ft.jit(lambda x, y: (x[where], y[:, :3][where], x.T[where], x[:, where]))
     for a, b in zip(f(x, y), (x[where], y[:, :3][where], x.T[where], x[:, where]), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def _constants(f, x):
+    program, _ = stage(f, [x], "f")
+    return [a.value for eqn in program.eqns for a in eqn.inputs if isinstance(a, Const)]
+
+
+def test_a_constant_whose_rows_are_alike_is_one_row():
+    row = np.array([0.0, -0.0, 2.0])
+    table = np.tile(row, (1000, 1))
+    (kept,) = _constants(lambda x: x * table, np.ones((1000, 3)))
+    assert kept.shape == (1, 3) and same_bits(kept[0], row)
+    assert same_bits(ft.jit(lambda x: x * table)(np.ones((1000, 3))), table)
+    for other in (0.0, np.nan):  # of another sign, or equal to nothing
+        table[-1, 1] = other
+        (kept,) = _constants(lambda x: x * table, np.ones((1000, 3)))
+        assert same_bits(kept, table)

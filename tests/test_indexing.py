@@ -429,3 +429,28 @@ def test_a_written_array_takes_slices_of_fixed_length():
     compiled = ft.jit(f)
     for i in (0, 1, 4, -2, 5):
         np.testing.assert_array_equal(compiled(np.arange(6.0), i), f(np.arange(6.0), i))
+
+
+SHORT_ROWS = {"columns": np.s_[:, 2:5], "one column, kept": np.s_[:, 3:4],
+              "every second column": np.s_[::2, ::2], "backwards": np.s_[::-1, :3]}
+
+
+@pytest.mark.parametrize("key", SHORT_ROWS.values(), ids=SHORT_ROWS)
+@pytest.mark.parametrize("count", [20, 3000])
+def test_parts_with_short_rows_are_read_in_order(key, count):
+    x = np.random.default_rng(0).normal(size=(count, 11))
+    expected = np.zeros(x.shape)
+    expected[key] = 3 * x[key] ** 2
+    np.testing.assert_array_equal(ft.vjp(lambda x: x[key], x)[0], x[key])
+    np.testing.assert_allclose(ft.grad(lambda x: np.sum(x[key] ** 3))(x), expected, rtol=1e-14)
+    y, dy = ft.jvp(lambda x: x[key], (x,), (np.cos(x),))
+    np.testing.assert_array_equal(y, x[key])
+    np.testing.assert_array_equal(dy, np.cos(x)[key])
+
+
+def test_only_parts_with_short_rows_are_copied():
+    x = np.zeros((3000, 40))
+    for key, copied in {((None, None, None), (1, 4, None)): True, (7,): False,
+                        ((None, None, None), (1, 39, None)): False}.items():
+        assert np.shares_memory(rows.getitem(x, pattern=key), x) is not copied
+    assert np.shares_memory(rows.getitem(x.T, pattern=((1, 4, None),)), x)

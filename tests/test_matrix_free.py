@@ -129,7 +129,7 @@ def test_the_function_of_an_operator_runs_once():
 
 
 def test_an_operator_notices_that_what_it_reads_has_changed():
-    small, large = X.copy(), np.ones(20_000)  # the small one is copied
+    small, large = X.copy(), np.ones(40_000)  # the small one is copied
     J, L = ft.linear_operator(np.sin, small), ft.linear_operator(np.sin, large)
     small[0] = large[0] = 5.0
     assert_array_equal(J @ X, np.cos(X) * X)
@@ -268,6 +268,19 @@ def test_the_laplacian_is_the_trace_of_the_hessian(name, way):
 def test_a_rule_that_closes_over_the_argument_is_refused_as_by_nested_jvp():
     with pytest.raises(UnsupportedError, match=r"custom_jvp\(scaled\) closes over .* laplacian"):
         ft.laplacian(closing_over)(X)
+
+
+def test_values_of_a_checkpoint_are_those_of_all_directions():
+    def f(x):
+        y = ft.checkpoint(lambda a, b: np.tanh(a) * b)(np.exp(x), np.cos(x))
+        return np.sum(np.sin(y) * y[::-1])
+
+    expected = np.trace(ft.hessian(f)(X))
+    assert ft.laplacian(f)(X) == pytest.approx(expected, rel=1e-13)
+    assert ft.jit(ft.laplacian(f))(X) == pytest.approx(expected, rel=1e-13)
+    assert ft.grad(ft.laplacian(f))(X) == pytest.approx(
+        ft.grad(lambda x: np.trace(ft.hessian(f)(x)))(X), rel=1e-12
+    )
 
 
 def test_the_laplacian_of_a_harmonic_function_is_zero():

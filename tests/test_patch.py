@@ -912,3 +912,20 @@ def _of_grid(x):
     grid = np.mgrid[0.0:3.0, 0.0:3.0]
     grid[0] *= x
     return grid.sum() - grid[1].sum()
+
+
+def test_a_traced_number_is_a_float_in_a_module_that_is_named():
+    module = types.ModuleType("checks")
+    exec("""
+def gain(x, y):
+    if not isinstance(x, (int, float)) or isinstance(y, float):
+        raise TypeError("x must be a number, y none")
+    return 2.0 * x
+""", vars(module))
+    with ft.patch(module):
+        for transform in (ft.grad, lambda f: ft.jit(ft.grad(f)), ft.jacfwd):
+            f = transform(lambda v: module.gain(v[0], np.array(v[0])) + module.gain(v[1], v))
+            np.testing.assert_array_equal(f(np.ones(2)), [2.0, 2.0])
+        with pytest.raises(TypeError, match="x must be a number"):
+            ft.grad(lambda v: module.gain(v, v).sum())(np.ones(2))
+    assert not isinstance(np.array(1.0), float)

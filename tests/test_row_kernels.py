@@ -74,6 +74,15 @@ def test_shares_with_the_logarithms_of_their_sums(kernel, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("by", ["numbers", "one number"])
+def test_rows_times_a_number_each(kernel, by, shape, dtype):
+    x, axis = draw(shape, dtype), (len(shape) - 1,)
+    ct = draw(shape[:-1], dtype) if by == "numbers" else np.broadcast_to(dtype(0.3), shape[:-1])
+    assert_array_equal(kernel("scaled_rows", x, axis=axis, filled=(ct,)), x * ct[..., None])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("least", [1, 1 << 30])
 def test_the_gradient_of_logsumexp_takes_the_shares_of_its_value(monkeypatch, least, dtype):
     monkeypatch.setattr(sizes, "PASSES", least)

@@ -522,6 +522,20 @@ def test_widths_that_differ_in_and_out():
     assert np.array_equal(slopes.toarray(), [[1], [6]])
 
 
+def test_entries_that_cancel_to_rounding_say_nothing_about_holomorphy():
+    def there_and_back(z):
+        return np.fft.fft(np.fft.ifft(z * z[::-1]) * 3.0)
+
+    z = uniform(-1, 1, 6) + 1j * np.linspace(-1, 2, 6)
+
+    def f(z):
+        return np.concatenate([z, there_and_back(z) - 3.0 * z * z[::-1]])
+
+    agree(ft.sparse_jacobian(f)(z), ft.jacobian(f, holomorphic=True)(z))
+    with pytest.raises(NotDifferentiable, match="not holomorphic here"):
+        ft.sparse_jacobian(lambda z: f(z) + 1e-9 * np.conjugate(z[0]))(z)
+
+
 def test_each_call_asks_whether_the_function_is_holomorphic_there():
     f = lambda z: np.where(z.real > 0, z**2, np.conj(z))  # noqa: E731  # one line
     J = ft.sparse_jacobian(f).prepare(np.ones(3) + 1j)

@@ -425,6 +425,21 @@ def test_softmax_of_infinite_numbers_is_scipy_s(x, unoptimised):
         assert np.isfinite(pullback(np.eye(2))[0][1]).all()
 
 
+@pytest.mark.parametrize("q", [-1e12 + 0.5, -1e15 + 0.25, -300.3, -3000 + 0.5j, -2.5e4 + 0.01j])
+def test_slopes_of_psi_far_left_are_those_between_poles(q):
+    """The terms of zeta there are too many to be added up."""
+    first = ft.jvp(special.psi, (q,), (1.0 + 0 * q,))[1]
+    r = mp.mpmathify(q - np.floor(np.real(q)))
+    slope = lambda z: (mp.pi / mp.sin(mp.pi * r)) ** 2 - mp.psi(1, 1 - z)  # noqa: E731  # 5.15.6
+    with mp.workdps(30):
+        assert complex(first) == pytest.approx(complex(slope(mp.mpmathify(q))), rel=1e-12)
+        second = ft.jvp(lambda z: ft.jvp(special.psi, (z,), (1.0 + 0 * q,))[1], (q,),
+                       (1.0 + 0 * q,))[1]
+        of_pole = 2 * mp.pi**3 * mp.cot(mp.pi * r) / mp.sin(mp.pi * r) ** 2
+        want = -of_pole + mp.psi(2, 1 - mp.mpmathify(q))
+        assert complex(second) == pytest.approx(complex(want), rel=1e-10, abs=1e-10)
+
+
 @pytest.mark.parametrize("order", [lambda f: ft.jvp(ft.grad(f), (1.0,), (1.0,))[1],
                                    lambda f: ft.grad(ft.grad(f))(1.0)])
 def test_curvatures_of_log_ndtr_do_not_overflow_where_it_is_zero(order):
@@ -432,3 +447,11 @@ def test_curvatures_of_log_ndtr_do_not_overflow_where_it_is_zero(order):
     expected = -(x**3) * np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
     assert order(lambda a: TABLE["special.log_ndtr"](a * x)) == pytest.approx(
         expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("s", [0.0, -1.0, -2.0])
+def test_riemann_s_zeta_has_slopes_at_whole_numbers_below_one(s):
+    expected = [float(mp.diff(mp.zeta, s, n)) for n in (1, 2)]
+    f = TABLE["special.riemann_zeta"]
+    found = [ft.grad(f)(s), ft.grad(ft.grad(f))(s)]
+    assert found == pytest.approx(expected, rel=1e-11)  # sums of powers of 12 that cancel

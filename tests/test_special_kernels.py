@@ -144,6 +144,11 @@ def test_left_of_zero_errors_are_in_proportion_to_what_is_subtracted(f):
     np.testing.assert_allclose(ft.jit(f)(x), f(x), rtol=1e-13, atol=1e-14)
 
 
+def test_logarithms_of_gamma_are_infinite_at_the_farthest_poles():
+    x = -(10.0 ** np.arange(300, 309))
+    assert np.all(ft.jit(sp.gammaln)(x) == np.inf) and np.all(sp.gammaln(x) == np.inf)
+
+
 def test_logarithms_of_gamma_keep_their_digits_near_zeros():
     x = np.concatenate([c + s * 10.0 ** -np.arange(3, 16) for c in (1, 2) for s in (-1, 1)])
     assert error("gammaln", x) < 4

@@ -437,3 +437,22 @@ class TestVmap:
 
     def test_axis_size_without_mapped_arguments(self):
         assert_array_equal(ft.vmap(lambda x: x, in_axes=None, axis_size=2)(X), np.stack([X, X]))
+
+
+@pytest.mark.parametrize("other", [np.ones((2, 3)), np.ones(3, np.float32), np.float32(2.0), 2.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_broadcast_against_a_constant_keeps_its_shape(other, dtype):
+    met = []
+
+    def f(x):
+        y = (x + x) * other
+        met.append((y.shape, y.dtype, y.ndim))
+        return np.sum(y * y - other)
+
+    x = np.linspace(1.0, 2.0, 3, dtype=dtype)
+    expected = (x + x) * other
+    g = ft.grad(f)(x)
+    assert met == [(expected.shape, expected.dtype, expected.ndim)]
+    assert (g.shape, g.dtype) == (x.shape, x.dtype)
+    c = np.asarray(other, float)
+    np.testing.assert_allclose(g, 8 * x * (c * c).sum(0) if c.ndim == 2 else 8 * x * c * c)

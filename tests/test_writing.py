@@ -1519,3 +1519,61 @@ def test_tangents_of_a_function_that_writes_inside_of_another_are_values():
     rows = ft.jacfwd(outer)(X)
     for way in (ft.jacrev(outer), ft.jacfwd(loop), ft.jit(ft.jacrev(outer))):
         assert way(X) == pytest.approx(rows, rel=1e-13, abs=1e-15)
+
+
+def several_outs(np, x):
+    y, z, w = x * 1.0, x * 1.0, np.zeros((3, 4))
+    np.divmod(x, 0.7, out=(y, z))
+    np.modf(x * 2.0, None, w)
+    np.frexp(x, out=(y, None))
+    return np.sum(y * z) + np.sum(w * x)
+
+
+def of_one_operand(np, x):
+    y = x * 1.0
+    np.negative.at(y, [0, 1, 1])
+    np.exp.at(y[2], [0, 0, 2])
+    np.sin.at(y.T, (slice(None), 1))
+    return np.sum(y * y * x)
+
+
+def shuffled(np, x):
+    y = np.zeros(4)
+    y[:] = x[0]
+    plain_np.random.default_rng(0).shuffle(y)
+    return np.sum(y * plain_np.arange(4.0))
+
+
+@pytest.mark.filterwarnings("ignore:you are shuffling a 'Writable' object:UserWarning")
+@pytest.mark.parametrize("f", [several_outs, of_one_operand, shuffled])
+def test_writes_by_rarer_ways_are_numpys(f):
+    x = plain_np.random.default_rng(1).normal(size=(3, 4))
+    h, t = 1e-6, plain_np.random.default_rng(2).normal(size=(3, 4))
+    expected = (f(plain_np, x + h * t) - f(plain_np, x - h * t)) / (2 * h)
+    ours = functools.partial(f, np)
+    value, g = ft.value_and_grad(ours)(x)
+    assert value == f(plain_np, x)
+    plain_np.testing.assert_allclose(plain_np.sum(g * t), expected, rtol=1e-6)
+    plain_np.testing.assert_allclose(ft.vmap(ours)(x[None]), [value], rtol=1e-14)
+
+
+@pytest.mark.filterwarnings("ignore:you are shuffling a 'Writable' object:UserWarning")
+def test_shuffling_rows_is_refused():  # numpy would swap views of them, and copy one twice
+    def f(x):
+        y = np.zeros((3, 4))
+        y[:] = x
+        plain_np.random.default_rng(0).shuffle(y)
+        return np.sum(y[0])
+
+    with pytest.raises(UnsupportedError, match=r"Write y\[:\] = y\[rng.permutation"):
+        ft.grad(f)(plain_np.ones((3, 4)))
+
+
+@pytest.mark.parametrize("make", [
+    lambda: np.r_[0.0, plain_np.ones(2)], lambda: np.c_[plain_np.ones(2), plain_np.ones(2)],
+    lambda: np.vectorize(lambda v: v + 1.0)(plain_np.ones(3)), lambda: np.mgrid[0:3],
+])
+def test_arrays_of_plain_numbers_can_be_written_to(make):
+    y = make()
+    y[0] = 5.0
+    assert plain_np.all(y[0] == 5.0)

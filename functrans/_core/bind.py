@@ -57,8 +57,8 @@ watching: ContextVar[Any] = ContextVar("watching", default=None)
 LENT = "lent"
 
 
-class SparseOperand(ArgumentError):
-    """A sparse array where an op takes arrays; operators know what to do with it."""
+class OtherOperand(ArgumentError):
+    """An object where an op takes arrays, as a sparse one; operators know what to do with it."""
 
 
 class Trace:
@@ -87,6 +87,10 @@ class Trace:
     def unary(self, prim: Primitive, x: Any) -> Any:
         """``prim`` on one operand of mine, without parameters."""
         return bind(prim, x)
+
+    def at_once(self, rule: Any, x: Any, params: dict) -> Any:
+        """A composition of ops on ``x``, one of mine, as one op by a rule of its own
+        (``_ops/residuals.py``); None: op by op."""
 
     def call(self, call: Any, args: tuple) -> tuple:
         """A function that has rules of its own (``_ops/calls.py``), on ``args``, some of them mine.
@@ -373,8 +377,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
                 return bind(prim, *map(_as_plain, args), **params)
             if isinstance(x, np.ndarray):
                 require_common(type(x))
-            elif prim.differentiable:  # x == None may be asked
-                raise (SparseOperand if hasattr(x, "tocsr") else ArgumentError)(
+            elif x is not None or prim.differentiable:  # x == None may be asked
+                raise OtherOperand(
                     f"{user_line()}: `{prim.name}` got {type(x).__module__}.{type(x).__name__} "
                     "beside a traced value. Operands are arrays and Python's numbers: convert it, "
                     "for example with float(x), or x.toarray() of a sparse matrix."
@@ -419,7 +423,7 @@ def is_finite(x: Any) -> bool:
         return isfinite(x)
     if isinstance(x, np.ndarray):
         size = x.size
-        if size <= 4096:  # see ``may_have_nan``
+        if size <= 10_000:  # see ``may_have_nan``
             few = size <= 16 and x.ndim == 1 and x.dtype.kind == "f"
             return isfinite(sum(x.tolist()) if few else abs(np.vdot(x, x)))
         with np.errstate(all="ignore"):
@@ -438,7 +442,7 @@ def may_have_nan(x: Any) -> bool:
     """Whether ``x`` holds a NaN; for traced values also if it holds an infinity or is not known."""
     if isinstance(x, np.ndarray):
         size = x.size
-        if size <= 4096:
+        if size <= 10_000:
             # of all ways that do not warn those of the least overhead; on large arrays, vdot would
             # wake threads. Written twice: one call more would cost as much as the sum
             total = sum(x.tolist()) if size <= 16 and x.ndim == 1 else np.vdot(x, x)

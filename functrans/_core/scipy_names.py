@@ -104,7 +104,10 @@ NAMES: dict[str, Names] = {
         """,
     ),
     "sparse": Names(
-        ours="coo_array coo_matrix csc_array csc_matrix csr_array csr_matrix diags diags_array",
+        ours="""
+            block_array block_diag bmat coo_array coo_matrix csc_array csc_matrix csr_array
+            csr_matrix diags diags_array hstack kron vstack
+        """,
     ),
     "sparse.linalg": Names(
         ours="bicgstab cg expm_multiply factorized gmres minres splu spsolve",

@@ -39,6 +39,8 @@ def summed(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
             0 < x.size <= PRODUCT):
         return np.add.reduce(x, tuple(axes))
     shape = x.shape
+    if len(shape) == 2 and axes == [0]:  # as of a bias
+        return _ones(x.dtype)[: shape[0]].dot(x)
     while axes:
         first = len(axes) - 1
         while first and axes[first - 1] == axes[first] - 1:

@@ -16,7 +16,8 @@ from functrans._core.primitive import Primitive
 from functrans._debug.anomaly import entry, user_stack
 from functrans._ops.declare import Action
 from functrans._transforms.arguments import open_all, require_numbers
-from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer, pull_back
+from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.vjp import VJPTrace, pull_back
 from functrans._transforms.watching.watched import Observer, Op, observed, value_of
 from functrans.config import config
 from functrans.errors import name_of

@@ -37,7 +37,7 @@ from functrans._core.aval import PYTHON_SCALARS, Aval
 from functrans._core.bind import STRONG, is_finite
 from functrans._core.primitive import Primitive
 from functrans._kernels import blocks, sizes
-from functrans.config import NATIVE, config
+from functrans.config import NATIVE, config, settings
 
 # ---- native code
 
@@ -231,17 +231,18 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
         width = x.shape[-1]
         if axis != (x.ndim - 1,) or not sizes.NARROWEST <= width <= sizes.WIDEST:
             return None
+    if not settings().compiles:
+        return None
     ordered = []
     for y in xs:
         if type(y) is not np.ndarray or y.dtype is not x.dtype or y.shape != x.shape:
             return None
-        if 0 in y.strides and any(y.strides):
-            y = y.copy()
-        if not (y.flags.aligned and (y.flags.c_contiguous or not any(y.strides))):
-            return None
+        if not y.flags.carray:  # aligned and in order
+            if 0 in y.strides and any(y.strides):
+                y = y.copy()
+            if not (y.flags.aligned and (y.flags.c_contiguous or not any(y.strides))):
+                return None
         ordered.append(y)
-    if not config.jit:
-        return None
     if axis is None and x.size >= sizes.THREADED:
         return _shared(name, ordered)
     return _kernel(name, width, *ordered, *filled)

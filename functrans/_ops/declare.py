@@ -117,9 +117,9 @@ class LinearAction:
 
     singular = False
 
-    def __init__(self, prim: Linear, accumulate: Callable | None):
+    def __init__(self, prim: Linear, accumulate: Callable | None, transpose: Callable):
         def pull(ct: Any, x: Aval, fixed: tuple, params: dict) -> Any:
-            return prim.transpose(ct, x, *fixed, **params)
+            return transpose(ct, x, *fixed, **params) if fixed else transpose(ct, x, **params)
 
         def push(t: Any, x: Aval, fixed: tuple, params: dict) -> Any:
             return bind(prim, t, *fixed, **params)
@@ -301,7 +301,7 @@ class Linear(Primitive):
         self.transpose = transpose
         self._batch = batch
         self.operands = operands
-        self.action = LinearAction(self, accumulate) if operands == 1 else None
+        self.action = LinearAction(self, accumulate, transpose) if operands == 1 else None
 
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         n = len(wanted) if self.operands is None else self.operands

@@ -236,7 +236,7 @@ def _substitute_one_block(a, b, lower, unit):
 def _triangle(x, lower, unit, scale=1.0):
     """``x`` without what is not in the triangle; its diagonal times ``scale``, 0 where unit."""
     n = x.shape[-1]
-    weights = _kept_weights if n <= BLOCK else _weights
+    weights = _kept_weights if n <= KEPT else _weights
     return x * weights(n, lower, 0.0 if unit else scale, x.real.dtype)
 
 
@@ -247,8 +247,9 @@ def _weights(n, lower, diagonal, dtype):
     return y
 
 
-# they take longer to make than small products with them
-_kept_weights = functools.lru_cache(_weights)
+# They take longer to make than products with them; the rows of those that are kept, 8 MB at most.
+KEPT = 256
+_kept_weights = functools.lru_cache(16)(_weights)
 
 
 def _triangular_jvp(ts, y, xs, lower, transposed, unit):

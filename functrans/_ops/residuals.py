@@ -1,4 +1,4 @@
-"""What a row computes on the way and its backward rule can read instead of operands."""
+"""What a row, or a composition of rows, computes on the way and its backward rule can read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functrans._ops.declare import strong_multiply
 
 
 class Residual:
-    """What a row of one operand keeps for its backward rule instead of that.
+    """What a function of one operand keeps for its backward rule instead of that.
 
     ``keep(x, **params)``: the value and what is kept, None where the usual rule is better. The
     linear maps take what multiplies, with strong zero or without: ``pull(times, ct, x, kept,

@@ -78,116 +78,116 @@ def _plain_dtype(*dtypes: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype.kind == "V" or dtype == np.float16 else dtype
 
 
-def _product(data, x, pattern):
+def _product(data, x, places):
     dtype = np.result_type(data.dtype, x.dtype)
     plain = _plain_dtype(dtype)
-    y = pattern.matrix(data.astype(plain, copy=False)) @ x.astype(plain, copy=False)
+    y = places.matrix(data.astype(plain, copy=False)) @ x.astype(plain, copy=False)
     return np.asarray(y).astype(dtype, copy=False)
 
 
-def _one_by_one(row, size, xs, batched, pattern):
+def _one_by_one(row, size, xs, batched, places):
     """A row applied to each entry of a batch."""
     if not size:
         avals = [Aval(x.shape[b:], x.dtype) for x, b in zip(xs, batched, strict=True)]
-        y = row.abstract(*avals, pattern=pattern)
+        y = row.abstract(*avals, places=places)
         return np.zeros((0, *y.shape), y.dtype)
     return np.stack([
-        bind(row, *[x[i] if b else x for x, b in zip(xs, batched, strict=True)], pattern=pattern)
+        bind(row, *[x[i] if b else x for x, b in zip(xs, batched, strict=True)], places=places)
         for i in range(size)
     ])
 
 
-def _product_batch(size, xs, batched, pattern):
+def _product_batch(size, xs, batched, places):
     data, x = xs
     if batched[0]:
-        return _one_by_one(product, size, xs, batched, pattern)
+        return _one_by_one(product, size, xs, batched, places)
     # the batch is columns of one product
-    n, rest = pattern.shape[1], x.shape[2:]
+    n, rest = places.shape[1], x.shape[2:]
     columns = np.moveaxis(x, 0, -1).reshape((n, -1))
-    y = bind(product, data, columns, pattern=pattern)
-    return np.moveaxis(y.reshape((pattern.shape[0], *rest, size)), -1, 0)
+    y = bind(product, data, columns, places=places)
+    return np.moveaxis(y.reshape((places.shape[0], *rest, size)), -1, 0)
 
 
 # row: the sparse matrix with entries ``data`` times a vector or matrix
 product = bilinear(
     "sparse.product", _product,
-    lambda ct, data, x, pattern: bind(sampled, ct, x, pattern=pattern),
-    lambda ct, data, x, pattern: bind(product, data, ct, pattern=pattern.T),
+    lambda ct, data, x, places: bind(sampled, ct, x, places=places),
+    lambda ct, data, x, places: bind(product, data, ct, places=places.T),
     batch=_product_batch,
-    abstract=lambda data, x, pattern: Aval(
-        (pattern.shape[0], *x.shape[1:]), np.result_type(data.dtype, x.dtype)
+    abstract=lambda data, x, places: Aval(
+        (places.shape[0], *x.shape[1:]), np.result_type(data.dtype, x.dtype)
     ),
 )
 
 
-def _sampled(u, v, pattern):
+def _sampled(u, v, places):
     dtype = np.result_type(u.dtype, v.dtype)
-    products = u[pattern.rows] * v[pattern.cols]
+    products = u[places.rows] * v[places.cols]
     return products if u.ndim == 1 else np.sum(products, axis=1).astype(dtype, copy=False)
 
 
-def _sampled_batch(size, xs, batched, pattern):
-    return _one_by_one(sampled, size, xs, batched, pattern)
+def _sampled_batch(size, xs, batched, places):
+    return _one_by_one(sampled, size, xs, batched, places)
 
 
 # row: of each place, the product of row i of u with row j of v
 sampled = bilinear(
     "sparse.sampled", _sampled,
-    lambda ct, u, v, pattern: bind(product, ct, v, pattern=pattern),
-    lambda ct, u, v, pattern: bind(product, ct, u, pattern=pattern.T),
+    lambda ct, u, v, places: bind(product, ct, v, places=places),
+    lambda ct, u, v, places: bind(product, ct, u, places=places.T),
     batch=_sampled_batch,
-    abstract=lambda u, v, pattern: Aval(
-        (len(pattern.rows),), np.result_type(u.dtype, v.dtype)
+    abstract=lambda u, v, places: Aval(
+        (len(places.rows),), np.result_type(u.dtype, v.dtype)
     ),
 )
 
 # ---- systems
 
 
-def _solve(data, b, pattern, solver):
+def _solve(data, b, places, solver):
     dtype = floating(data.dtype, b.dtype)
     plain = _plain_dtype(dtype)
     data, b = data.astype(plain, copy=False), b.astype(plain, copy=False)
     if not b.size:
         return np.zeros(b.shape, dtype)
-    return np.asarray(solver(pattern, data, b)).astype(dtype, copy=False)
+    return np.asarray(solver(places, data, b)).astype(dtype, copy=False)
 
 
-def directly(pattern: Pattern, data: np.ndarray, b: np.ndarray) -> np.ndarray:
+def directly(places: Pattern, data: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The solution by the factors of the matrix, or of its transpose where they are at hand."""
-    if pattern.factors is None and pattern.T.factors is not None:
-        return pattern.T.factored(data).solve(b, "T")
-    return pattern.factored(data).solve(b)
+    if places.factors is None and places.T.factors is not None:
+        return places.T.factored(data).solve(b, "T")
+    return places.factored(data).solve(b)
 
 
-def _solve_jvp(ts, x, xs, pattern, solver):
+def _solve_jvp(ts, x, xs, places, solver):
     (td, tb), (data, _) = ts, xs
     moved = tb
     if td is not None:
-        part = bind(product, td, x, pattern=pattern)
+        part = bind(product, td, x, places=places)
         moved = -part if moved is None else moved - part
-    return bind(solve, data, moved, pattern=pattern, solver=solver)
+    return bind(solve, data, moved, places=places, solver=solver)
 
 
-def _solve_vjp(ct, x, xs, wanted, pattern, solver):
-    z = bind(solve, xs[0], ct, pattern=pattern.T, solver=solver)
-    return [-bind(sampled, z, x, pattern=pattern) if wanted[0] else None, z if wanted[1] else None]
+def _solve_vjp(ct, x, xs, wanted, places, solver):
+    z = bind(solve, xs[0], ct, places=places.T, solver=solver)
+    return [-bind(sampled, z, x, places=places) if wanted[0] else None, z if wanted[1] else None]
 
 
-def _solve_batch(size, xs, batched, pattern, solver):
+def _solve_batch(size, xs, batched, places, solver):
     data, b = xs
     if batched[0] or solver is not directly:
-        return solve._loop(size, xs, batched, pattern=pattern, solver=solver)
-    n, rest = pattern.shape[0], b.shape[2:]
+        return solve._loop(size, xs, batched, places=places, solver=solver)
+    n, rest = places.shape[0], b.shape[2:]
     columns = np.moveaxis(b, 0, -1).reshape((n, -1))
-    x = bind(solve, data, columns, pattern=pattern, solver=solver)
+    x = bind(solve, data, columns, places=places, solver=solver)
     return np.moveaxis(x.reshape((n, *rest, size)), -1, 0)
 
 
-# row: the solution of a system with the sparse matrix, by ``solver(pattern, data, b)``
+# row: the solution of a system with the sparse matrix, by ``solver(places, data, b)``
 solve = primitive(
     "sparse.solve", _solve, jvp=_solve_jvp, vjp=_solve_vjp, batch=_solve_batch, saves="xy",
-    abstract=lambda data, b, pattern, solver: Aval(b.shape, floating(data.dtype, b.dtype)),
+    abstract=lambda data, b, places, solver: Aval(b.shape, floating(data.dtype, b.dtype)),
 )
 
 __all__ = ["Pattern", "directly", "product", "sampled", "solve"]

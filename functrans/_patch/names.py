@@ -23,6 +23,7 @@ from functrans._core.writing import handed, patched, writing
 from functrans._patch import mathematics
 from functrans._patch.swaps import Group, Swap, added
 from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
+from functrans.numpy.writable import Writable
 from functrans.scipy.public import is_traced
 
 _LIBRARIES = frozenset({"numpy", "scipy"})
@@ -296,7 +297,7 @@ class _Kind(type):
         return float(*args)
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, float)
+        return isinstance(x, float) or _is_float(x)
 
     def __subclasscheck__(cls, kind: type) -> bool:
         return issubclass(kind, float)
@@ -312,6 +313,12 @@ class Float(float, metaclass=_Kind):
     """``float`` in a module that is patched by name: a traced number stays one."""
 
     dtype = np.dtype(float)
+
+
+def _is_float(x: Any) -> bool:
+    """Whether a traced value stands for a float of Python's or NumPy's, no array without axes."""
+    return (isinstance(x, Tracer) and not isinstance(x, Writable) and not x.shape
+            and x.dtype == np.float64 and writing.get() is not None)
 
 
 def _number(x: Tracer) -> Any:

@@ -334,7 +334,8 @@ def hand_out_all(
         # the short way for what was computed last: two references, of the list and of the call
         if (type(xs[i]) is np.ndarray and xs[i].base is None and getrefcount(xs[i]) == 2
                 and is_exact(xs[i])):
-            xs[i] = hand_out_fresh(xs[i])
+            xs[i].setflags(write=False)
+            xs[i] = xs[i].view(Array)
         elif not (weak and type(xs[i]) in PYTHON_SCALARS):
             alone = _is_alone(xs, i) or (
                 references is not None and _is_alone(xs, i, references(xs[i]))

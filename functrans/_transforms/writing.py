@@ -26,7 +26,7 @@ from functrans.errors import ConcretizationError, ImmutableError, name_of, user_
 # NumPy's methods and functions that write into an array.
 WRITERS = frozenset({
     "fill", "sort", "partition", "put", "copyto", "fill_diagonal", "put_along_axis", "place",
-    "putmask", "setitem", "__setitem__",
+    "putmask", "setitem", "__setitem__", "shuffle",
     "patch",  # in a block of it, other people's functions may
     *[text.format(name) for text in ("i{}", "__i{}__") for name in (
         "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",

@@ -18,6 +18,7 @@ from numba.extending import (
     intrinsic,
     models,
     overload,
+    overload_attribute,
     overload_classmethod,
     overload_method,
     register_jitable,
@@ -25,15 +26,16 @@ from numba.extending import (
 )
 from numba.np.arrayobj import intrin_alloc
 
+from functrans.numba.complexes import REAL, Pair, part_of
 from functrans.numba.emit import Emitter
-from functrans.numba.numbers import Active, Joint, is_plain, taped
+from functrans.numba.numbers import Active, Kept, is_plain
 from functrans.numba.rules import BINARY, CONSTANT, UNARY
 
 
 class ActiveArray(types.Array):
     """An array of numbers that carry derivatives; ``readonly`` where the kernel must not write."""
 
-    def __init__(self, dtype: Active, ndim: int, layout: Any, readonly: bool = False,
+    def __init__(self, dtype: Kept, ndim: int, layout: Any, readonly: bool = False,
                  aligned: bool = True):
         name = f"{'readonly ' if readonly else ''}array({dtype}, {ndim}d, {layout})"
         super().__init__(dtype, ndim, layout, readonly=readonly, name=name, aligned=aligned)
@@ -41,7 +43,7 @@ class ActiveArray(types.Array):
     def copy(self, dtype: Any = None, ndim: Any = None, layout: Any = None,
              readonly: Any = None) -> types.Array:
         dtype = self.dtype if dtype is None else dtype
-        kind = ActiveArray if isinstance(dtype, Active) else types.Array
+        kind = ActiveArray if isinstance(dtype, Kept) else types.Array
         return kind(dtype, self.ndim if ndim is None else ndim, layout or self.layout,
                     readonly=not self.mutable if readonly is None else readonly)
 
@@ -111,7 +113,7 @@ def words_of(typingctx: Any, x: Any) -> Any:
 
 
 @functools.cache
-def active(element: Active) -> Any:
+def active(element: Kept) -> Any:
     """The array of such numbers in the memory of words, as a function for kernels."""
 
     @intrinsic
@@ -130,7 +132,7 @@ def active(element: Active) -> Any:
 
 
 @functools.cache
-def fresh(element: Active) -> Any:
+def fresh(element: Kept) -> Any:
     """What makes an array of constant zeros of a shape, as a function for kernels."""
     of_words, n = active(element), (element.words,)
 
@@ -145,16 +147,16 @@ def fresh(element: Active) -> Any:
 
 
 def is_operand(x: Any) -> bool:
-    return isinstance(x, Active | types.Array) or is_plain(x)
+    return isinstance(x, Kept | types.Array | types.Complex) or is_plain(x)
 
 
-def element_of(*xs: Any) -> Active | None:
-    """The type of active numbers among operands of which one is an array, else None."""
-    kinds = {x.dtype if isinstance(x, ActiveArray) else x for x in xs}
-    active_kinds = list({taped(0, x.strong) if isinstance(x, Joint) else x
-                         for x in kinds if isinstance(x, Active)})
-    arrays = any(isinstance(x, types.Array) for x in xs)
-    return active_kinds[0] if arrays and len(active_kinds) == 1 else None
+def element_of(*xs: Any) -> Kept | None:
+    """The type of what operands of which one is an array are together, None of plain ones."""
+    kinds = [x.dtype if isinstance(x, types.Array) else x for x in xs]
+    part = part_of(*kinds)
+    if part is None or not any(isinstance(x, types.Array) for x in xs):
+        return None
+    return Pair(part) if any(isinstance(k, Pair | types.Complex) for k in kinds) else part
 
 
 def shape_of(x: Any) -> Any:
@@ -251,7 +253,7 @@ def _by_entry(f: Any, arity: int) -> None:
     def of_array(x):
         if not isinstance(x, ActiveArray):
             return None
-        make = fresh(x.dtype)
+        make = fresh(x.dtype.part if isinstance(x.dtype, Pair) and f in REAL else x.dtype)
 
         def each(x):
             out = make(x.shape)
@@ -294,14 +296,23 @@ def _of_values(f: Any, arity: int) -> None:
     """Arrays as operands of a function whose result has no derivative."""
 
     def of_array(x):
-        return (lambda x: f(values(x))) if isinstance(x, ActiveArray) else None
+        of_reals = isinstance(x, ActiveArray) and isinstance(x.dtype, Active)
+        return (lambda x: f(values(x))) if of_reals else None
 
     def of_arrays(a, b):
-        if not (is_operand(a) and is_operand(b)) or element_of(a, b) is None:
+        if not (is_operand(a) and is_operand(b) and isinstance(element_of(a, b), Active)):
             return None
         return lambda a, b: f(values(a), values(b))
 
     overload(f)(of_array if arity == 1 else of_arrays)
+
+
+def _of_pairs(f: Any) -> Any:
+    def of_array(x):
+        of_pairs = isinstance(x, ActiveArray) and isinstance(x.dtype, Pair)
+        return (lambda x: f(x)) if of_pairs else None
+
+    return of_array
 
 
 for _f in UNARY:
@@ -310,6 +321,14 @@ for _f in UNARY:
 for _f in BINARY:
     if isinstance(_f, np.ufunc) or getattr(operator, _f.__name__, None) is _f:
         (_of_values if _f in CONSTANT else _by_entry)(_f, 2)
+
+
+for _f in (np.real, np.imag, np.conj, np.angle):
+    _by_entry(_f, 1)
+for _name, _f in (("real", np.real), ("imag", np.imag)):
+    overload_attribute(ActiveArray, _name)(_of_pairs(_f))
+for _name in ("conj", "conjugate"):
+    overload_method(ActiveArray, _name)(_of_pairs(np.conj))
 
 
 # ---- reductions and products
@@ -352,6 +371,27 @@ def _mean(x):
     return np.sum(x) / x.size
 
 
+@_reduction(np.var, method="var")
+def _var(x):
+    mean, y = np.mean(x), 0.0
+    for i in np.ndindex(x.shape):
+        y = y + (x[i] - mean) ** 2
+    return y / x.size
+
+
+@_reduction(np.std, method="std")
+def _std(x):
+    return np.sqrt(np.var(x))
+
+
+@_reduction(np.trace)
+def _trace(x):
+    y = 0.0
+    for i in range(min(x.shape)):
+        y = y + x[i, i]
+    return y
+
+
 @_reduction(np.linalg.norm)
 def _norm(x):
     y = 0.0
@@ -381,6 +421,14 @@ def _cumsum(x):
     out = x.copy().ravel()
     for i in range(1, out.size):
         out[i] = out[i - 1] + out[i]
+    return out
+
+
+@_reduction(np.cumprod, method="cumprod")
+def _cumprod(x):
+    out = x.copy().ravel()
+    for i in range(1, out.size):
+        out[i] = out[i - 1] * out[i]
     return out
 
 

@@ -21,6 +21,8 @@ from numba.extending import intrinsic, overload
 
 from functrans._transforms.staging.names import codes_inside
 from functrans.numba.arrays import fresh
+from functrans.numba.complexes import Pair
+from functrans.numba.lists import entry_of
 from functrans.numba.numbers import Active, Taped
 from functrans.numba.places import TapeCompiler
 from functrans.numba.source import require_pure
@@ -104,8 +106,7 @@ class Conversion:
         copy.__module__, copy.__qualname__ = f.__module__, f.__qualname__
         kept = (*KEPT, "fastmath") if self.element is None else KEPT
         options = {k: v for k, v in kernel.targetoptions.items() if k in kept} | self.options
-        compiler = TapeCompiler if isinstance(self.element, Taped) else KernelCompiler
-        self.copies[kernel] = numba.njit(copy, **options, pipeline_class=compiler)
+        self.copies[kernel] = numba.njit(copy, **options, pipeline_class=_compiler(self.element))
         names.update({k: self.of(v) for k, v in f.__globals__.items() if k in _names(f.__code__)})
         names["__name__"] = f.__globals__.get("__name__")
         for cell, theirs in zip(cells, f.__closure__ or (), strict=True):
@@ -137,6 +138,14 @@ class Module(python_types.ModuleType):
         return self.of(name)
 
 
+@functools.cache
+def _compiler(element: Active | None) -> Any:
+    """numba's compiler for kernels with such numbers."""
+    base = TapeCompiler if isinstance(element, Taped) else KernelCompiler
+    # made before numba compiles, which does not learn of functions meanwhile
+    return type(base.__name__, (base,), {"entry": None if element is None else entry_of(element)})
+
+
 def _names(code: python_types.CodeType) -> set[str]:
     """The global names in a function and in those inside of it."""
     return set(code.co_names).union(*map(_names, codes_inside(code)))
@@ -149,24 +158,36 @@ def _is_float(dtype: Any) -> bool:
     """Whether an array of such a dtype, as it is written in a kernel, has floats."""
     if dtype is None or isinstance(dtype, types.Omitted | types.NoneType):
         return True
+    return _number(dtype) is float
+
+
+def _is_complex(dtype: Any) -> bool:
+    return _number(dtype) is complex
+
+
+def _number(dtype: Any) -> Any:
+    """The number of Python's that a dtype is of, if it is one."""
     if isinstance(dtype, types.Function):
-        return dtype.typing_key is float
+        return dtype.typing_key
     kind = getattr(dtype, "instance_type", None) or getattr(dtype, "dtype", None)
-    return isinstance(kind, types.Float | Active)
+    if isinstance(kind, types.Float | Active):
+        return float
+    return complex if isinstance(kind, types.Complex | Pair) else None
 
 
 @functools.cache
 def creators(element: Active) -> dict[Any, Any]:
     """NumPy's functions that make arrays, and what takes their place for such numbers."""
-    make = fresh(element)
+    reals, pairs = fresh(element), fresh(Pair(element))
 
     def zeros(shape, dtype=None):
         raise NotImplementedError
 
     @overload(zeros)
     def _zeros(shape, dtype=None):
-        if not _is_float(dtype):
+        if not (_is_float(dtype) or _is_complex(dtype)):
             return lambda shape, dtype=None: np.zeros(shape, dtype)
+        make = pairs if _is_complex(dtype) else reals
         if isinstance(shape, types.Integer):
             return lambda shape, dtype=None: make((shape,))
         return lambda shape, dtype=None: make(shape)
@@ -237,6 +258,11 @@ def _alike(zeros: Any, full: Any, ones: Any) -> dict[Any, Any]:
             np.full_like: full_like}
 
 
+def _entry_type(x: Any) -> Any:
+    """The type of what a list or tuple has."""
+    return x.dtype if isinstance(x, types.List | types.UniTuple) else None
+
+
 def _of_sequences(element: Active, zeros: Any) -> dict[Any, Any]:
     """The same for functions that copy numbers into an array."""
 
@@ -255,9 +281,6 @@ def _of_sequences(element: Active, zeros: Any) -> dict[Any, Any]:
                 return y
 
             return copied
-        entry = x.dtype if isinstance(x, types.List | types.UniTuple) else None
-        if not isinstance(entry, types.Float | Active):
-            return lambda x: np.array(x)
 
         def gathered(x):
             y = zeros(len(x))
@@ -265,7 +288,21 @@ def _of_sequences(element: Active, zeros: Any) -> dict[Any, Any]:
                 y[k] = v
             return y
 
-        return gathered
+        def rows(x):
+            y = zeros((len(x), len(x[0])))
+            for k, row in enumerate(x):
+                if len(row) != y.shape[1]:
+                    raise ValueError("array: the rows differ in length")
+                for m, v in enumerate(row):
+                    y[k, m] = v
+            return y
+
+        entry = _entry_type(x)
+        if isinstance(entry, types.Float | Active):
+            return gathered
+        if isinstance(_entry_type(entry), types.Float | Active):
+            return rows
+        return lambda x: np.array(x)
 
     return {np.array: array, np.copy: array}
 

@@ -8,6 +8,7 @@ Python, which numba compiles one by one, the rules took 2 s for a kernel of ten 
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -65,7 +66,11 @@ class Emitter:
     def choose(self, condition: Emitted, a: Any, b: Any) -> Emitted:
         """``a`` where the condition holds, else ``b``."""
         xs = [x if isinstance(x, Emitted) else self.constant(x) for x in (a, b)]
-        kind = next((x.kind for x in xs if isinstance(x.kind, Active)), types.float64)
+        kinds: list[Any] = [x.kind.computed for x in xs if isinstance(x.kind, Active)]
+        kind: Any = types.float64
+        if kinds:
+            on_tape = isinstance(kinds[0], Taped | Joint)
+            kind = functools.reduce(joint, kinds) if on_tape else kinds[0]
         a, b = [self.cast(x, kind).value for x in xs]
         return self.of(kind, self.builder.select(condition.value, a, b))
 

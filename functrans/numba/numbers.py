@@ -31,10 +31,15 @@ DOUBLE, INT32 = ir.DoubleType(), ir.IntType(32)
 PLAIN = (types.Integer, types.Float, types.Boolean)
 
 
-class Active(types.Type):
+class Kept(types.Type):
+    """What carries a derivative in memory."""
+
+    words: int  # float64 words that one takes
+
+
+class Active(Kept):
     """A number that carries a derivative; plain numbers become one where they meet."""
 
-    words: int  # float64 words that one takes in memory
     strong: bool
     base: types.Type  # the type of values and slopes
 
@@ -190,4 +195,5 @@ def _constant(context: Any, builder: Any, source: Any, target: Any, x: Any) -> A
     return y._getvalue()
 
 
-__all__ = ["Active", "Dual", "Joint", "Taped", "TapedModel", "Vector", "is_plain", "joint", "taped"]
+__all__ = ["Active", "Dual", "Joint", "Kept", "Taped", "TapedModel", "Vector", "is_plain", "joint",
+           "taped"]

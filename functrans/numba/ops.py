@@ -30,7 +30,7 @@ from functrans.errors import ShapeError, UnsupportedError
 from functrans.numba.convert import Conversion
 from functrans.numba.linear import Jacobian, Tapes
 from functrans.numba.runs import Args, Runs, leaves_of
-from functrans.numba.source import explained
+from functrans.numba.source import explained, line_of_call
 
 AUTO, FORWARD, REVERSE = "auto", "forward", "reverse"
 
@@ -60,6 +60,7 @@ class KernelOp:
         self.runs = Runs(kernel, args, checked)
         self.result = self._result_type(avals)
         kinds = _leaves(self, self.result) + [avals[i].dtype for i in args.outs]
+        self.is_complex = any([k.kind == "c" for k in kinds])
         self.moving = [i for i, k in enumerate(kinds) if _is_float(k)]
         self.dtypes = [kinds[i] for i in self.moving]
         self.outputs = len(kinds)
@@ -141,6 +142,13 @@ class KernelOp:
 
     # ---- derivatives
 
+    def _require_real_results(self, active: Sequence[int]) -> None:
+        if active and self.is_complex:
+            raise UnsupportedError(
+                f"{line_of_call()}: the kernel `{self.kernel.__name__}` returns complex numbers, "
+                "whose derivative would be lost. Return z.real and z.imag."
+            )
+
     def forward(self, xs: Sequence, active: Sequence[int]) -> bool:
         """Whether a gradient is taken by runs forward."""
         size = sum([prod(xs[i].shape) for i in active])
@@ -154,6 +162,7 @@ class KernelOp:
 
     def jvp(self, ts: Sequence, y: Any, xs: Sequence) -> Any:
         active = [i for i, t in enumerate(ts) if t is not None]
+        self._require_real_results(active)
         full: list[Any] = [None] * self.outputs
         if active and self.moving:
             pushed = self.level(1, active).push(*xs, *[ts[i] for i in active])
@@ -164,6 +173,7 @@ class KernelOp:
     def vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool]) -> list:
         ys, cts = (y, ct) if self.outputs > 1 else ((y,), (ct,))
         active = [i for i, w in enumerate(wanted) if w and aval_of(xs[i]).dtype.kind == "f"]
+        self._require_real_results(active)
         full: list[Any] = [None] * len(xs)
         if active and any(cts[i] is not None for i in self.moving):
             filled = [_or_zeros(cts[i], ys[i]) for i in self.moving]

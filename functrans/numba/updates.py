@@ -13,10 +13,11 @@ from numba.core import ir, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.errors import TypingError
-from numba.core.untyped_passes import IRProcessing
+from numba.core.untyped_passes import InlineClosureLikes, IRProcessing
 from numba.extending import lower_builtin, overload, type_callable
 
 from functrans.numba.arrays import ActiveArray, is_operand
+from functrans.numba.lists import EntriesOfLists
 
 READONLY = "Cannot modify readonly array"
 
@@ -92,11 +93,14 @@ class UpdatesAsFunctions(FunctionPass):
 
 
 class KernelCompiler(CompilerBase):
-    """numba's own passes and the one above."""
+    """numba's own passes, the one above and that of lists."""
+
+    entry: Any = None  # what a list gets in the place of a float
 
     def define_pipelines(self) -> list:
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
         pipeline.add_pass_after(UpdatesAsFunctions, IRProcessing)
+        pipeline.add_pass_after(EntriesOfLists, InlineClosureLikes)
         pipeline.finalize()
         return [pipeline]
 

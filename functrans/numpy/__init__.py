@@ -34,10 +34,11 @@ from functrans.numpy import structure as _structure
 from functrans.numpy import ufunc_methods as _ufunc_methods
 from functrans.numpy import updates as _updates
 from functrans.numpy import vectorizing as _vectorizing
+from functrans.numpy import writing_operators as _writing_operators
 from functrans.numpy.public import publish as _publish
 from functrans.numpy.standard import __array_api_version__, __array_namespace_info__
 
-assert _operators and _ufunc_methods  # imported for what they install
+assert _operators and _ufunc_methods and _writing_operators  # imported for what they install
 
 __version__ = _np.__version__
 __all__ = [

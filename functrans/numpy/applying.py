@@ -9,9 +9,11 @@ import numpy as np
 
 from functrans._core.bind import Tracer, known
 from functrans._ops import elementwise as ops
-from functrans.errors import UnsupportedError, user_line
+from functrans._transforms.staging.staging import example_of
+from functrans.errors import UnsupportedError, name_of, user_line
 from functrans.numpy.structure import (
     as_operand,
+    as_places,
     is_traced,
     moveaxis,
     numpy_like,
@@ -80,7 +82,8 @@ def nditer(op: Any, *args: Any, **kwargs: Any) -> np.nditer:
 def piecewise(x, condlist, funclist, *args, **kw):
     """The value of each function, or each constant, where its condition holds.
 
-    Where a condition is concrete, its function gets the entries that satisfy it; else all entries.
+    Where a condition is concrete, its function gets the entries that satisfy it; else, under
+    ``jit`` and ``vmap``, all entries, and it must do to each what it would do to that one alone.
 
     >>> import functrans as ft, numpy as np
     >>> f = lambda x: np.piecewise(x, [x < 0, x >= 0], [lambda x: -x, np.sqrt]).sum()
@@ -102,6 +105,24 @@ def piecewise(x, condlist, funclist, *args, **kw):
     for condition, f in zip(conditions, functions, strict=True):
         y = _piece(x, y, condition, f, args, kw)
     return y
+
+
+# Numbers that a function of entries is tried on, and which of them alone.
+_TRIED, _SOME = np.array([0.1, 0.8, 0.6, 0.3, 0.9]), np.array([1, 2])
+
+
+def _require_entrywise(f: Callable, x: Any, args: Any, kw: dict) -> None:
+    """Raise if ``f`` makes something else of entries among others, which it gets here, than of
+    these alone, as NumPy gives it."""
+    tried = (np.rint(_TRIED) if x.dtype.kind in "biu" else _TRIED).astype(x.dtype)
+    with np.errstate(all="ignore"):
+        all_, some = [example_of(as_operand(f(v, *args, **kw))) for v in (tried, tried[_SOME])]
+    if not np.allclose(np.broadcast_to(all_, tried.shape)[_SOME], some, 1e-2, equal_nan=True):
+        raise UnsupportedError(
+            f"{user_line()}: np.piecewise gives {name_of(f)} the entries at which its condition "
+            "holds. Under jit and vmap these are not known, and it gets all; what it makes of an "
+            "entry depends on the others. Compute what it makes of all, and use np.where."
+        )
 
 
 def _conditions(x: Any, condlist: Any) -> list:
@@ -129,6 +150,7 @@ def _piece(x, y, condition, f, args, kw):
     if not callable(f):
         return ops.where(condition, as_operand(f).astype(x.dtype), y)
     if mask is None:
+        _require_entrywise(f, x, args, kw)
         return ops.where(condition, as_operand(f(x, *args, **kw)).astype(x.dtype), y)
     mask = np.broadcast_to(mask, x.shape)
     if not mask.any():
@@ -144,7 +166,7 @@ def _piece(x, y, condition, f, args, kw):
 @numpy_like(np.unravel_index)
 def unravel_index(indices, shape, order="C"):
     """The index, in an array of ``shape``, of each position in the flat array."""
-    flat, shape = as_operand(indices), tuple(np.atleast_1d(shape).tolist())
+    flat, shape = as_places(indices), tuple(np.atleast_1d(shape).tolist())
     if order not in ("C", "F"):
         raise ValueError("only 'C' or 'F' order is permitted")
     out: list[Any] = []
@@ -157,7 +179,7 @@ def unravel_index(indices, shape, order="C"):
 @numpy_like(np.ravel_multi_index)
 def ravel_multi_index(multi_index, dims, mode="raise", order="C"):
     """The position in the flat array of each index of an array of shape ``dims``."""
-    indices = [as_operand(i) for i in multi_index]
+    indices = list(map(as_places, multi_index))
     modes = mode if isinstance(mode, tuple) else (mode,) * len(dims)
     parts = list(zip(indices, dims, modes, strict=True))
     flat: Any = 0

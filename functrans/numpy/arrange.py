@@ -10,6 +10,7 @@ import numpy as np
 from functrans._core.bind import Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import structure as rows
+from functrans.numpy.at_once import REPEAT, ROLL, at_once, rolled
 from functrans.numpy.joining import stack
 from functrans.numpy.structure import (
     as_operand,
@@ -76,19 +77,15 @@ def roll(a, shift, axis=None):
 
 def _rolled(a, shift, axis):
     if type(shift) is type(axis) is int:
-        shifts = [(shift, one_axis(axis, a.ndim))]
+        shifts = ((shift, one_axis(axis, a.ndim)),)
     else:
         axes = normalize_axes(axis, a.ndim, allow_duplicate=True)
         if isinstance(shift, Tracer) and not shift.shape and len(axes) == 1 and a.size:
             size = a.shape[axes[0]]
             return take_axis(a, (np.arange(size) - shift) % size, axes[0])
-        shifts = [(int(n), int(i)) for n, i in np.broadcast(shift, axes)]
-    for n, i in shifts:
-        n = n % a.shape[i] if a.shape[i] else 0
-        if n:
-            head, tail = a[rows.along(i, slice(-n))], a[rows.along(i, slice(-n, None))]
-            a = bind(rows.concatenate, tail, head, axis=i)
-    return a
+        shifts = tuple([(int(n), int(i)) for n, i in np.broadcast(shift, axes)])
+    y = at_once(ROLL, a, shifts=shifts)
+    return rolled(a, shifts) if y is None else y
 
 
 # ---- repetition
@@ -116,6 +113,8 @@ def repeat(a, repeats, axis=None):
     if type(repeats) is not int and np.size(repeats) != 1:
         return take_axis(a, np.repeat(np.arange(n), repeats), axis)
     times = repeats if type(repeats) is int else int(np.asarray(repeats).reshape(()))
+    if times >= 0 and (y := at_once(REPEAT, a, count=times, axis=axis)) is not None:
+        return y
     before, after = a.shape[: axis + 1], a.shape[axis + 1 :]
     y = broadcast_to(a.reshape((*before, 1, *after)), (*before, times, *after))
     return y.reshape((*before[:-1], n * times, *after))

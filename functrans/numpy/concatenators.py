@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import wrap
+from functrans._core.array import Array
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer
 from functrans._core.writing import handed, writing
@@ -31,7 +31,7 @@ class Concatenator:
     def __getitem__(self, key: Any) -> Any:
         if not _has_traced(key):
             y = self.theirs[key]
-            return named(y) if writing.get() else wrap(y.copy())
+            return named(y) if writing.get() else y.view(Array)
         y = concatenated(self.theirs, key)
         return named(y) if writing.get() else y
 

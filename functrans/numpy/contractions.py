@@ -16,7 +16,7 @@ from functrans._ops import contractions as rows
 from functrans._ops import elementwise as ops
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.protocols import USE_RESULT, refused
-from functrans.numpy.sparse_operands import is_sparse, with_sparse
+from functrans.numpy.sparse_operands import defers, is_other, is_sparse, with_sparse
 from functrans.numpy.structure import as_operand, is_traced, numpy_like, one_axis
 
 
@@ -34,11 +34,16 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _matmul(x1, x2):
-    x1, x2 = _pair(x1, x2)
+    if type(x1) is not np.ndarray or not isinstance(x2, Tracer):
+        x1, x2 = _pair(x1, x2)
     s1, s2 = x1.shape, x2.shape
     if not s1 or not s2 or s1[-1] != s2[-2 if len(s2) > 1 else 0]:
         raise _no_product(s1, s2)
-    return bind(rows.matmul, x1, x2)
+    top = x1.owner if isinstance(x1, Tracer) else None
+    if isinstance(x2, Tracer) and (top is None or x2.owner.level > top.level):
+        top = x2.owner
+    return bind(rows.matmul, x1, x2) if top is None or top.closed else (
+        top.process(rows.matmul, (x1, x2), {}))
 
 
 def _no_product(s1, s2):
@@ -71,6 +76,8 @@ def _method(self, other):
         return NotImplemented
     if is_sparse(other):
         return with_sparse("matmul", self, other)
+    if is_other(other) and defers("matmul", self, other):
+        return NotImplemented
     return _matmul(self, other)
 
 

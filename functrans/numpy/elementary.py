@@ -17,6 +17,7 @@ from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
 from functrans.numpy.protocols import UFUNCS as ROWS
 from functrans.numpy.structure import (
+    are_traced,
     as_operand,
     astype,
     broadcast_to,
@@ -77,7 +78,7 @@ def _ufunc(name: str) -> Callable:
     row = UFUNCS.get(ufunc) or ROWS[ufunc]
 
     def named(*xs: Any, **options: Any) -> Any:
-        if not any(map(is_traced, xs)):
+        if not are_traced(xs):
             return ufunc(*xs, **options)
         xs = tuple(map(_scalar_or_operand, xs))
         whole = bool(options) or len(xs) > ufunc.nin  # an operand too many is out=
@@ -107,7 +108,7 @@ def round(a, decimals=0, out=None):
         return a
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
     if decimals == 0:
-        return astype(ops.rint(a), a.dtype)
+        return ops.rint(a)  # of booleans float16, as NumPy's
     if decimals > 0:
         return astype(ops.rint(a * scale) / scale, a.dtype)
     return astype(ops.rint(a / scale) * scale, a.dtype)

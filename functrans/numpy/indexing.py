@@ -18,6 +18,7 @@ from functrans.errors import ConcretizationError, UnsupportedError, user_line
 from functrans.numpy.lengths import even_power, length
 from functrans.numpy.structure import (
     as_operand,
+    as_places,
     is_traced,
     is_traced_slice,
     numpy_like,
@@ -62,10 +63,10 @@ def getitem(x: Any, key: Any) -> Any:
     if kind is int:
         pattern = (key,)
     elif kind is np.ndarray and key.dtype.kind in "iu":
-        return bind(rows.getitem, x, key, pattern=_GATHER)
+        return _gathered(x, (key,))
     elif kind is tuple:
         if key and all(map(_is_index_array, key)):
-            return bind(rows.getitem, x, *key, pattern=_GATHER * len(key))
+            return _gathered(x, key)
         entries = tuple([basic_entry(e) for e in key])
         pattern = None if basic_entry in entries else entries
     elif (entry := basic_entry(key)) is not basic_entry:
@@ -82,14 +83,21 @@ def getitem(x: Any, key: Any) -> Any:
     return bind(rows.getitem, x, *indices, pattern=pattern)
 
 
+def _gathered(x: Any, indices: tuple) -> Any:
+    """The entries of ``x`` at plain arrays of indices."""
+    pattern = _GATHER * len(indices)
+    if isinstance(x, Tracer) and not x.owner.closed:
+        return x.owner.process(rows.getitem, (x, *indices), {"pattern": pattern})
+    return bind(rows.getitem, x, *indices, pattern=pattern)
+
+
 def read_at(x: Any, pattern: tuple, indices: tuple = ()) -> Any:
     """The entries of ``x`` at an index that ``split_key`` has made."""
     if indices or not isinstance(x, Tracer):
         return bind(rows.getitem, x, *indices, pattern=pattern)
-    if x.owner.closed:
-        y = bind(rows.getitem, x, pattern=pattern)
-    else:
-        y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
+    top = x.owner
+    y = bind(rows.getitem, x, pattern=pattern) if top.closed else (
+        top.process(rows.getitem, (x,), {"pattern": pattern}))
     return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
 
 
@@ -304,10 +312,10 @@ Tracer.decided_entries = decided_entries  # type: ignore[method-assign]
 def take(a, indices, axis=None, out=None, mode="raise"):
     """The entries of ``a`` at integer ``indices`` along ``axis``; of the flat array by default."""
     listed = isinstance(indices, list | tuple)
-    indices = as_operand(indices)
+    indices = as_places(indices)
     a, axis = on_axis(a, axis)
     n = a.shape[axis]
-    if listed or indices.dtype.kind == "b":  # as NumPy does
+    if listed:  # as NumPy does
         indices = indices.astype(np.intp)
     if indices.dtype.kind not in "iu":
         raise TypeError(
@@ -364,7 +372,7 @@ def select(condlist, choicelist, default=0):
 @numpy_like(np.choose)
 def choose(a, choices, out=None, mode="raise"):
     """For each entry of ``a``, the corresponding entry of ``choices[a]``."""
-    a, n = as_operand(a), len(choices)
+    a, n = as_places(a), len(choices)
     if mode == "clip":
         a = ops.clip(a, 0, n - 1)
     elif mode == "wrap":

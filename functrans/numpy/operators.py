@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import PLAIN, SparseOperand, Tracer
+from functrans._core.bind import PLAIN, OtherOperand, Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
 from functrans._transforms.writing import require_rebinding
+from functrans.errors import ArgumentError
 from functrans.numpy import lengths
 from functrans.numpy.protocols import absolute, root
-from functrans.numpy.sparse_operands import with_sparse
+from functrans.numpy.sparse_operands import defers, is_sparse, with_sparse
 
 BINARY = {
     "add": ops.add,
@@ -40,18 +41,27 @@ COMPARE = {
 }
 
 
+def _with_other(name: str, self: Tracer, other: Any, error: OtherOperand) -> Any:
+    """What an operator gives beside an object that is no array: that is for the object to say."""
+    if is_sparse(other):
+        return with_sparse(name, self, other)
+    if defers(name, self, other):
+        return NotImplemented
+    raise ArgumentError(str(error)) from None
+
+
 def _binary(name: str, prim: Elementwise) -> tuple[Callable, Callable]:
     def forward(self: Tracer, other: Any) -> Any:
         try:
             return self.owner.binary(prim, self, other)
-        except SparseOperand:
-            return with_sparse(name, self, other)
+        except OtherOperand as error:
+            return _with_other(name, self, other, error)
 
     def reflected(self: Tracer, other: Any) -> Any:
         try:
             return self.owner.binary(prim, other, self)
-        except SparseOperand:
-            return with_sparse(f"r{name}", self, other)
+        except OtherOperand as error:
+            return _with_other(f"r{name}", self, other, error)
 
     return forward, reflected
 
@@ -71,8 +81,8 @@ def _mul(self: Tracer, other: Any) -> Any:
             if type(other) in SEQUENCES and _counts(self, other):
                 return other * operator.index(self)
             return self.owner.binary(ops.multiply, self, other)
-        except SparseOperand:
-            return with_sparse("mul", self, other)
+        except OtherOperand as error:
+            return _with_other("mul", self, other, error)
     return lengths.multiply(self, other)
 
 
@@ -82,8 +92,8 @@ def _rmul(self: Tracer, other: Any) -> Any:
             if type(other) in SEQUENCES and _counts(self, other):
                 return other * operator.index(self)
             return self.owner.binary(ops.multiply, other, self)
-        except SparseOperand:
-            return with_sparse("rmul", self, other)
+        except OtherOperand as error:
+            return _with_other("rmul", self, other, error)
     return lengths.multiply(other, self)
 
 
@@ -93,12 +103,16 @@ SEQUENCES = frozenset({list, tuple, str, bytes})
 def _counts(n: Tracer, sequence: Any) -> bool:
     """Whether ``n`` says how often a sequence is to be repeated, as an integer of Python's or
     NumPy's does."""
-    return not n.shape and n.dtype.kind in ("iu" if isinstance(sequence, list | tuple) else "biu")
+    kinds = "iu" if isinstance(sequence, list | tuple) else "biu"
+    return not n.shape and n.dtype.kind in kinds
 
 
 def _truediv(self: Tracer, other: Any) -> Any:
     if self.root_of is None:
-        return self.owner.binary(ops.divide, self, other)
+        try:
+            return self.owner.binary(ops.divide, self, other)
+        except OtherOperand as error:
+            return _with_other("truediv", self, other, error)
     return lengths.divide(self, other)
 
 
@@ -122,7 +136,10 @@ def _pow(self: Tracer, other: Any) -> Any:
             return self.owner.unary(ops.positive, self)
         if other == 0.5:
             return root(ops.sqrt, self)
-    return self.owner.binary(ops.power, self, other)
+    try:
+        return self.owner.binary(ops.power, self, other)
+    except OtherOperand as error:
+        return _with_other("pow", self, other, error)
 
 
 def _rpow(self: Tracer, other: Any) -> Any:

@@ -60,9 +60,8 @@ def meaning_of(ufunc: np.ufunc) -> Any:
 
 def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """``__array_ufunc__`` of traced values."""
-    if kwargs and _is_name(out := (kwargs.get("out") or (None,))[0]):
-        there: Any = out
-        return there.__array_ufunc__(ufunc, method, *inputs, **kwargs)
+    if kwargs and (outs := kwargs.get("out")) and _is_name(outs[0]):
+        return outs[0].__array_ufunc__(ufunc, method, *inputs, **kwargs)
     row = UFUNCS.get(ufunc) if method == "__call__" and not kwargs else None
     if type(row) is Elementwise:
         if len(inputs) == 1:
@@ -95,7 +94,9 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
         raise refused(f"{ufunc_name(ufunc)}.{method}", "got out=", USE_RESULT)
     if method == "reduce":
         kwargs.setdefault("axis", 0)
-    return function(*inputs, **{k: v for k, v in kwargs.items() if v is not np._NoValue})
+    if len(kwargs) > 1:
+        kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
+    return function(*inputs, **kwargs)
 
 
 def _with_options(ufunc, row, inputs, kwargs):
@@ -153,8 +154,8 @@ def _is_name(x: Any) -> bool:
 
 
 USE_RESULT = (
-    "use the value that it returns, as in y = y + x where y += x stood, or make the array with "
-    "functrans.numpy.zeros"
+    "use the value that it returns, as in y = y + x where y += x stood, or write out=y and make y "
+    "with functrans.numpy.zeros"
 )
 
 

@@ -39,10 +39,10 @@ def public(f: Callable, theirs: Any = None) -> Callable:
         if writing.get():
             return call(_DEFINITE.get(theirs, f), theirs, args, kwargs)
         out = f(*args, **kwargs)
-        if isinstance(out, np.ndarray | np.generic):
+        if isinstance(out, _NUMERIC):
             return _as_array(out)
-        if isinstance(out, tuple | list):
-            parts = [_as_array(x) if isinstance(x, np.ndarray | np.generic) else x for x in out]
+        if isinstance(out, _SEVERAL):
+            parts = [_as_array(x) if isinstance(x, _NUMERIC) else x for x in out]
             # a namedtuple takes its entries as separate arguments
             return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
         return out
@@ -67,7 +67,13 @@ def immutable(f: F) -> F:
     return named  # type: ignore[return-value]  # of f's signature
 
 
+# Written out in a call, a union would be made anew at each.
+_NUMERIC, _SEVERAL = (np.ndarray, np.generic), (tuple, list)
+
+
 def _as_array(x: Any) -> Array:
+    if type(x) is np.ndarray:
+        return x.view(Array)
     return x if type(x) is Array else np.asarray(x).view(Array)
 
 

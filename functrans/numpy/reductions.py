@@ -12,9 +12,11 @@ import numpy as np
 
 from functrans._core.aval import inexact_dtype, shape_of
 from functrans._core.bind import Tracer, cast
+from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops import reductions as rows
+from functrans.numpy.at_once import MEAN, VARIANCE, at_once
 from functrans.numpy.lengths import length
 from functrans.numpy.options import (
     ALL_AXES,
@@ -55,7 +57,7 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
     Array([2., 4.])
     """
     if out is dtype is None and keepdims is initial is where is NoValue:
-        return _total(a, axes_of(axis, a.ndim))
+        return _along(rows.sum, a, axes_of(axis, a.ndim))
     a = prepared("sum", a, out, dtype, where, 0)
     axis = axes_of(axis, a.ndim)
     y = keep(in_dtype(_total(a, axis), dtype), a, axis, keepdims)
@@ -63,10 +65,14 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
 
 
 def _total(a: Any, axis: tuple[int, ...]) -> Any:
-    """The sum along ``axis``, without the search for the trace of a single operand."""
+    return _along(rows.sum, a, axis)
+
+
+def _along(row: Primitive, a: Any, axis: tuple[int, ...]) -> Any:
+    """``row`` of ``a`` along ``axis``, without the search for the trace of a single operand."""
     if isinstance(a, Tracer) and not a.owner.closed:
-        return a.owner.process(rows.sum, (a,), {"axis": axis})
-    return rows.sum(a, axis=axis)
+        return a.owner.process(row, (a,), {"axis": axis})
+    return row(a, axis=axis)
 
 
 def _start(initial, y):
@@ -142,7 +148,9 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     """
     if out is dtype is None and keepdims is where is NoValue and _is_usual(a):
         axis = axes_of(axis, a.ndim)
-        return _total(a, axis) / _weight(a, axis, where)
+        n = _weight(a, axis, where)
+        y = at_once(MEAN, a, axis=axis, n=n)
+        return _total(a, axis) / n if y is None else y
     if out is not None:
         raise no_out("mean")
     a, narrow = _floating(a, dtype)
@@ -184,6 +192,9 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
         axis = axes_of(axis, a.ndim)
         n = _weight(a, axis, where)
         if n > ddof:
+            y = at_once(VARIANCE, a, axis=axis, n=n, ddof=ddof)
+            if y is not None:
+                return y
             centre = keep(_total(a, axis) / n, a, axis, len(axis) < a.ndim)
             return _total((a - centre) ** 2, axis) / (n - ddof)
     if out is not None:
@@ -225,7 +236,11 @@ def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
 
 
 def _root(variance):
-    return length(rows.root(variance), ops.positive, (variance,), degree=2)
+    return length(rows.root(variance), _itself, (variance,), degree=2)
+
+
+def _itself(x):
+    return x
 
 
 @like(np.average)
@@ -425,7 +440,7 @@ def _added_dtype(dtype: np.dtype) -> np.dtype:
 def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
     if out is None and keepdims is False and initial is NoValue and where is True and (
             array.dtype.char in "fd"):
-        return exponentials.logsumexp(array, axis=axes_of(axis, array.ndim))
+        return _along(exponentials.logsumexp, array, axes_of(axis, array.ndim))
     dtype = _added_dtype(array.dtype)
     array = array if array.dtype is dtype else array.astype(dtype)
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)

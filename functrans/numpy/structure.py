@@ -6,15 +6,15 @@ import functools
 import math
 import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from functrans._core import scipy_names
-from functrans._core.array import plain
+from functrans._core.array import Array, plain
 from functrans._core.aval import inexact_dtype
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import PLAIN, Tracer, bind
 from functrans._ops import indexing
 from functrans._ops import structure as rows
 from functrans.errors import ArgumentError, ConcretizationError, ImmutableError, user_line
@@ -26,6 +26,18 @@ normalize_axes = np.lib.array_utils.normalize_axis_tuple
 def is_traced(x: Any) -> bool:
     """Whether ``x`` is a traced value or a list or tuple with one in it."""
     return isinstance(x, Tracer) or (isinstance(x, list | tuple) and any(map(is_traced, x)))
+
+
+# Kinds of arguments in which no traced value can be.
+_UNTRACED = PLAIN | {Array, str, type(None)}
+
+
+def are_traced(xs: Iterable) -> bool:
+    """Whether one of ``xs`` is traced, or holds what is."""
+    for x in xs:  # noqa: SIM110  # any() of a generator takes three times as long
+        if type(x) not in _UNTRACED and is_traced(x):
+            return True
+    return False
 
 
 def is_traced_slice(x: Any) -> bool:
@@ -47,8 +59,8 @@ def numpy_like(
     def decorate(f: Callable) -> Callable:
         @functools.wraps(f)
         def named(*args: Any, **kwargs: Any) -> Any:
-            traced = (args and isinstance(args[0], Tracer)) or any(map(is_traced, args))
-            if not traced and not any(map(is_traced, kwargs.values())) and numpy_function:
+            traced = are_traced(args) or (kwargs and are_traced(kwargs.values()))
+            if not traced and numpy_function:
                 try:
                     return numpy_function(*args, **kwargs)
                 except ConcretizationError:
@@ -73,6 +85,12 @@ def as_operand(x: Any) -> Any:
     if is_traced(x):
         return np.stack([as_operand(v) for v in x])
     return np.asarray(plain(x))
+
+
+def as_places(x: Any) -> Any:
+    """Integers as an operand that can be reckoned with as places, for which 8 bits are too few."""
+    x = as_operand(x)
+    return x.astype(np.intp) if x.dtype != np.intp and np.can_cast(x.dtype, np.intp) else x
 
 
 def one_axis(axis: Any, ndim: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import wrap
+from functrans._core.array import Array
 from functrans.errors import ArgumentError, ConcretizationError
 from functrans.numpy.protocols import MAKERS
 from functrans.numpy.structure import as_operand, is_traced, reshape
@@ -44,7 +44,7 @@ class vectorize:  # NumPy's name
         if not is_traced((*args, *kwargs.values())):
             try:
                 y = self._numpy(*args, **kwargs)
-                return tuple(map(wrap, y)) if isinstance(y, tuple) else wrap(y)
+                return tuple([v.view(Array) for v in y]) if isinstance(y, tuple) else y.view(Array)
             except ConcretizationError:
                 pass  # what it returns is traced, for what it closes over
         places = [i for i in range(len(args)) if i not in self.excluded]

@@ -9,7 +9,10 @@ a name again, since it may be written to in its turn.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from dis import opname
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from functrans._core.primitive import Primitive
 from functrans._core.writing import current, writing
 from functrans._ops import indexing as rows
 from functrans.errors import ArgumentError, UnsupportedError, user_line
-from functrans.numpy.indexing import basic_entry, is_flag, split_key
+from functrans.numpy.indexing import is_flag, split_key
 from functrans.numpy.memory import (
     Place,
     Section,
@@ -30,7 +33,8 @@ from functrans.numpy.memory import (
     of_value_like,
     place_of,
 )
-from functrans.numpy.structure import as_operand, is_traced, is_traced_slice
+from functrans.numpy.opened_keys import as_tuple, opened_key, selects_part
+from functrans.numpy.structure import as_operand, is_traced
 from functrans.numpy.updates import At
 
 
@@ -123,9 +127,9 @@ class Fixed(Name):
         return repr(self.value)
 
     def __getitem__(self, key: Any) -> Any:
-        key, pattern = _opened_key(key)
+        key, pattern = opened_key(key)
         y = self.value[key]
-        return Fixed(y) if pattern is not None or _selects_part(key) else named(y)
+        return Fixed(y) if pattern is not None or selects_part(key) else named(y)
 
 
 class Writable(Name):
@@ -232,7 +236,7 @@ class Writable(Name):
     # ---- reading and writing
 
     def __getitem__(self, key: Any) -> Any:
-        key, pattern = _opened_key(key)
+        key, pattern = opened_key(key)
         m = self.memory
         if pattern is not None:
             part = self.window[key]
@@ -243,7 +247,7 @@ class Writable(Name):
             if self.place is None:
                 return named(m.read(Place(pattern, (), ())))
             return named(self._view_of(key, pattern).current())
-        if _selects_part(key):
+        if selects_part(key):
             return view(Section(self, key))
         if m.value is None and not _is_traced(key):
             return named(self.window[key])
@@ -254,7 +258,7 @@ class Writable(Name):
         """The view that a basic index makes, also of one number."""
         part = self.window[key]
         if not isinstance(part, np.ndarray):
-            part = self.window[(*_as_tuple(key), ...)]
+            part = self.window[(*as_tuple(key), ...)]
         return self._view_at(part, pattern)
 
     def _view_at(self, part: np.ndarray, pattern: tuple) -> Writable:
@@ -264,7 +268,7 @@ class Writable(Name):
         return y
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        key, pattern = _opened_key(key)
+        key, pattern = opened_key(key)
         value = _operand(value)
         if self.is_plain() and not _is_traced(key) and not _is_traced(value):
             self.own_window()[key] = _plain(value)
@@ -287,6 +291,8 @@ class Writable(Name):
         may_alias = type(value) is Writable and value.value is None
         if may_alias or self.place is not None:
             target = self._view_of(key, pattern)
+            if may_alias and target.ndim and value.memory is target.memory:
+                _require_no_shuffle(sys._getframe(2))
             if not (may_alias and _is_same(value, target)):
                 target.assign(value)
             return
@@ -372,41 +378,6 @@ def argument(x: Any) -> Any:
 # ---- indices and values
 
 
-def _as_tuple(key: Any) -> tuple:
-    return key if type(key) is tuple else (key,)
-
-
-def _opened_key(key: Any) -> tuple[Any, tuple | None]:
-    """An index without names, and its pattern if it is basic: integers, slices, None, Ellipsis."""
-    entries = _as_tuple(key)
-    pattern = tuple(map(basic_entry, entries))
-    if basic_entry in pattern:
-        entries = tuple(map(_opened_entry, entries))
-        pattern = tuple(map(basic_entry, entries))
-        key = entries if type(key) is tuple else entries[0]
-    return key, None if basic_entry in pattern else pattern
-
-
-def _opened_entry(e: Any) -> Any:
-    if is_traced_slice(e):
-        return slice(*map(_opened_entry, (e.start, e.stop, e.step)))
-    if basic_entry(e) is not basic_entry:
-        return e
-    e = np.arange(e.start, e.stop, e.step) if type(e) is range else plain(current(e))
-    if isinstance(e, np.ndarray) and not e.ndim and e.dtype.kind in "iu":
-        return int(e)
-    return e
-
-
-def _selects_part(key: Any) -> bool:
-    """Whether an index would be basic, were its integers known."""
-    return all([
-        e is None or e is Ellipsis or isinstance(e, slice | np.integer | int)
-        or (isinstance(e, Tracer) and not e.shape and e.dtype.kind in "iu")
-        for e in _as_tuple(key)
-    ])
-
-
 def _is_traced(x: Any) -> bool:
     """Whether a value, or a part of an index, is traced; a name with plain numbers is not."""
     if type(x) is Writable:
@@ -418,7 +389,7 @@ def _is_traced(x: Any) -> bool:
 
 def _is_mask(key: Any) -> bool:
     """Whether a mask whose entries are not known, or one without axes, is part of an index."""
-    masks = [isinstance(e, Tracer) and e.dtype.kind == "b" for e in _as_tuple(key)]
+    masks = [isinstance(e, Tracer) and e.dtype.kind == "b" for e in as_tuple(key)]
     return is_flag(key) or any(masks)
 
 
@@ -485,6 +456,16 @@ def _fitted(value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         raise ValueError(
             f"could not broadcast input array from shape {value.shape} into shape {shape}"
         ) from None
+
+
+def _require_no_shuffle(frame: FrameType) -> None:
+    """Raise where NumPy's ``shuffle`` swaps rows, which are views here: it would copy one twice."""
+    code = frame.f_code
+    if "shuffle" in code.co_names and opname[code.co_code[frame.f_lasti]].startswith("CALL"):
+        raise UnsupportedError(
+            f"{user_line()}: shuffle of an array of several axes that holds traced values. Write "
+            "y[:] = y[rng.permutation(len(y))]."
+        )
 
 
 def _updated(x: Any, key: Any, value: Any) -> Any:

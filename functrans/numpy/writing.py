@@ -1,4 +1,4 @@
-"""What NumPy's operators, ufuncs, functions and methods do with names of arrays.
+"""What NumPy's ufuncs, functions and methods do with names of arrays.
 
 Where all numbers are plain, NumPy does it, in the memory itself. Else the values that the names
 have go to the functions for traced values, and what comes back is written where NumPy would have.
@@ -6,7 +6,6 @@ have go to the functions for traced values, and what comes back is written where
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -81,9 +80,9 @@ def _keeps(copy: Any, args: tuple, kwargs: dict) -> bool:
     return copy is not True and (dtype is None or np.dtype(dtype) == given)
 
 
-def _is_plain(x: Any) -> bool:
+def all_plain(x: Any) -> bool:
     if isinstance(x, tuple | list):
-        return all(map(_is_plain, x))
+        return all(map(all_plain, x))
     return x.is_plain() if type(x) is Writable else not isinstance(x, Tracer)
 
 
@@ -93,9 +92,9 @@ def _has_name(x: Any) -> bool:
     return isinstance(x, Name)
 
 
-def _window(x: Any) -> Any:
+def windows(x: Any) -> Any:
     if isinstance(x, tuple | list):
-        return rebuilt(x, map(_window, x))
+        return rebuilt(x, map(windows, x))
     return x.window if type(x) is Writable else current(x)
 
 
@@ -105,7 +104,7 @@ def _value(x: Any) -> Any:
     return current(x)
 
 
-def _has_axes(y: Any) -> bool:
+def has_axes(y: Any) -> bool:
     """Whether a result is an array of more than one order in memory."""
     return isinstance(y, Tracer | np.ndarray) and y.ndim > 1
 
@@ -117,29 +116,33 @@ def _apply(
     out = kwargs.get("out")
     out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     options = {k: v for k, v in kwargs.items() if k != "out"}
-    if _is_plain(args) and _is_plain(tuple(kwargs.values())):
+    if isinstance(out, tuple):
+        ys = _apply(who, call, args, options, theirs)
+        return tuple([y if o is None else written_into(who, o, current(y))
+                      for o, y in zip(out, ys, strict=True)])
+    if all_plain(args) and all_plain(tuple(kwargs.values())):
         if type(out) is Writable:
             place = out.own_window()  # first: others may be views of what it replaces
-            call(*_window(args), **{k: _window(v) for k, v in options.items()}, out=place)
+            call(*windows(args), **{k: windows(v) for k, v in options.items()}, out=place)
             return out
-        windows = _window(args)
+        seen = windows(args)
         if out is not None:
-            return call(*windows, **{k: _window(v) for k, v in options.items()}, out=out)
-        y = call(*windows, **{k: _window(v) for k, v in options.items()})
-        if type(y) is np.ndarray and (y.base is not None or any([y is w for w in windows])):
+            return call(*seen, **{k: windows(v) for k, v in options.items()}, out=out)
+        y = call(*seen, **{k: windows(v) for k, v in options.items()})
+        if type(y) is np.ndarray and (y.base is not None or any([y is w for w in seen])):
             part = _view_among(y, [x for x in args if type(x) is Writable])
             return named(y) if part is None else part
         return named(y)
     mask = options.pop("where", True) if type(out) is Writable else True
     y = call(*_value(args), **{k: _value(v) for k, v in options.items()})
     if out is not None:
-        return _written(who, out, y, current(mask))
-    if _has_axes(y) and is_laid_out(theirs, args, options):
+        return written_into(who, out, y, current(mask))
+    if has_axes(y) and is_laid_out(theirs, args, options):
         return named_like(y, layout_of(theirs or call, args, options))
     return named(y)
 
 
-def _written(who: str, out: Any, y: Any, mask: Any = True) -> Any:
+def written_into(who: str, out: Any, y: Any, mask: Any = True) -> Any:
     """``out``, with ``y`` written into it where the mask holds."""
     if type(out) is not Writable:
         raise protocols.refused(who, "got out= that is a plain ndarray", protocols.USE_RESULT)
@@ -147,79 +150,6 @@ def _written(who: str, out: Any, y: Any, mask: Any = True) -> Any:
     require_fit(who, out, y)
     out.assign(y if mask is True else ops.where(mask, y, out.current()))
     return out
-
-
-# ---- operators
-
-
-def _operator(name: str) -> tuple[Callable, Callable]:
-    op = getattr(operator, f"__{name}__")
-
-    def forward(self: Any, other: Any) -> Any:
-        x, y = self.value, other.value if isinstance(other, Name) else other
-        if x is not None and y is not None:  # the short way, for arrays that no one writes into
-            z = op(x, y)
-            if isinstance(y, np.ndarray) and is_ordered(y):
-                return _like_operands(op, z, self, other)
-            return named(z)
-        if self.is_plain() and _is_plain(other):
-            return named(op(self.window, _window(other)))
-        return _like_operands(op, op(self.current(), current(other)), self, other)
-
-    def reflected(self: Any, other: Any) -> Any:
-        if self.value is not None and not isinstance(other, Name) and not is_ordered(other):
-            return named(op(other, self.value))
-        if self.is_plain() and _is_plain(other):
-            return named(op(other, self.window))
-        return _like_operands(op, op(current(other), self.current()), other, self)
-
-    return forward, reflected
-
-
-def _like_operands(op: Callable, y: Any, *args: Any) -> Any:
-    """The result of an operator as a name, in the layout that its operands give it."""
-    if _has_axes(y) and any(map(is_ordered, args)):
-        return named_like(y, layout_of(op, args, {}))
-    return named(y)
-
-
-def _in_place(name: str) -> Callable:
-    fresh, within = getattr(operator, f"__{name}__"), getattr(operator, f"__i{name}__")
-
-    def op(self: Writable, other: Any) -> Any:
-        if self.is_plain() and _is_plain(other):
-            place = self.own_window()
-            within(place, _window(other))
-            return self
-        return _written(name, self, fresh(self.current(), current(other)))
-
-    return op
-
-
-def _unary(name: str) -> Callable:
-    op = getattr(operator, f"__{name}__")
-
-    def method(self: Any) -> Any:
-        if self.is_plain():
-            return named(op(self.window))
-        return _like_operands(op, op(self.current()), self)
-
-    return method
-
-
-for _name in (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
-    "lshift", "rshift",
-):
-    _forward, _reflected = _operator(_name)
-    setattr(Name, f"__{_name}__", _forward)
-    setattr(Name, f"__r{_name}__", _reflected)
-    setattr(Writable, f"__i{_name}__", _in_place(_name))
-    setattr(Fixed, f"__i{_name}__", _forward)  # another value, as of a number
-for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
-    setattr(Name, f"__{_name}__", _operator(_name)[0])
-for _name in ["neg", "pos", "abs", "invert"]:
-    setattr(Name, f"__{_name}__", _unary(_name))
 
 
 # ---- ufuncs and functions
@@ -238,30 +168,37 @@ def _array_ufunc(
     if method == "at":
         return _update(ufunc, *inputs)
     who = protocols.ufunc_name(ufunc) + ("" if method == "__call__" else f".{method}")
-    if "out" in kwargs and len(kwargs["out"]) > 1:
-        outs = kwargs.pop("out")
-        ys = getattr(ufunc, method)(*inputs, **kwargs)
-        return tuple([y if o is None else _written(who, o, current(y))
-                      for o, y in zip(outs, ys, strict=True)])
     return _apply(who, getattr(ufunc, method), inputs, kwargs)
 
 
 def _update(ufunc: np.ufunc, target: Any, indices: Any, *values: Any) -> None:
     """``ufunc.at``: repeatedly where an index repeats."""
-    if _is_plain((target, indices, *values)):
+    if all_plain((target, indices, *values)):
         place = target.own_window() if type(target) is Writable else target
-        ufunc.at(place, _window(indices), *_window(values))
+        ufunc.at(place, windows(indices), *windows(values))
         return
     if type(target) is not Writable:
         raise protocols.refused(
             f"{protocols.ufunc_name(ufunc)}.at", "writes into a plain ndarray",
             "make it with functrans.numpy.zeros or functrans.numpy.array",
         )
+    if not values and all_plain(indices):
+        _update_each(ufunc, target, windows(indices))
+        return
     update = UPDATES.get(ufunc)
     if update is None or len(values) != 1:
         protocols.MAKERS["at"](ufunc)(target, indices)  # raises, and says what to do
     slot = At(target.current())[_value(indices)]
     target.assign(getattr(slot, str(update))(_value(values[0])))
+
+
+def _update_each(ufunc: np.ufunc, target: Writable, indices: Any) -> None:
+    """``ufunc.at`` of one operand: as often as an index is there."""
+    places = np.arange(target.size).reshape(target.shape)[indices]
+    each, times = np.unique(places, return_counts=True)
+    for k in range(times.max(initial=0)):
+        key = np.unravel_index(each[times > k], target.shape)
+        target[key] = ufunc(target[key])
 
 
 def _array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
@@ -280,7 +217,7 @@ def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
     if theirs in (_OWN.real, _OWN.imag) and isinstance(args[0], Name):
         return getattr(args[0], f.__name__)
     if theirs is _OWN.nan_to_num and kwargs.get("copy", True) is not True:
-        return _written(who, args[0], current(f(args[0], **{**kwargs, "copy": True})))
+        return written_into(who, args[0], current(f(args[0], **{**kwargs, "copy": True})))
     if theirs in VIEWS or (theirs in _MAYBE_VIEWS and _MAYBE_VIEWS[theirs](args, kwargs)):
         return _views(who, f, theirs, args, kwargs)
     if isinstance(theirs, np.ufunc) and len(args) > theirs.nin:
@@ -299,11 +236,11 @@ def _views(who: str, f: Callable, theirs: Callable, args: tuple, kwargs: dict) -
         return f(*_value(args), **{k: _value(v) for k, v in kwargs.items()})  # not to be written to
     if not names:
         return _apply(who, f, args, kwargs)
-    parts = theirs(*_window(args), **{k: _window(v) for k, v in kwargs.items()})
+    parts = theirs(*windows(args), **{k: windows(v) for k, v in kwargs.items()})
     each = list(parts) if isinstance(parts, tuple | list) else [parts]
     views = [_view_among(x, names) for x in each]
     if any(v is None for v in views):  # copies, without entries, or of other operands
-        plain = _is_plain(args) and _is_plain(tuple(kwargs.values()))
+        plain = all_plain(args) and all_plain(tuple(kwargs.values()))
         y = named(parts) if plain else _apply(who, f, args, kwargs, theirs)
         copies = list(y) if isinstance(parts, tuple | list) else [y]
         views = [c if v is None else v for v, c in zip(views, copies, strict=True)]
@@ -327,9 +264,9 @@ def _view_among(part: Any, names: list[Writable]) -> Writable | None:
 
 def _write_by(func: Callable, target: Any, *args: Any, **kwargs: Any) -> None:
     """A function that writes into its first operand."""
-    if _is_plain((target, *args, *kwargs.values())):
+    if all_plain((target, *args, *kwargs.values())):
         place = target.own_window() if type(target) is Writable else target
-        func(place, *_window(args), **{k: _window(v) for k, v in kwargs.items()})
+        func(place, *windows(args), **{k: windows(v) for k, v in kwargs.items()})
         return
     changed = protocols.FUNCTIONS[func]
     if func is _OWN.copyto:
@@ -443,8 +380,8 @@ def _flat(self: Writable) -> Any:
 
 
 def _assign_flat(self: Writable, value: Any) -> None:
-    if self.is_plain() and _is_plain(value):
-        self.own_window().flat = _window(value)  # type: ignore[misc]  # ndarray has a setter
+    if self.is_plain() and all_plain(value):
+        self.own_window().flat = windows(value)  # type: ignore[misc]  # ndarray has a setter
         return
     require_apart("x.flat = values", self, value)
     v = np.ravel(value)
@@ -453,10 +390,6 @@ def _assign_flat(self: Writable, value: Any) -> None:
     if v.size != self.size:
         v = v[np.arange(self.size) % v.size]
     self[...] = np.reshape(v, self.shape)
-
-
-def _conjugate(self: Writable) -> Any:
-    return np.conjugate(self) if self.dtype.kind == "c" else self
 
 
 def _assign_shape(self: Writable, shape: Any) -> None:
@@ -485,7 +418,9 @@ for _name in ("real", "imag"):  # of what is not to be written to
 Name.T = property(lambda self: self.transpose())  # type: ignore[attr-defined]
 Name.mT = property(lambda self: self.swapaxes(-1, -2))  # type: ignore[attr-defined]
 Writable.real, Writable.imag = _part("real"), _part("imag")  # type: ignore[attr-defined]
-Name.conj = Name.conjugate = _conjugate  # type: ignore[attr-defined]
+Name.conj = Name.conjugate = (  # type: ignore[attr-defined]
+    lambda self: np.conjugate(self) if self.dtype.kind == "c" else self
+)
 Writable.flat = property(_flat, _assign_flat)  # type: ignore[attr-defined]
 Writable.shape = property(Writable.shape.fget, _assign_shape)  # type: ignore[attr-defined]
 Writable.strides = property(lambda self: self.window.strides)  # type: ignore[attr-defined]
@@ -496,4 +431,4 @@ for _name in ("item", "tolist"):
     adopt(_name, getattr(Tracer, _name))
 
 
-__all__ = ["adopt", "call"]
+__all__ = ["adopt", "all_plain", "call", "has_axes", "windows", "written_into"]

@@ -21,24 +21,29 @@ from functrans.torch import (
     _C,
     _environment,
     _six,
+    accelerator,
     amp,
     autograd,
     backends,
+    compiler,
     cuda,
     distributions,
     fft,
     func,
     jit,
+    library,
     linalg,
     masked,
     nn,
     optim,
+    overrides,
     profiler,
     random,
     signal,
     sparse,
     special,
     testing,
+    types,
     utils,
     version,
 )
@@ -120,7 +125,9 @@ from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.amp import autocast
 from functrans.torch.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from functrans.torch.install import install
+from functrans.torch.library import ops
 from functrans.torch.serialization import load, save
+from functrans.torch.utils.dlpack import from_dlpack, to_dlpack
 
 __version__ = version.__version__
 bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
@@ -139,21 +146,99 @@ def result_type(*xs: object) -> dtype:
 
 
 __all__ = [
-    "Generator", "Size", "Tensor", "amp", "autocast", "autograd", "backends", "bfloat16", "bool",
-    "cdouble", "cfloat", "channels_last", "channels_last_3d", "complex64", "complex128",
-    "contiguous_format", "cuda", "default_generator", "device", "distributions", "double", "dtype",
-    "e", "enable_grad", "fft",
-    "finfo", "float", "float16", "float32", "float64", "func", "get_default_dtype", "half", "iinfo",
-    "inf", "inference_mode", "install", "int", "int8", "int16", "int32", "int64",
-    "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled",
-    "is_inference_mode_enabled", "is_tensor", "jit", "layout", "linalg", "load", "long", "masked",
-    "memory_format", "nan", "newaxis", "nn", "no_grad", "optim", "pi", "preserve_format",
-    "profiler", "promote_types", "random", "result_type", "save", "set_default_dtype",
-    "set_default_tensor_type", "set_grad_enabled", "short", "signal", "sparse", "sparse_coo",
-    "sparse_coo_tensor", "special", "strided", "testing", "uint8", "utils", "version", "vmap",
+    "Generator",
+    "Size",
+    "Tensor",
+    "accelerator",
+    "amp",
+    "autocast",
+    "autograd",
+    "backends",
+    "bfloat16",
+    "bool",
+    "cdouble",
+    "cfloat",
+    "channels_last",
+    "channels_last_3d",
+    "compiler",
+    "complex64",
+    "complex128",
+    "contiguous_format",
+    "cuda",
+    "default_generator",
+    "device",
+    "distributions",
+    "double",
+    "dtype",
+    "e",
+    "enable_grad",
+    "fft",
+    "finfo",
+    "float",
+    "float16",
+    "float32",
+    "float64",
+    "from_dlpack",
+    "func",
+    "get_default_dtype",
+    "half",
+    "iinfo",
+    "inf",
+    "inference_mode",
+    "install",
+    "int",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "is_tensor",
+    "jit",
+    "layout",
+    "library",
+    "linalg",
+    "load",
+    "long",
+    "masked",
+    "memory_format",
+    "nan",
+    "newaxis",
+    "nn",
+    "no_grad",
+    "ops",
+    "optim",
+    "overrides",
+    "pi",
+    "preserve_format",
+    "profiler",
+    "promote_types",
+    "random",
+    "result_type",
+    "save",
+    "set_default_dtype",
+    "set_default_tensor_type",
+    "set_grad_enabled",
+    "short",
+    "signal",
+    "sparse",
+    "sparse_coo",
+    "sparse_coo_tensor",
+    "special",
+    "strided",
+    "testing",
+    "to_dlpack",
+    "types",
+    "uint8",
+    "utils",
+    "version",
+    "vmap",
 ]
 __all__ += factories.NAMES
-globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
+globals().update({_name: getattr(factories, _name) if _name in factories.OF_DATA
+                  else outputs.making(getattr(factories, _name)) for _name in factories.NAMES})
 __all__ += [*kinds.KINDS, *_environment.FUNCTIONS, *_RANDOM]
 globals().update({**kinds.KINDS, **_environment.FUNCTIONS, **_RANDOM})
 
@@ -169,12 +254,13 @@ for _name, _f in {**kinds.METHODS, **memory.METHODS, **_sparse.METHODS}.items():
 for _name, _f in table.PROPERTIES.items():
     setattr(Tensor, _name, property(_f))
 for _name, _f in table.METHODS.items():
+    _f = outputs.making(_f) if _name.startswith("new_") else _f
     setattr(Tensor, _name, property(_f) if _name in ("real", "imag") else _f)
     if _name not in __all__ and _name not in shapes.CONVERSIONS and not _name.startswith("__"):
         globals()[_name] = outputs.taking_out(_f) if _name in table.TAKING_OUT else _f
         __all__.append(_name)
 for _name, _f in table.FUNCTIONS.items():
-    globals()[_name] = _f
+    globals()[_name] = outputs.taking_out(_f) if _name in table.TAKING_OUT else _f
     __all__.append(_name)
 
 # for what they enter

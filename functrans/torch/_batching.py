@@ -318,7 +318,8 @@ def _joined(outs: list[Any], out_dims: Any, name: str, n: int) -> Any:
             if not isinstance(x, Tensor):
                 raise ValueError(
                     f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(x)}. "
-                    "Make it a tensor inside of the function."
+                    "Did you mean to set out_dims= to None for output? Make it a tensor inside of "
+                    "the function."
                 )
         if dim is not None and not -column[0].ndim - 1 <= dim <= column[0].ndim:
             last = column[0].ndim

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 # name, in whatever module -> what to use
 INSTEAD = {
@@ -14,7 +14,6 @@ INSTEAD = {
     "Muon": "optim.SGD with momentum is there",
     "GeneralizedPareto": "Pareto is there",
     "MaskedTensor": "torch.masked has functions of masks",
-    "DataParallel": "call the module itself",
     "SyncBatchNorm": "BatchNorm1d to 3d are there",
     "DistributedSampler": "RandomSampler is there",
     "gru": "nn.GRU is there",
@@ -25,8 +24,6 @@ INSTEAD = {
     "ldl_factor": "linalg.lu is there",
     "ldl_solve": "linalg.solve is there",
     "histogramdd": "histogram is there",
-    "to_dlpack": "from_numpy and numpy() are there",
-    "from_dlpack": "from_numpy and numpy() are there",
     "sparse_csr_tensor": "sparse_coo_tensor is there",
     "sparse_csc_tensor": "sparse_coo_tensor is there",
     "sparse_bsr_tensor": "sparse_coo_tensor is there",
@@ -49,6 +46,7 @@ WITHIN = {
     "nn.modules": "activation adaptive batchnorm container conv distance dropout flatten fold "
                   "instancenorm linear loss normalization padding pixelshuffle pooling rnn sparse "
                   "upsampling",
+    "nn": "parallel",
     "nn.utils": "clip_grad convert_parameters",
     "optim": "adadelta adagrad adam adamax adamw asgd nadam radam rmsprop rprop sgd",
 }
@@ -57,8 +55,13 @@ PARENTS = {f"{parent}.{name}".lstrip("."): parent
 
 
 def absent(module: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module: an error that says what is there."""
-    def __getattr__(name: str) -> NoReturn:
+    """The ``__getattr__`` of a module: itself for modules of torch whose names it has, for others
+    an error that says what is there."""
+    within = WITHIN.get(module.removeprefix("functrans.torch").lstrip("."), "").split()
+
+    def __getattr__(name: str) -> Any:
+        if name in within:
+            return sys.modules[module]
         said = f"module '{module.removeprefix('functrans.')}' has no attribute '{name}'"
         if not name.startswith("__"):
             said += f": {_instead(module, name)}; docs/torch.md says what is not there and why"

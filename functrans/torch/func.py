@@ -238,7 +238,8 @@ def grad_and_value(func: Callable, argnums: Any = 0, has_aux: bool = False) -> C
         if at.ys[0].ndim:
             raise RuntimeError(
                 "grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor "
-                f"with {at.ys[0].ndim} dims. Use vjp or jacrev for it."
+                f"with {at.ys[0].ndim} dims. Maybe you wanted to use the vjp or jacrev APIs "
+                "instead?"
             )
         one = from_array(np.ones_like(at.ys[0]._array))
         gradient = at.pulled(tree.unflatten(at.out_structure, [one]))
@@ -439,7 +440,27 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
     return sides[0], sides[1]
 
 
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Let normalisations below ``root`` use the batch alone, which may be mapped; returns it."""
+    for module in root.modules():
+        if hasattr(module, "track_running_stats") and hasattr(module, "running_mean"):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
+
+
 __all__ = [
-    "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev",
-    "jvp", "linearize", "stack_module_state", "vjp", "vmap",
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
 ]

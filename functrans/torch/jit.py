@@ -6,8 +6,11 @@ of arrays there is ``functrans.jit``.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+from functrans.torch.nn.modules.module import Module
 
 _F = TypeVar("_F")
 
@@ -49,6 +52,25 @@ def wait(future: _F) -> _F:
 
 
 _fork, _wait = fork, wait
+script_method = script_if_tracing = script
 
-__all__ = ["export", "fork", "ignore", "is_scripting", "is_tracing", "script", "trace", "unused",
-           "wait"]
+
+def freeze(mod: _F, *args: Any, **kwargs: Any) -> _F:
+    """``mod`` itself."""
+    return mod
+
+
+optimize_for_inference = freeze
+
+
+def annotate(the_type: Any, the_value: _F) -> _F:
+    """``the_value`` itself."""
+    return the_value
+
+
+isinstance = builtins.isinstance
+ScriptModule, Attribute = Module, annotate
+
+__all__ = ["Attribute", "Final", "ScriptModule", "annotate", "export", "fork", "freeze", "ignore",
+           "is_scripting", "is_tracing", "isinstance", "optimize_for_inference", "script",
+           "script_if_tracing", "script_method", "trace", "unused", "wait"]

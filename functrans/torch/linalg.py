@@ -12,8 +12,9 @@ from functrans.torch._functions.failures import LinAlgError
 from functrans.torch._functions.table import LINALG
 from functrans.torch._names import absent
 
-assert algebra and systems  # for what they enter
-__all__ = ["LinAlgError", *LINALG]
+matmul = algebra.matmul
+assert systems  # for what it enters
+__all__ = ["LinAlgError", "matmul", *LINALG]
 globals().update(LINALG)
 
 __getattr__ = absent(__name__)

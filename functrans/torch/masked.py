@@ -147,6 +147,8 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, *,
         mask: Tensor | None = None) -> Tensor:
     """The variance of the entries that are kept."""
     x = input if dtype is None else input.to(dtype)
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(dtypes.get_default_dtype())
     if correction is None:
         correction = 0 if unbiased is False else 1
     centred = x - mean(x, dim, keepdim=True, mask=mask)
@@ -164,7 +166,7 @@ def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, *,
                mask=mask).sqrt()
 
 
-def logsumexp(input: Tensor, dim: Any, *, keepdim: bool = False, dtype: Any = None,
+def logsumexp(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None,
               mask: Tensor | None = None) -> Tensor:
     """log(sum(exp(x))) of the entries that are kept; -inf of none."""
     return _filled(input, mask, -np.inf, dtype).logsumexp(_dims(input, dim), keepdim)

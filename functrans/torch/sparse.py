@@ -40,6 +40,12 @@ def mm(mat1: SparseTensor, mat2: Tensor) -> Tensor:
     return mat1.mm(mat2)
 
 
-__all__ = ["DoubleTensor", "FloatTensor", "mm", "sum"]
+def addmm(mat: Tensor, mat1: SparseTensor, mat2: Tensor, *, beta: float = 1.0,
+          alpha: float = 1.0) -> Tensor:
+    """beta mat + alpha mat1 mat2, for a sparse matrix mat1."""
+    return beta * mat + alpha * mat1.mm(mat2)
+
+
+__all__ = ["DoubleTensor", "FloatTensor", "addmm", "mm", "sum"]
 
 __getattr__ = absent(__name__)

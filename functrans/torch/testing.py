@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._tensors import dtypes, factories
-from functrans.torch._tensors.tensor import Tensor, as_array
+from functrans.torch._tensors.random import source
+from functrans.torch._tensors.tensor import Tensor, as_array, from_array
 
 # (rtol, atol) where neither is passed, by the coarser type
 _TOLERANCES = {
@@ -16,6 +17,30 @@ _TOLERANCES = {
     dtypes.float64: (1e-7, 1e-7), dtypes.complex64: (1.3e-6, 1e-5),
     dtypes.complex128: (1e-7, 1e-7),
 }
+
+
+def make_tensor(*shape: Any, dtype: dtypes.dtype, device: Any = None, low: float | None = None,
+                high: float | None = None, requires_grad: bool = False, noncontiguous: bool = False,
+                exclude_zero: bool = False, memory_format: Any = None) -> Tensor:
+    """A tensor of random numbers from ``low`` to ``high``: by default -9 to 9, 0 to 9 or 0 to 1,
+    depending on the type."""
+    size = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    d = dtypes.array_dtype(dtype)
+    least, most = (0, 2) if d.kind == "b" else (0 if d.kind == "u" else -9, 10 if d.kind in "iu"
+                                                 else 9)
+    low, high = least if low is None else low, most if high is None else high
+    rng = source(None)
+    if d.kind in "biu":
+        x = rng.integers(int(low), int(high), size)
+    else:
+        x = rng.uniform(low, high, size)
+        x = x + 1j * rng.uniform(low, high, size) if d.kind == "c" else x
+    x = np.asarray(x).astype(d)
+    if exclude_zero:
+        x[x == 0] = 1
+    if noncontiguous and x.size > 1:
+        x = np.repeat(x, 2, -1)[..., ::2]
+    return from_array(x).requires_grad_(requires_grad)
 
 
 def assert_close(actual: Any, expected: Any, *, allow_subclasses: bool = True,
@@ -93,4 +118,4 @@ def assert_allclose(actual: Any, expected: Any, rtol: float | None = None,
 # older names of factories
 rand, randn, randn_like = factories.rand, factories.randn, factories.randn_like  # type: ignore[attr-defined]  # made by a table
 
-__all__ = ["assert_allclose", "assert_close"]
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]

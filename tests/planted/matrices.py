@@ -98,6 +98,13 @@ ERRORS = (
         "tests/test_jacobians.py::test_colours_change_no_bit_where_no_program_is_written",
     ),
     Planted(
+        "diagonals by colours: each leaf reads the colors of the first",
+        "functrans/_transforms/matrices/diagonals.py",
+        "[colors[end - a.size : end], np.arange(a.size)]",
+        "[colors[: a.size], np.arange(a.size)]",
+        "tests/test_colored_diagonals.py::test_many_entries_that_hardly_meet_take_few_products",
+    ),
+    Planted(
         "matrices by colours: entries are read where they are written",
         "functrans/_transforms/matrices/colored.py",
         "astype(np.intp) * size + entries",

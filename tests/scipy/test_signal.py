@@ -279,3 +279,26 @@ def test_it_says_which_window_is_too_long():
     with pytest.warns(UserWarning, match="greater than signal length"):
         f, power = ft.vjp(lambda x: signal.welch(x), V)[0]
     assert len(f) == len(power) == 4
+
+
+@pytest.mark.parametrize("mode", ["full", "valid", "same"])
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_convolution_over_some_axes_is_that_of_each_pair_of_rows(mode, exchanged):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(2, 3, 5, 6)), rng.normal(size=(3, 4, 2, 3))
+    axes, dots = ([2, 3], [2, 3]), ([1], [0])
+    if exchanged:
+        x, w, dots = w, x, dots[::-1]
+
+    def f(x, w):
+        return signal.convolve(x, w, mode, axes=axes, dot_axes=dots)
+
+    def row(v, dot, i, k):
+        return v[(k, i) if dot == [0] else (i, k)]
+
+    free = x.shape[1 - dots[0][0]], w.shape[1 - dots[1][0]]
+    expected = np.array([[sum([scipy.signal.convolve(row(x, dots[0], i, k), row(w, dots[1], j, k),
+                                                     mode) for k in range(3)])
+                          for j in range(free[1])] for i in range(free[0])])
+    np.testing.assert_allclose(f(x, w), expected, rtol=1e-12, atol=1e-13)
+    check_grads(f, (x, w), order=1)

@@ -246,7 +246,11 @@ def test_bad_input_is_reported():
             SPD, d[:4], M=np.eye(4), rtol=1e-14, maxiter=1)),
         (UnsupportedError, "cg got callback=", lambda d: sparse.linalg.cg(
             made(d), X, callback=print)),
-        (UnsupportedError, "has no power", lambda d: made(d).power(2)),
+        (UnsupportedError, "has no maximum", lambda d: made(d).maximum(2)),
+        (UnsupportedError, "powers of entries .* by 2", lambda d: (made(d) + made(d)).power(2)),
+        (ValueError, r"incompatible rows: \[1, 4\]", lambda d: sparse.hstack([made(d), [X]])),
+        (ValueError, r"blocks\[1\]: all blocks of these columns are None",
+         lambda d: sparse.bmat([[made(d), None]])),
         (AttributeError, "no attribute 'x'", lambda d: made(d).x),
         (UnsupportedError, "two sparse arrays", lambda d: made(d) * ss.csr_array(DENSE)),
         (UnsupportedError, "format lil", lambda d: ss.lil_array(DENSE) @ d[:4]),
@@ -267,3 +271,39 @@ def test_bad_input_is_reported():
             ft.vjp(f, DATA)
     with pytest.raises(UnsupportedError, match="not known under jit or vmap"):
         ft.jit(lambda d: sparse.linalg.expm_multiply(made(d), X))(DATA)
+
+
+@pytest.mark.parametrize("f", [
+    lambda s, A: s.kron(A, np.ones((2, 3))), lambda s, A: s.kron(ss.eye_array(2), A),
+    lambda s, A: s.bmat([[A, None], [ss.csr_array(DENSE), A.T]]),
+    lambda s, A: s.block_array([[A, A]]), lambda s, A: s.vstack([A, A @ A]),
+    lambda s, A: s.hstack([ss.csr_array(DENSE), A]), lambda s, A: s.block_diag([A, DENSE, A]),
+    lambda s, A: A.power(3),
+])
+def test_blocks_are_those_of_scipy(f):
+    expected = f(ss, ss.csr_array(DENSE)).toarray()
+    np.testing.assert_allclose(f(sparse, made(DATA)).toarray(), expected, rtol=1e-15)
+    weights = np.cos(np.arange(expected.size)).reshape(expected.shape)
+
+    def loss(d):
+        return np.sum(weights * f(sparse, made(d)).toarray())
+
+    check_grads(loss, DATA, order=1)
+    close(ft.jit(ft.grad(loss))(DATA), ft.grad(loss)(DATA))
+
+
+def test_repeated_products_are_rolled_up_like_other_loops():
+    A = ss.csr_array(DENSE) * 0.2
+
+    def f(x):
+        for _ in range(30):
+            x = A @ x + x * 0.1
+        return x.sum()
+
+    close(ft.jit(ft.grad(f))(X), ft.grad(f)(X))
+
+
+def test_the_exponential_of_a_constant_matrix_is_applied_in_programs():
+    A = ss.csr_array(DENSE) * 0.2
+    g = ft.grad(lambda x: sparse.linalg.expm_multiply(A, x, start=0, stop=1, num=3).sum())
+    close(ft.jit(g)(X), g(X))

@@ -395,14 +395,14 @@ ROWS: dict[str, list[Sample]] = {
         operands(lambda rng: (rng.normal(size=2), np.array([1.5]), rng.normal(size=4))),
     ],
     "sparse.product": [
-        floats((5,), (2,), pattern=PLACES), floats((5,), (2, 3), pattern=PLACES),
+        floats((5,), (2,), places=PLACES), floats((5,), (2, 3), places=PLACES),
     ],
     "sparse.sampled": [
-        floats((3,), (2,), pattern=PLACES), floats((3, 2), (2, 2), pattern=PLACES),
+        floats((3,), (2,), places=PLACES), floats((3, 2), (2, 2), places=PLACES),
     ],
     "sparse.solve": [
         operands(lambda rng: (np.array([3.0, 2, 4, 1]) + rng.normal(size=4) / 9,
-                              rng.normal(size=(3, 2))), pattern=SQUARE, solver=directly),
+                              rng.normal(size=(3, 2))), places=SQUARE, solver=directly),
     ],
     "ndimage.spline_filter": [
         floats((4, 2), axis=0, order=3, mode="mirror"),

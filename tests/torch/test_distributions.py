@@ -428,3 +428,8 @@ def test_transforms_of_sets_of_the_user_are_registered():
         return D.AffineTransform(0.0, 2.0)
 
     assert D.biject_to(Evens())(torch.tensor(1.0)) == 2
+
+
+def test_the_normal_cdf_of_doubles_is_double_where_parameters_are_numbers():
+    p = D.Normal(0.0, 1.0).cdf(torch.tensor(0.1, dtype=torch.float64))
+    np.testing.assert_allclose(p, stats.norm.cdf(0.1), rtol=1e-15)

@@ -199,7 +199,8 @@ def test_switches_that_mean_nothing_here_are_accepted():
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high")
     assert torch.are_deterministic_algorithms_enabled() and torch.get_num_threads() >= 1
-    assert torch.get_float32_matmul_precision() == "highest" and not torch.set_flush_denormal(True)
+    assert torch.get_float32_matmul_precision() == "high" and not torch.set_flush_denormal(True)
+    torch.set_float32_matmul_precision("highest")
     assert not torch.backends.cudnn.is_available() and torch.backends.cudnn.version() is None
 
 

@@ -132,7 +132,7 @@ SHOWN = {
     "Bilinear(in1_features=1, in2_features=2, out_features=3, bias=True)": nn.Bilinear(1, 2, 3),
     "Unflatten(dim=1, unflattened_size=(2, 2))": nn.Unflatten(1, (2, 2)),
     "CosineSimilarity()": nn.CosineSimilarity(),
-    "GroupNorm(1, 2, eps=1e-05, affine=True)": nn.GroupNorm(1, 2),
+    "GroupNorm(1, 2, eps=1e-05, affine=True, bias=True)": nn.GroupNorm(1, 2),
 }
 
 

@@ -126,7 +126,7 @@ def test_an_assigned_grad_must_fit():
     x = leaf(1.0, 2.0)
     with pytest.raises(TypeError, match="None but got grad of type float"):
         x.grad = 1.0
-    with pytest.raises(RuntimeError, match=r"gradient of size .*must be the same size"):
+    with pytest.raises(RuntimeError, match=r"gradient of size .*are the same size"):
         x.grad = torch.ones(3)
     with pytest.raises(RuntimeError, match=r"gradient with dtype 'torch.int64'.*They must agree"):
         x.grad = torch.tensor([1, 2])
@@ -418,7 +418,7 @@ def test_a_seed_repeats_random_numbers():
 
 
 def test_there_is_only_the_cpu():
-    with pytest.raises(RuntimeError, match="there is no device 'cuda'"):
+    with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
         torch.ones(2, device="cuda")
     with pytest.raises(RuntimeError, match="there is no device 'cuda'"):
         torch.ones(2).cuda()

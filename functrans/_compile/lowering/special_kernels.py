@@ -9,6 +9,7 @@ the variable of erfcx is that of Shepherd and Laframboise (Math. Comp. 36, 1981)
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ ROOT, REST = 1.4616321449683622, 9.549995429965697e-17
 ROUNDS = 1.5 * 2.0**32
 # Numbers below have no finite inverse.
 SMALLEST = 2.0**-1024
+GREATEST = sys.float_info.max
 # erfcx(x) is infinite below.
 LEAST = -27.0
 
@@ -91,7 +93,8 @@ def _gammaln(x: Any) -> Any:
     far = (z - 0.5) * (log - 1.0) + ((LOG_ROOT_2PI - 0.5) + more)
     y = ops.where(z < 7.0, near, far)
     # 5.5.3; the logarithm of no number is wanted twice where x > 0
-    other = ops.log(PI / ops.absolute(_sine(ops.where(left, r, 0.5)))) - y
+    # whole numbers are poles also where y is infinite
+    other = ops.log(PI / ops.absolute(_sine(ops.where(left, r, 0.5)))) - ops.minimum(y, GREATEST)
     y = ops.where(x == -math.inf, x, ops.where(left, other, y))
     # SciPy's divides by what has no finite inverse
     return ops.where(ops.absolute(x) < SMALLEST, math.inf, y)

@@ -283,6 +283,15 @@ def _softmax_slope(w: _Writer) -> None:
             w.store(w.op("mul", y, w.op("sub", g, moved)), "%y", i)
 
 
+@_kernel(2)
+def _scaled_rows(w: _Writer) -> None:
+    """The second operand has a number for each row."""
+    with w.rows() as (lo, hi):
+        by = w.load("%x1", w.code.op(f"udiv i64 {lo}, %width"))
+        with w.loop(lo, hi) as i:
+            w.store(w.op("mul", w.load("%x0", i), by), "%y", i)
+
+
 @_kernel(1)
 def _log_softmax(w: _Writer) -> None:
     with w.rows() as (lo, hi):

@@ -14,10 +14,23 @@ from functrans._ops.special.elementary import column, cospi, log1p, sinpi
 PI = float(np.pi)
 
 
+# Where the terms of zeta left of zero, which are added up one by one, become too many.
+LEFT = -50
+
+
 def _zeta(s, q):
-    if np.asarray(q).dtype.kind == "c":
-        return _complex_zeta(s, q)
-    return sp.zeta(s, q)
+    right = _complex_zeta if np.asarray(q).dtype.kind == "c" else sp.zeta
+    far = (np.real(q) < LEFT) & np.isfinite(q)
+    if not np.any(far):
+        return right(s, q)
+    with np.errstate(all="ignore"):
+        odd = s % 2
+        left = far & (s > 1) & ((odd == 0) | (odd == 1))
+        r = np.where(left, q - np.floor(np.real(q)), q)
+        # the terms with real parts below 0 are those of 1 - r that are not of 1 - q
+        terms = right(s, np.where(left, 1 - r, 1)) - right(s, np.where(left, 1 - q, 1))
+        y = right(s, r)
+        return np.where(left, y + (1 - 2 * odd) * terms, y).astype(y.dtype)[()]
 
 
 # B_2k / (2k)!, k = 1, 2, ...
@@ -32,12 +45,13 @@ def _complex_zeta(s, q):
     q = np.asarray(q, complex)
     total = np.zeros(np.broadcast_shapes(np.shape(s), q.shape), q.dtype)
     with np.errstate(all="ignore"):
-        for _ in range(2000):
+        for _ in range(13 - LEFT):
             near = np.real(q) < 12
             if not near.any():
                 break
             total = total + np.where(near, q**-s, 0)
             q = np.where(near, q + 1, q)
+        q = np.where(np.real(q) < 12, np.nan, q)  # too far left, and s is not whole
         total = total + q ** (1 - s) / (s - 1) + q**-s / 2
         term = s * q ** (-s - 1)
         for k, b in enumerate(BERNOULLI):
@@ -56,11 +70,12 @@ def _zeta_in_s(s, q):
     level, less = log(n), s - 1
     power = exp(-s * level)
     total = total - power * (n * (level / less + 1 / (less * less)) + 0.5 * level)
-    term, slope = s * power / n, 1 / s - level
+    term, slope = s * power / n, (1 - s * level) * power / n
     for k, b in enumerate(BERNOULLI):
-        total = total + b * (term * slope)
+        total = total + b * slope
         first, second = s + (2 * k + 1), s + (2 * k + 2)
-        term, slope = term * (first * second) / (n * n), slope + 1 / first + 1 / second
+        slope = (slope * (first * second) + term * (first + second)) / (n * n)
+        term = term * (first * second) / (n * n)
     return total
 
 

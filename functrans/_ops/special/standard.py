@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,36 +22,52 @@ from functrans._ops.special.logistic import xdivy, xlog1py, xlogy
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
+# What densities are made of, for values and as rows: each is written once, of either.
+VALUES = SimpleNamespace(
+    floor=np.floor, log=np.log, log1p=np.log1p, xlogy=sp.xlogy, xlog1py=sp.xlog1py,
+    gammaln=sp.gammaln,
+    # beside a float SciPy's widens to float64
+    betaln=lambda a, b: sp.betaln(a, np.asarray(a).dtype.type(b) if type(b) is float else b),
+)
+ROWS = SimpleNamespace(floor=floor, log=log, log1p=log1p, xlogy=xlogy, xlog1py=xlog1py,
+                       gammaln=gammaln, betaln=betaln)
+
+
+def _row(name: str, formula: Callable, *actions: Any, **options: Any) -> Any:
+    """A row of what ``formula`` makes of functions.
+
+    An op of a few numbers costs its call, and these are in the density of every distribution.
+    """
+    return elementwise(name, formula(VALUES), *actions, formula=formula(ROWS), **options)
+
+
 # row: floor(x1) + x2, whose x1 has no derivative, so that one that is taken in it raises
-counts = elementwise(
-    "special.counts", lambda x1, x2: np.floor(x1) + x2,
+counts = _row(
+    "special.counts", lambda of: lambda x1, x2: of.floor(x1) + x2,
     refused("a discrete distribution of scipy.stats", "its counts (k, n of binom, loc)"),
-    lambda g: g, formula=lambda x1, x2: floor(x1) + x2,
+    lambda g: g,
 )
-
-# rows, though each is a formula of others: an op of a few numbers costs its call, and these are in
-# the density of every distribution
-standardised = elementwise(
-    "special.standardised", lambda x1, x2, x3: (x1 - x2) / x3,
+standardised = _row(
+    "special.standardised", lambda of: lambda x1, x2, x3: (x1 - x2) / x3,
     lambda g, x3: g / x3, lambda g, x3: -g / x3, lambda g, y, x3: -g * y / x3,
-    domain=POSITIVE, singular=True, formula=lambda x1, x2, x3: (x1 - x2) / x3,
+    domain=POSITIVE, singular=True,
 )
-less_log = elementwise(
-    "special.less_log", lambda x1, x2: x1 - np.log(x2), lambda g: g, lambda g, x2: -g / x2,
-    domain=POSITIVE, singular=True, formula=lambda x1, x2: x1 - log(x2),
+less_log = _row(
+    "special.less_log", lambda of: lambda x1, x2: x1 - of.log(x2),
+    lambda g: g, lambda g, x2: -g / x2, domain=POSITIVE, singular=True,
 )
-log_density_of_normal = elementwise(
-    "special.log_density_of_normal", lambda x: -0.5 * (x * x) - LOG_ROOT_2PI,
-    lambda g, x: -(g * x), formula=lambda x: -0.5 * (x * x) - LOG_ROOT_2PI,
+log_density_of_normal = _row(
+    "special.log_density_of_normal", lambda of: lambda x: -0.5 * (x * x) - LOG_ROOT_2PI,
+    lambda g, x: -(g * x),
 )
 
 
-def _placed_normal(logarithm: Callable) -> Callable:
+def _placed_normal(of: Any) -> Callable:
     """The logarithm of the normal density of x at a location and scale."""
 
     def log_density(x: Any, loc: Any, scale: Any) -> Any:
         z = (x - loc) / scale
-        return -0.5 * (z * z) - LOG_ROOT_2PI - logarithm(scale)
+        return -0.5 * (z * z) - LOG_ROOT_2PI - of.log(scale)
 
     return log_density
 
@@ -65,43 +82,44 @@ def _over_square(x: Any, scale: Any) -> Any:
     return x * inverse * inverse
 
 
-placed_normal = elementwise(
-    "special.placed_normal", _placed_normal(np.log),
+placed_normal = _row(
+    "special.placed_normal", _placed_normal,
     lambda g, x1, x2, x3: g * _over_square(x2 - x1, x3),
     lambda g, x1, x2, x3: g * _over_square(x1 - x2, x3),
     lambda g, x1, x2, x3: g * _in_scale((x1 - x2) / x3) / x3,
-    domain=POSITIVE, singular=True, formula=_placed_normal(log),
+    domain=POSITIVE, singular=True,
 )
-log_density_of_gamma = elementwise(
-    "special.log_density_of_gamma", lambda x1, x2: sp.xlogy(x2 - 1, x1) - x1 - sp.gammaln(x2),
+log_density_of_gamma = _row(
+    "special.log_density_of_gamma",
+    lambda of: lambda x1, x2: of.xlogy(x2 - 1, x1) - x1 - of.gammaln(x2),
     lambda g, x1, x2: g * (xdivy(x2 - 1, x1) - 1), lambda g, x1, x2: g * (log(x1) - psi(x2)),
     domain=POSITIVE, singular=True,
-    formula=lambda x1, x2: xlogy(x2 - 1, x1) - x1 - gammaln(x2),
 )
-log_density_of_beta = elementwise(
-    "special.log_density_of_beta",
-    lambda x1, x2, x3: sp.xlog1py(x3 - 1, -x1) + sp.xlogy(x2 - 1, x1) - sp.betaln(x2, x3),
+log_density_of_beta = _row(
+    "special.log_density_of_beta", lambda of: lambda x1, x2, x3: (
+        of.xlog1py(x3 - 1, -x1) + of.xlogy(x2 - 1, x1) - of.betaln(x2, x3)
+    ),
     lambda g, x1, x2, x3: g * (xdivy(x2 - 1, x1) - xdivy(x3 - 1, 1 - x1)),
     lambda g, x1, x2, x3: g * (log(x1) + psi_increase(x2, x3, x2 + x3)),
     lambda g, x1, x2, x3: g * (log1p(-x1) + psi_increase(x3, x2, x2 + x3)),
     domain="probability", singular=True,
-    formula=lambda x1, x2, x3: xlog1py(x3 - 1, -x1) + xlogy(x2 - 1, x1) - betaln(x2, x3),
 )
-log_density_of_poisson = elementwise(
-    "special.log_density_of_poisson", lambda x1, x2: sp.xlogy(x1, x2) - sp.gammaln(x1 + 1) - x2,
+log_density_of_poisson = _row(
+    "special.log_density_of_poisson",
+    lambda of: lambda x1, x2: of.xlogy(x1, x2) - of.gammaln(x1 + 1) - x2,
     lambda g, x1, x2: g * (log(x2) - psi(x1 + 1)), lambda g, x1, x2: g * (xdivy(x1, x2) - 1),
     domain=POSITIVE, singular=True,
-    formula=lambda x1, x2: xlogy(x1, x2) - gammaln(x1 + 1) - x2,
 )
 
 # ---- Student's t
 
 
-def _of_t(betaln: Callable, log: Callable, log1p: Callable) -> Callable:
+def _of_t(of: Any) -> Callable:
     """The logarithm of the density of Student's t."""
 
     def log_density(df: Any, t: Any) -> Any:
-        return -betaln(0.5 * df, 0.5) - 0.5 * log(df) - (0.5 * (df + 1)) * log1p(t * t / df)
+        scale = of.betaln(0.5 * df, 0.5) + 0.5 * of.log(df)
+        return -scale - (0.5 * (df + 1)) * of.log1p(t * t / df)
 
     return log_density
 
@@ -112,15 +130,11 @@ def _slope_in_df(df: Any, t: Any) -> Any:
     return 0.5 * (psi_increase(half, 0.5, half + 0.5) + more)
 
 
-def _betaln(a: Any, b: float) -> Any:
-    return sp.betaln(a, np.asarray(a).dtype.type(b))  # beside a float SciPy's widens to float64
-
-
-log_density_of_t = elementwise(
-    "special.log_density_of_t", _of_t(_betaln, np.log, np.log1p),
+log_density_of_t = _row(
+    "special.log_density_of_t", _of_t,
     lambda g, x1, x2: g * _slope_in_df(x1, x2),
     lambda g, x1, x2: -g * ((x1 + 1) * (x2 / (x1 + x2 * x2))),
-    domain=POSITIVE, singular=True, formula=_of_t(betaln, log, log1p),
+    domain=POSITIVE, singular=True,
 )
 
 

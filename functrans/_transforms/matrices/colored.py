@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import Program, aval_of_atom, evaluate
+from functrans._compile.ir.program import Const, Program, Var, aval_of_atom, evaluate
 from functrans._core.aval import Aval
 from functrans._core.bind import bind, is_finite
 from functrans._ops.indexing import ARRAY, put_add
@@ -64,8 +64,10 @@ class Compressed(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What the pattern takes, and what is made of it when entries are placed."""
-        return 41 * self.pattern.nnz
+        """What the program takes while it is written, and the pattern when entries are placed."""
+        every = [a for eqn in self.image.program.eqns for a in (*eqn.inputs, *eqn.outputs)]
+        avals = [a.aval for a in dict.fromkeys(every) if isinstance(a, Const | Var)]
+        return sum([a.size * a.dtype.itemsize for a in avals]) + 41 * self.pattern.nnz
 
     @property
     def sums(self) -> np.ndarray:
@@ -85,13 +87,27 @@ class Compressed(NamedTuple):
 
 
 def compressed(image: LinearMap) -> Compressed | None:
-    """The colours of the directions, None where they would save too little."""
+    """Directions in colours of which no two reach one entry; None where they save too little."""
     from functrans._transforms.sparse.coloring import column_colors  # lazy: SciPy is slow to import
 
+    return _compressed(image, lambda pattern: column_colors(pattern, "largest_first"))
+
+
+def compressed_on_diagonal(image: LinearMap) -> Compressed | None:
+    """Directions of a square matrix in colours of which none reaches the place of another, where
+    each leaves its entry of the diagonal; None where they save too little."""
+    from functrans._transforms.sparse.coloring import vertex_colors  # lazy: SciPy is slow to import
+
+    return _compressed(image, lambda pattern: vertex_colors(
+        (pattern + pattern.T).tocsr(), "largest_first", 1
+    ))
+
+
+def _compressed(image: LinearMap, colored: Callable[[Any], np.ndarray]) -> Compressed | None:
     patterns = _patterns(image)
     if patterns is None:
         return None
-    colors = column_colors(patterns[0], "largest_first")
+    colors = colored(patterns[0])
     count = int(colors.max(initial=-1)) + 1
     if count * SERVED > image.ways.total:
         return None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import aval_of
-from functrans._core.bind import Tracer
+from functrans._core.aval import aval_of, dtype_of, shape_of
+from functrans._core.bind import Tracer, is_finite, is_staged
 from functrans._transforms.arguments import (
     Leaves,
     Selected,
@@ -22,14 +22,23 @@ from functrans._transforms.arguments import (
 )
 from functrans._transforms.derived import deriving
 from functrans._transforms.forward.api import JVPResult, run_jvp
-from functrans._transforms.matrices.directions import Batches, Directions, directions
+from functrans._transforms.matrices.colored import Compressed, compressed_on_diagonal
+from functrans._transforms.matrices.directions import (
+    Batches,
+    Directions,
+    Rows,
+    directions,
+    many,
+)
+from functrans._transforms.matrices.jacobian import hessian
 from functrans._transforms.matrices.laplacian import (
     Unfollowed,
     batch_of,
     run_laplacian,
     summed,
 )
-from functrans.errors import ArgumentError, NotDifferentiable, name_of
+from functrans._transforms.matrices.matrix import Route
+from functrans.errors import ArgumentError, FunctransError, NotDifferentiable, name_of
 
 P = ParamSpec("P")
 
@@ -39,7 +48,9 @@ def hessian_diagonal(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
     """The diagonal of the Hessian of a scalar function, ``d^2 f / dx_i^2``, without the matrix.
 
     Dual numbers of dual numbers along each unit vector, in batches: the work of some two forward
-    runs for each entry, and the memory of one batch of them. For containers, a container.
+    runs for each entry, and the memory of one batch of them. Where there are many entries, of which
+    few meet each other, a product with the Hessian gives all those of one color. For containers, a
+    container.
 
     >>> import functrans as ft, numpy as np
     >>> ft.hessian_diagonal(lambda x: x[0] ** 2 * x[1] + x[1] ** 3)(np.array([1.0, 2.0]))
@@ -61,26 +72,74 @@ def hessian_diagonal(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
 
     def diagonal(*args: P.args, **kwargs: P.kwargs) -> Any:
         job, image = along(args, kwargs)
-        pieces: list = []
-
-        def take(start: int, size: int, images: list) -> None:
-            pieces.extend(images)
-
-        job.batches().each(job.ways, 0, job.opened.primals, image, take)
-        entries = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        ends = np.cumsum([0, *[a.size for a in job.ways.avals]])
-        parts = [
-            np.reshape(entries[start:end], a.shape)
-            for a, start, end in zip(job.ways.avals, ends, ends[1:], strict=False)
-        ]
+        by_color = _by_color(job)
+        if by_color is None or (parts := by_color.parts()) is None:
+            pieces: list = []
+            job.batches().each(job.ways, 0, job.opened.primals, image,
+                               lambda start, size, images: pieces.extend(images))
+            entries = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            ends = np.cumsum([0, *[a.size for a in job.ways.avals]])
+            parts = [
+                np.reshape(entries[start:end], a.shape)
+                for a, start, end in zip(job.ways.avals, ends, ends[1:], strict=False)
+            ]
         return job.opened.only(hand_out_all(parts))
 
     def memory(*args: P.args, **kwargs: P.kwargs) -> int:
         job, image = along(args, kwargs)
-        return job.peak(image)
+        by_color = _by_color(job)
+        return job.peak(image) if by_color is None else by_color.peak
 
     diagonal.memory = memory  # type: ignore[attr-defined]  # what it returns
     return diagonal
+
+
+class _ByColor(NamedTuple):
+    """Products of a Hessian with sums of unit vectors, of which each holds entries of its own."""
+
+    route: Route
+    batches: Callable[[], Batches]
+    by_color: Compressed
+
+    def parts(self) -> list | None:
+        """The diagonal, a part an argument's leaf; None where a number is not finite."""
+        route, (_, _, ends, colors, _) = self.route, self.by_color
+        rows = Rows(self.by_color.sums, route.ways.avals)
+        products = self.batches().run(rows, 0, route.values, route.image)
+        if not all(map(is_finite, products)):
+            return None
+        return [
+            np.reshape(y.reshape((rows.total, -1))[colors[end - a.size : end], np.arange(a.size)],
+                       a.shape)
+            for y, a, end in zip(products, route.ways.avals, ends, strict=True)
+        ]
+
+    @property
+    def peak(self) -> int:
+        """The bytes that are expected to be taken at once, at most."""
+        route, rows = self.route, Rows(self.by_color.sums, self.route.ways.avals)
+        e = self.batches().plan(rows, 0, route.values, route.image)
+        return e.held + e.chunk * e.each + e.result + rows.matrix.nbytes + self.by_color.nbytes
+
+
+def _by_color(along: Along) -> _ByColor | None:
+    """None where unit vectors along which all numbers are carried do as well, or nothing else does.
+    """
+    if not many(along.ways):
+        return None
+    matrix: Any = hessian(along.f, along.argnum)
+    job = matrix.func.job
+    try:
+        route = job.forward(select(job.who, job.f, along.argnum, *along.call))
+        if any(map(is_staged, route.values)):
+            return None
+        linear = job.batches(route.tape).linear_map(route.ways, 0, route.values, route.image)
+    except FunctransError:  # there may be no gradient
+        return None
+    if linear is None or sum([a.size for a in linear.outs]) != route.ways.total:
+        return None
+    made = compressed_on_diagonal(linear)
+    return None if made is None else _ByColor(route, lambda: job.batches(route.tape), made)
 
 
 @deriving
@@ -89,8 +148,8 @@ def laplacian(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
 
     The forward Laplacian (R. Li et al., Nature Machine Intelligence 6, 2024): one run that carries
     the derivatives along all directions, in batches that fit, and of the second derivatives
-    only their sum. For a function with several outputs, that of each; for containers, over all
-    their entries.
+    only their sum; of one output of many entries that hardly meet, the sum of ``hessian_diagonal``.
+    For a function with several outputs, that of each; for containers, over all their entries.
 
     >>> import functrans as ft, numpy as np
     >>> ft.laplacian(lambda x: np.sum(x**4))(np.array([1.0, 2.0]))
@@ -102,6 +161,11 @@ def laplacian(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
 
     def trace(*args: P.args, **kwargs: P.kwargs) -> Any:
         job = Along("laplacian", function, argnum, args, kwargs, sizes)
+        by_color = _by_color(job)
+        if by_color is not None and (parts := by_color.parts()) is not None:
+            (y,), structure = tree.flatten(function(*args, **kwargs))
+            total = np.asarray(sum(map(np.sum, parts)), dtype_of(y)).reshape(shape_of(y))
+            return tree.unflatten(structure, hand_out_all([total]))
         structure: Any = None
         try:
             totals, structure = _totals(job, _collapsed)
@@ -114,6 +178,8 @@ def laplacian(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
 
     def memory(*args: P.args, **kwargs: P.kwargs) -> int:
         job = Along("laplacian", function, argnum, args, kwargs, sizes)
+        if (by_color := _by_color(job)) is not None:
+            return by_color.peak
         try:
             return job.peak(lambda ts: _collapsed(job, ts)[0])
         except Unfollowed:
@@ -165,6 +231,7 @@ class Along:
     def __init__(self, who: str, f: Callable, argnum: int | str, args: tuple, kwargs: dict,
                  sizes: dict[tuple, int]):
         self.who, self.f, self.sizes = who, f, sizes
+        self.argnum, self.call = argnum, (args, kwargs)
         self.chosen: Selected = select(who, f, argnum, args, kwargs)
         (label,) = labels(argnum)
         self.opened: Leaves = open_argument(who, f, label, self.chosen.values[0])

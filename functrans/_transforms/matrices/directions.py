@@ -139,10 +139,13 @@ class Batches:
         self.who, self.f, self.instead, self.sizes = who, f, instead, sizes
         self.chunk_size, self.progress = chunk_size, progress
         self.memory, self.tape = memory, tape
-        self.label = f"{who}({name_of(f)})"
         self.largest = 1
         self.most: int | None = None
         self.per_direction = self.mean = 0
+
+    @property
+    def label(self) -> str:
+        return f"{self.who}({name_of(self.f)})"
 
     def run(self, ways: Ways, width: int, values: Sequence, image: Callable,
             across: bool = False) -> list:
@@ -152,7 +155,7 @@ class Batches:
         large. ``width``: entries of an image, if known. ``across``: directions may be the last axis
         in memory.
         """
-        if (linear := self._linear_map(ways, width, values, image)) is not None:
+        if (linear := self.linear_map(ways, width, values, image)) is not None:
             self._ask(ways.total * sum(map(_nbytes, linear.outs)))
             image = linear if any(map(is_staged, values)) else image
             if (by_color := colored.compressed(linear)) is not None:
@@ -176,7 +179,7 @@ class Batches:
         self.each(ways, width, values, image, keep)
         return [c.joined() for c in columns] if columns else last
 
-    def _linear_map(
+    def linear_map(
         self, ways: Ways, width: int, values: Sequence, image: Callable
     ) -> LinearMap | None:
         """``image`` as a program, where its pattern may be worth looking at: one is being written,
@@ -188,14 +191,12 @@ class Batches:
             return None
         if any(map(is_staged, values)):
             return colored.linear_map(ways, image, self.label)
-        largest = 8 * max(ways.entries, width)
         plain = all([type(getattr(x, "primal", x)) is np.ndarray for x in values])
-        few = ways.total * largest < colored.BATCHES * LARGEST
-        if few or not plain or settings().kinks != SUBGRADIENT:
+        if not many(ways, width) or not plain or settings().kinks != SUBGRADIENT:
             return None
         self.measured(ways.rows(0, 1), image)
-        if self.mean < largest / 4:  # to write many small ops takes longer than to run them
-            return None
+        if self.mean < 2 * max(ways.entries, width):
+            return None  # many small ops, which take longer to write than to run
         try:
             linear = colored.linear_map(ways, image, self.label)
         except FunctransError:  # a rule may ask for the numbers
@@ -289,7 +290,7 @@ class Batches:
         """Bytes that are kept from batch to batch."""
         return self.per_direction if self.tape is None else kept_bytes(self.tape)
 
-    def plan(self, ways: Directions, width: int, values: Sequence, image: Callable,
+    def plan(self, ways: Ways, width: int, values: Sequence, image: Callable,
              placed: bool = False) -> Expected:
         """How many directions would run at once, and what that takes; one is run for it.
 
@@ -303,7 +304,7 @@ class Batches:
         images = self.measured(ways.rows(0, 1), image)
         each, result = self.per_direction, ways.total * sum(map(_nbytes, images))
         held = self._held()
-        linear = None if placed else self._linear_map(ways, width, values, image)
+        linear = None if placed else self.linear_map(ways, width, values, image)
         by_color = None if linear is None else colored.compressed(linear)
         total, kept = ways.total, held
         if by_color is not None:
@@ -464,6 +465,11 @@ class LiveTrace(SizedTrace):
             self.ops += 1
 
 
+def many(ways: Ways, width: int = 0) -> bool:
+    """Whether directions run in many batches, by their entries and those of their images."""
+    return ways.total * 8 * max(ways.entries, width) >= colored.BATCHES * LARGEST
+
+
 def _first_nan(images: list) -> int | None:
     """The first entry of the batch with a NaN in its image, None where there is none or not known.
     """
@@ -489,4 +495,4 @@ def _is_staged(x: Any) -> bool:
     return isinstance(inside, Tracer)
 
 
-__all__ = ["Batches", "Directions", "Rows", "Span", "Ways", "directions"]
+__all__ = ["Batches", "Directions", "Rows", "Span", "Ways", "directions", "many"]

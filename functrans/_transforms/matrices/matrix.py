@@ -172,7 +172,7 @@ class _Job(NamedTuple):
             return planned
         route = self._route(chosen)
         given = self.options.out is not None
-        batches = self._batches(route.tape)
+        batches = self.batches(route.tape)
         expected = batches.plan(
             route.ways, route.width, route.values, route.image, given
         )
@@ -189,14 +189,14 @@ class _Job(NamedTuple):
 
     def _blocks(self, chosen: Selected, call: tuple) -> JacobianBlocks:
         if self.mode == "forward":
-            route = self._forward(chosen)
+            route = self.forward(chosen)
         else:
             run = self._recorded(chosen)
             if (gradient := self._gradient(run) or self._mixed(run)) is not None:
                 return gradient
             route = self._on_tape(run)
         across = route.mode == "forward"
-        columns = self._batches(route.tape, call).run(
+        columns = self.batches(route.tape, call).run(
             route.ways, route.width, route.values, route.image, across
         )
         known = route.known()
@@ -220,7 +220,7 @@ class _Job(NamedTuple):
             else:
                 placing.rows(route.ways, start, size, images, known.ins)
 
-        batches = self._batches(route.tape, call)
+        batches = self.batches(route.tape, call)
         batches.each(route.ways, route.width, route.values, route.image, take)
         return route.known().aux
 
@@ -235,10 +235,10 @@ class _Job(NamedTuple):
 
     def _route(self, chosen: Selected) -> Route:
         if self.mode == "forward":
-            return self._forward(chosen)
+            return self.forward(chosen)
         return self._on_tape(self._recorded(chosen))
 
-    def _forward(self, chosen: Selected) -> Route:
+    def forward(self, chosen: Selected) -> Route:
         """Forward: the function runs on dual numbers whose tangents are batches of directions."""
         opened = [
             open_argument(self.who, self.f, n, x)
@@ -314,7 +314,7 @@ class _Job(NamedTuple):
         """The blocks as products through a waist; None where there is none that pays."""
         if (narrow := self._waist(run)) is None:
             return None
-        products = narrow.blocks(run, lambda: self._batches(run.trace.tape))
+        products = narrow.blocks(run, lambda: self.batches(run.trace.tape))
         if products is None:
             return None
         blocks = [
@@ -328,7 +328,7 @@ class _Job(NamedTuple):
     def _mixed_plan(self, run: Recording) -> Plan | None:
         if (narrow := self._waist(run)) is None:
             return None
-        batches, (n, m) = self._batches(run.trace.tape), [
+        batches, (n, m) = self.batches(run.trace.tape), [
             sum([v.size for v in vs]) for vs in (run.inputs, run.values)
         ]
         pulled = batches.plan(narrow.ways, n, run.inputs, narrow.pull(run))
@@ -349,7 +349,7 @@ class _Job(NamedTuple):
             np.conjugate(ct) if _is_complex(into) and not _is_complex(out) else ct, out, into
         )
 
-    def _batches(self, tape: Sequence | None, call: tuple | None = None) -> Batches:
+    def batches(self, tape: Sequence | None, call: tuple | None = None) -> Batches:
         o, instead = self.options, INSTEAD.get(self.who, INSTEAD["jacobian"])
         batches = Batches(
             self.who, self.f, o.chunk_size, o.progress, instead, self.sizes, o.memory, tape
@@ -362,7 +362,7 @@ class _Job(NamedTuple):
         """The images of some directions, by a run of the function for them alone."""
         route = self._route(select(self.who, self.f, self.argnums, args, kwargs))
         ways = Span(route.ways, start, stop)
-        return self._batches(route.tape).run(ways, route.width, route.values, route.image)
+        return self.batches(route.tape).run(ways, route.width, route.values, route.image)
 
     def _forward_blocks(self, along: Directions, columns: list, outs: list[Aval]) -> list[list]:
         """Images of tangents as blocks, with the input axes last."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import aval_of
+from functrans._core.aval import PYTHON_SCALARS, aval_of
 from functrans._core.bind import Tracer, cast, is_staged
 from functrans._ops.arrivals import arrived
 from functrans._transforms.arguments import (
@@ -30,7 +30,8 @@ from functrans._transforms.derived import surfacing
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.grad import lower_all, split_aux
 from functrans._transforms.reverse.replay import push_forward
-from functrans._transforms.reverse.vjp import Node, VJPTracer, pull_back
+from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.vjp import Node, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
@@ -115,7 +116,7 @@ def record(
     )
     trace = vjp_trace(f"{who}({name_of(f)})", outlives=True)
     try:
-        inputs = [[trace.argument(v) for v in a.primals] if a else [] for a in opened]
+        inputs = [trace.arguments(a.primals) if a else [] for a in opened]
         args = [a.rebuild(v) if a else x for a, v, x in zip(opened, inputs, primals, strict=True)]
         out = (call or (lambda xs: f(*xs)))(args)
         out, aux = split_aux(who, f, out) if has_aux else (out, None)
@@ -218,7 +219,10 @@ def active_tangents(
             raise wrong_structure(who, f, f"tangent {i}", t, x) from None
         for j in a.active:
             check_like(who, f, f"tangent {i}", leaves[j], a.leaves[j])
-            flat.append(cast(plain(leaves[j]), aval_of(a.leaves[j]).dtype))
+            dtype = aval_of(a.leaves[j]).dtype
+            given = cast(plain(leaves[j]), dtype)
+            # with Python's own numbers rules would raise where they divide by zero
+            flat.append(dtype.type(given) if type(given) in PYTHON_SCALARS else given)
     return flat
 
 

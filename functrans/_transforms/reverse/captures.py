@@ -25,6 +25,8 @@ SMALL = 256
 ENTRY = 1 << 14
 # Bytes up to which two more copies are compared faster than entries.
 SHORT = 1 << 14
+# Bytes up to which a copy takes less time than two checksums, be it on fresh pages.
+COPIED = 1 << 18
 
 
 class Captures:
@@ -39,8 +41,8 @@ class Captures:
     def __init__(self, fun: str, digests: list[int] | None = None):
         self.fun = fun
         self.digests = digests
-        # the array, its copy and, of a short one that is used again, the bytes of that
-        self.copies: dict[int, tuple[weakref.ref, np.ndarray, bytes | None]] = {}
+        # the array, its copy and, where it is used again, the content of that
+        self.copies: dict[int, tuple[weakref.ref, np.ndarray, int | bytes | None]] = {}
         self.watched: dict[int, tuple[np.ndarray, int | bytes, str, bool]] = {}
 
     def keep(self, x: np.ndarray, argument: bool = False) -> np.ndarray:
@@ -60,7 +62,7 @@ class Captures:
             return x
         if x.size <= SMALL:
             return frozen_copy(x)
-        if x.nbytes > LARGE:
+        if x.nbytes > COPIED:
             self.watch(x, "" if id(x) in self.watched else user_line(), argument)
             return x
         copy = frozen_copy(x)
@@ -76,13 +78,15 @@ class Captures:
         held = self.copies.get(id(x))
         if held is None or held[0]() is not x:
             return None
-        owner, copy, octets = held
+        owner, copy, held_content = held
         if x.shape != copy.shape or x.dtype != copy.dtype:  # which can be set
             return None
-        if octets is None and x.nbytes <= SHORT:
-            octets = copy.tobytes()
-            self.copies[id(x)] = owner, copy, octets
-        return copy if (same_bits(x, copy) if octets is None else x.tobytes() == octets) else None
+        if SHORT < x.nbytes <= LARGE:
+            return copy if same_bits(x, copy) else None
+        if held_content is None:
+            held_content = content(copy)
+            self.copies[id(x)] = owner, copy, held_content
+        return copy if content(x) == held_content else None
 
     def watch(self, x: Any, line: str = "", argument: bool = False) -> None:
         """Let ``check`` tell whether ``x``, or what a traced value is around, is changed.

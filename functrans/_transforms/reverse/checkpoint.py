@@ -23,7 +23,7 @@ from functrans._transforms.forward.jvp import JVPTracer
 from functrans._transforms.reverse.captures import Captures
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.replay import advance
-from functrans._transforms.reverse.vjp import VJPTracer
+from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.walk import walk
 from functrans._transforms.rules.calls import outside, under
 from functrans._transforms.rules.custom import FlatCall

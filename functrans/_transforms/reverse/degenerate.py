@@ -21,7 +21,8 @@ from functrans._core.primitive import Primitive
 from functrans._ops.declare import BilinearAction, General
 from functrans._ops.limits import settle, settled
 from functrans._transforms.forward.jvp import JVPTrace, JVPTracer, mine
-from functrans._transforms.reverse.vjp import FOLLOWS, Node, VJPTrace, VJPTracer
+from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.vjp import FOLLOWS, Node, VJPTrace
 
 
 class HiddenTrace(JVPTrace):

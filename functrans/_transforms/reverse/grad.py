@@ -27,7 +27,8 @@ from functrans._transforms.arguments import (
 )
 from functrans._transforms.derived import deriving
 from functrans._transforms.reverse.degenerate import ReverseTrace
-from functrans._transforms.reverse.vjp import VJPTracer, pull_back
+from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.vjp import pull_back
 from functrans._transforms.watching.kinks import vjp_trace
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
@@ -135,13 +136,16 @@ def run_value_and_grad(
 class _Run:
     """One recording of ``f`` and one backward walk from its scalar output."""
 
-    __slots__ = ("argnums", "f", "has_aux", "holomorphic", "label", "numbers", "who")
+    __slots__ = ("argnums", "count", "f", "has_aux", "holomorphic", "label", "numbers", "who")
 
     def __init__(self, who: str, f: Callable, argnums: Argnums, has_aux: bool, holomorphic: bool):
         self.who, self.f, self.argnums = who, f, (argnums := plain_argnums(who, argnums))
         self.has_aux, self.holomorphic = has_aux, holomorphic
         self.label = f"{who}({name_of(f)})"
         self.numbers = labels(argnums)
+        # of how many arguments the gradient is by each, in their order
+        several = type(argnums) is tuple and argnums == FIRST[: len(argnums)]
+        self.count = len(argnums) if several else 1 if argnums == 0 else None
 
     def __call__(self, args: tuple, kwargs: dict) -> tuple:
         """Value, auxiliary output and gradient; the first two not yet handed out."""
@@ -154,7 +158,7 @@ class _Run:
         ]
         trace = vjp_trace(self.label)
         try:
-            inputs = [[trace.argument(v) for v in a.primals] for a in opened]
+            inputs = [trace.arguments(a.primals) for a in opened]
             out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
             out, aux = split_aux(who, f, out) if self.has_aux else (out, None)
             flat = [v for vs in inputs for v in vs]
@@ -162,7 +166,7 @@ class _Run:
         finally:
             trace.closed = True
             trace.tape = []
-        gradients = _finish(cts, flat, self.holomorphic)
+        gradients = hand_out_all(_gradients(cts, flat, self.holomorphic))
         aux = lower_all(trace, aux) if self.has_aux else None
         if chosen.single:
             return value, aux, opened[0].only(gradients)
@@ -170,27 +174,38 @@ class _Run:
         return value, aux, tuple(a.only([next(leaves) for _ in a.active]) for a in opened)
 
     def _takes_all(self, args: tuple) -> bool:
-        """Whether all arguments are arrays of floats, and the gradient is by each."""
-        if self.argnums != FIRST[: len(args)] and (self.argnums != 0 or len(args) != 1):
+        """Whether all arguments are floats or arrays of them, and the gradient is by each."""
+        if len(args) != self.count:
             return False
-        return all([type(x) is np.ndarray and x.dtype.kind == "f" for x in args])
+        for x in args:
+            kind = type(x)
+            if kind is np.ndarray or isinstance(x, Tracer):
+                if x.dtype.kind not in "fc" or (kind is not np.ndarray and x.current() is not x):
+                    return False
+            elif kind is not float and kind is not np.float64:
+                return False
+        return True
 
     def _of_arrays(self, args: tuple) -> tuple:
         """The same without taking anything apart: the usual call in a loop."""
         trace = vjp_trace(self.label)
         try:
-            inputs = [trace.argument(x) for x in args]
+            inputs = trace.arguments(args)
             value, cts = self._pull(trace, self.f(*inputs), inputs)
         finally:
             trace.closed = True
             trace.tape = []
-        gradients = _finish(cts, inputs, self.holomorphic)
+        gradients = hand_out_all(_gradients(cts, inputs, self.holomorphic))
         return value, None, gradients[0] if self.argnums == 0 else tuple(gradients)
 
     def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
         """The value of the output and the cotangents of the inputs."""
-        out = out.current() if isinstance(out, Tracer) else out
-        value = trace.settled(trace.lower(out)) if trace.hidden else trace.lower(out)
+        if type(out) is VJPTracer and out.owner is trace:
+            value = out.primal
+        else:
+            value = out = out.current() if isinstance(out, Tracer) else out
+        if trace.hidden:
+            value = trace.settled(value)
         if type(value) is not np.float64 or self.holomorphic:
             value = _scalar(self.who, self.f, out, value, self.holomorphic, inputs)
         seed = ONE if type(value) is np.float64 else np.ones(value.shape, value.dtype)
@@ -201,20 +216,19 @@ class _Run:
 ONE = np.float64(1.0)
 
 
-def _finish(cts: list, inputs: Sequence, holomorphic: bool) -> list:
-    """Gradients as the caller sees them, from cotangents."""
+def _gradients(cts: list, inputs: Sequence, holomorphic: bool) -> list:
+    """Gradients from cotangents, in place."""
     for i, x in enumerate(inputs):
-        cts[i] = _gradient(cts[i], x, holomorphic)
-    return hand_out_all(cts)
+        ct, dtype = cts[i], x.dtype
+        if type(ct) is not np.ndarray or ct.dtype is not dtype or dtype.kind != "f":
+            cts[i] = _gradient(ct, x, holomorphic)
+    return cts
 
 
 def _gradient(ct, x, holomorphic):
     if ct is None:
         return zeros_like(x)
-    dtype = dtype_of(x)
-    if type(ct) is np.ndarray and ct.dtype is dtype and dtype.kind == "f":
-        return ct
-    ct = cast(ct, dtype)  # a rule with a float64 constant may have promoted it
+    ct = cast(ct, x.dtype)  # a rule with a float64 constant may have promoted it
     return np.conjugate(ct) if not holomorphic and dtype_of(ct).kind == "c" else ct
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from functrans._core.aval import is_inexact
 from functrans._ops.declare import Action
 from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
-from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer
+from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.vjp import VJPTrace
 
 # Carries a change on unchanged.
 _PASS = Action(lambda g: g, ("x",), False)

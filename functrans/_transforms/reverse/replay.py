@@ -10,7 +10,8 @@ import numpy as np
 from functrans._core.bind import spread
 from functrans._core.products import products
 from functrans._ops.declare import Action
-from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer
+from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.vjp import VJPTrace
 
 
 def push_forward(

@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of, inexact_dtype, shape_of
+from functrans._core.aval import Aval, aval_of, dtype_of, inexact_dtype
 from functrans._core.bind import (
     PLAIN,
     STRONG,
-    PrimalTracer,
     Trace,
     Tracer,
     bind,
     bind_operands,
-    is_finite,
     is_staged,
 )
 from functrans._core.primitive import Primitive
@@ -31,21 +29,8 @@ from functrans._ops.indexing import scatter_set
 from functrans._ops.writing import store, unstore
 from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import add_cotangents, is_alone, unless_zero
+from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
 from functrans._transforms.reverse.walk import carry
-
-
-class VJPTracer(PrimalTracer):
-    __slots__ = ("root_of", "slot")
-
-    def __init__(self, trace: VJPTrace, primal: Any, slot: int):
-        self.owner = trace
-        self.root_of = None
-        self.primal = primal
-        self.slot = slot
-
-    def is_finite(self) -> bool:
-        return is_finite(self.primal)
-
 
 _new = object.__new__  # 60 ns less than a call of the class, on the hot paths
 
@@ -151,11 +136,17 @@ class VJPTrace(Trace):
         self.tape.append(None)
         return VJPTracer(self, primal, len(self.tape) - 1)
 
-    def argument(self, x: Any) -> VJPTracer:
-        """An input whose memory is the caller's."""
-        if isinstance(x, Tracer):
-            self._captures().watch(x, argument=True)
-        return self.input(self.capture(x, argument=True))
+    def arguments(self, xs: Sequence) -> list[VJPTracer]:
+        """Inputs whose memory is the caller's."""
+        inputs, tape = [], self.tape
+        for x in xs:
+            if type(x) is np.ndarray:
+                x = self.capture(x, argument=True)
+            elif isinstance(x, Tracer):
+                self._captures().watch(x, argument=True)
+            inputs.append(VJPTracer(self, x, len(tape)))
+            tape.append(None)
+        return inputs
 
     def walk(self, seeds: dict, wanted: Sequence[int], consume: bool, staged: bool) -> list:
         """The cotangents of the slots ``wanted`` from those in ``seeds``."""
@@ -167,81 +158,96 @@ class VJPTrace(Trace):
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         # the hot path: every operator on traced values comes through here
-        mine1 = type(x1) is VJPTracer and x1.owner is self
-        mine2 = type(x2) is VJPTracer and x2.owner is self
-        v1 = x1.primal if mine1 else x1
-        v2 = x2.primal if mine2 else x2
-        k1, k2 = type(v1), type(v2)
         a1, a2 = prim.actions
         if self.closed or a1 is None or a2 is None:
+            return self._without_slope(prim, x1, x2)
+        if type(x1) is not VJPTracer or x1.owner is not self:
+            return self._beside(prim, a2, x2, x1, False)
+        if type(x2) is not VJPTracer or x2.owner is not self:
+            return self._beside(prim, a1, x1, x2, True)
+        v1, v2 = x1.primal, x2.primal
+        known = x1.known or x1.aval
+        alike = known is x2.known or known == x2.aval
+        if alike and type(v1) in _USUAL and v1.size < sizes.THREADED:
+            impl = prim.impl  # called at once, it would be looked up as a method
+            y = impl(v1, v2)
+            alike = y.dtype is known[1]
+        else:
+            y = _applied(prim, v1, v2)
+            alike = alike and dtype_of(y) is known[1]
+        u1 = u2 = None
+        if not alike:
+            of_y = aval_of(y)
+            u1, u2, known = _unlike(known, of_y), _unlike(x2.known or x2.aval, of_y), of_y
+        tape, z, entry = self.tape, _new(VJPTracer), prim.entry
+        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
+        tape.append(entry(y, v1, v2, x1.slot, x2.slot, u1, u2))
+        return z
+
+    def _without_slope(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+        """A row that is constant in an operand: comparisons, of which no entry is made."""
+        v1, v2 = self.lower(x1), self.lower(x2)
+        mine = (v1 is not x1 or type(v1) in PLAIN) and (v2 is not x2 or type(v2) in PLAIN)
+        if self.closed or prim.differentiable or not mine:
             return bind(prim, x1, x2)
-        usual = k1 is np.ndarray or k1 is np.float64
-        alike = k1 is k2 and usual and (
-            k1 is np.float64 or (v1.shape == v2.shape and v1.dtype is v2.dtype)
-        )
-        weak = usual and (k2 is float or k2 is int)  # Python's numbers take the other dtype
-        if (alike or weak) and v1.size < sizes.THREADED:
-            y = prim.impl(v1, v2)
-        elif k1 in PLAIN and k2 in PLAIN:
-            if (k1 is np.ndarray and v1.size >= sizes.THREADED) or (
-                k2 is np.ndarray and v2.size >= sizes.THREADED
-            ):
-                y = large.elementwise(prim.impl, v1, v2)
-            elif k1 in STRONG or k2 in STRONG:
-                y = prim.impl(v1, v2)
-            else:
-                y = bind_operands(prim, v1, v2)
-        elif (k1 is k2 is VJPTracer and v1.owner is v2.owner) or (
-            mine1 and k1 is VJPTracer and k2 in PLAIN
+        return bind(prim, v1, v2)
+
+    def _beside(self, prim: Primitive, action: Any, x: VJPTracer, other: Any, first: bool) -> Any:
+        """``prim`` of ``x``, mine, and of ``other``, which is not; whether ``x`` comes first."""
+        v, kind, known = x.primal, type(other), x.known
+        weak = kind is float or kind is int  # Python's numbers take the other dtype
+        if type(v) in _USUAL and v.size < sizes.THREADED and (
+            weak or (kind is np.ndarray and other.size < sizes.THREADED)
         ):
-            y = v1.owner.binary(prim, v1, v2)
+            impl = prim.impl
+            y = impl(v, other) if first else impl(other, v)
+        elif kind in PLAIN or (isinstance(other, Tracer) and other.owner.level < self.level):
+            y = _applied(prim, v, other) if first else _applied(prim, other, v)
         else:
-            other = v1 if mine2 else v2
-            if not (mine1 and mine2) and type(other) not in PLAIN:
-                if not isinstance(other, Tracer):
-                    return bind(prim, x1, x2)
-                if other.owner.level > self.level:
-                    return other.owner.binary(prim, x1, x2)
-            y = bind_operands(prim, v1, v2)
-        if mine1 and mine2:
-            u1, u2 = (None, None) if alike else _unlike_both(v1, v2, y)
-            node: tuple = prim.entry(y, v1, v2, x1.slot, x2.slot, u1, u2)
-        elif mine1:
-            if k2 is np.ndarray and a1.needs:
-                v2 = self.capture(v2)
-            unlike = None if k2 is float or k2 is int else _unlike(v1, y)
-            if a1.identity and unlike is None:
-                return VJPTracer(self, y, x1.slot)
-            node = ((x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), unlike),)
+            x1, x2 = (x, other) if first else (other, x)
+            return (other.owner.binary if isinstance(other, Tracer) else bind)(prim, x1, x2)
+        unlike = None
+        if weak:
+            known = known and (known if dtype_of(y) is known[1] else None)
         else:
-            if k1 is np.ndarray and a2.needs:
-                v1 = self.capture(v1)
-            unlike = None if k1 is float or k1 is int else _unlike(v2, y)
-            if a2.identity and unlike is None:
-                return VJPTracer(self, y, x2.slot)
-            node = ((x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), unlike),)
+            known = known or x.aval
+            if type(y) not in _USUAL or y.dtype is not known[1] or y.shape != known[0]:
+                of_y = aval_of(y)
+                unlike, known = _unlike(known, of_y), of_y
         tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.root_of = self, None
-        z.primal, z.slot = y, len(tape)
-        tape.append(node)
+        z.owner, z.known, z.root_of, z.primal = self, known, None, y
+        if action.identity and unlike is None:
+            z.slot = x.slot
+            return z
+        saved = ()
+        if action.needs:
+            pick = action.pick
+            if kind is np.ndarray:
+                other = self.capture(other)
+            saved = pick(y, v, other) if first else pick(y, other, v)
+        z.slot = len(tape)
+        tape.append(((x.slot, action, saved, unlike),))
         return z
 
     def unary(self, prim: Primitive, x: VJPTracer) -> Any:
         v = x.primal
-        action = prim.actions[0]
-        if self.closed or action is None:
-            return bind(prim, x)
+        if self.closed or prim.actions[0] is None:
+            return bind(prim, x if self.closed else v)
         if type(v) in STRONG:
-            y = prim.impl(v) if v.size < sizes.THREADED else large.elementwise(prim.impl, v)
+            impl = prim.impl
+            y = impl(v) if v.size < sizes.THREADED else large.elementwise(impl, v)
         elif isinstance(v, Tracer):
             y = v.owner.unary(prim, v)
         else:
             return bind(prim, x)
-        alike = type(v) is type(y) is np.ndarray and v.dtype is y.dtype
-        tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.root_of = self, None
-        z.primal, z.slot = y, len(tape)
-        tape.append(prim.entry(y, v, x.slot, None if alike else _unlike(v, y)))
+        known = x.known or x.aval
+        unlike = None
+        if y.dtype is not known[1]:
+            of_y = aval_of(y)
+            unlike, known = _unlike(known, of_y), of_y
+        tape, z, entry = self.tape, _new(VJPTracer), prim.entry
+        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
+        tape.append(entry(y, v, x.slot, unlike))
         return z
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
@@ -251,13 +257,11 @@ class VJPTrace(Trace):
             return self._linear(prim, prim.action, args, params)
         if isinstance(prim, Bilinear):
             return self._bilinear(prim, args, params)
+        if type(prim) is General and prim.keeps is not None:
+            y = VJPTrace.at_once(self, prim.keeps, args[0], params)
+            if y is not None:
+                return y
         primals, parents = self.operands(args)
-        if type(prim) is General and prim.keeps is not None and type(primals[0]) is np.ndarray:
-            both = prim.keeps.keep(*primals, **params)
-            if both is not None:
-                saved = aval_of(primals[0]), both[1], params
-                self.tape.append(((args[0].slot, prim.keeps, saved, None),))
-                return VJPTracer(self, both[0], len(self.tape) - 1)
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
             return y
@@ -265,31 +269,42 @@ class VJPTrace(Trace):
             return self._record_many(prim, parents, y, primals, params)
         if not inexact_dtype(dtype_of(y)):
             return y
-        xs = [self.capture(v) if k is None else v for v, k in zip(primals, parents, strict=True)]
         if isinstance(prim, Elementwise):
-            return self._elementwise(prim, parents, y, xs)
+            return self._elementwise(prim, parents, y, primals)
+        xs = [self.capture(v) if k is None else v for v, k in zip(primals, parents, strict=True)]
         node = Overwritten if prim in _WRITES else Node
         self.tape.append(node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
 
+    def at_once(self, rule: Any, x: VJPTracer, params: dict) -> Any:
+        v = x.primal
+        both = rule.keep(v, **params) if type(v) is np.ndarray and not self.closed else None
+        if both is None:
+            return None
+        y, kept = both
+        tape = self.tape
+        tape.append(((x.slot, rule, (x.known or x.aval, kept, params), None),))
+        return VJPTracer(self, y, len(tape) - 1)
+
     def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
         # a fast path for what is linear in its first operand: sums, indexing, reshapes
-        x, *rest = args
+        x = args[0]
         if type(x) is not VJPTracer or x.owner is not self:
             return bind(prim, *[self.lower(v) for v in args], **params)
-        v, fixed = x.primal, ()
-        if rest:
-            plain = type(v) is np.ndarray and all([type(i) is np.ndarray for i in rest])
-            y = prim.impl(v, *rest, **params) if plain else bind(prim, v, *rest, **params)
-            fixed = tuple([self.capture(i) for i in rest])
+        v, fixed, impl = x.primal, (), prim.impl
+        if len(args) == 1:
+            y = impl(v, **params) if type(v) in PLAIN else bind(prim, v, **params)
         else:
-            y = prim.impl(v, **params) if type(v) in PLAIN else bind(prim, v, **params)
+            rest = args[1:]
+            plain = type(v) is np.ndarray and all([type(i) is np.ndarray for i in rest])
+            y = impl(v, *rest, **params) if plain else bind(prim, v, *rest, **params)
+            fixed = tuple([self.capture(i) for i in rest])
         if y.dtype.kind != "f" and not inexact_dtype(y.dtype):
             return y
         tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.root_of = self, None
-        z.primal, z.slot = y, len(tape)
-        tape.append(((x.slot, action, (aval_of(v), fixed, params), None),))
+        known = NUMBER if type(y) is np.float64 else None
+        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
+        tape.append(((x.slot, action, (x.known or x.aval, fixed, params), None),))
         return z
 
     def _bilinear(self, prim: Bilinear, args: tuple, params: dict) -> Any:
@@ -298,29 +313,31 @@ class VJPTrace(Trace):
         mine2 = type(x2) is VJPTracer and x2.owner is self
         v1 = x1.primal if mine1 else x1
         v2 = x2.primal if mine2 else x2
-        plain = type(v1) is type(v2) is np.ndarray
-        y = prim.impl(v1, v2, **params) if plain else bind(prim, v1, v2, **params)
-        if y.dtype.kind != "f" and not inexact_dtype(y.dtype):
-            return y
+        impl = prim.impl if type(v1) is type(v2) is np.ndarray else prim
+        y = impl(v1, v2, **params)
         a1, a2 = prim.actions
         if mine1 and mine2:
             node: tuple = (
-                (x1.slot, a1, (aval_of(v1), v2, params), None),
-                (x2.slot, a2, (aval_of(v2), v1, params), None),
+                (x1.slot, a1, (x1.known or x1.aval, v2, params), None),
+                (x2.slot, a2, (x2.known or x2.aval, v1, params), None),
             )
         elif mine1:
-            node = ((x1.slot, a1, (aval_of(v1), self.capture(v2), params), None),)
+            node = ((x1.slot, a1, (x1.known or x1.aval, self.capture(v2), params), None),)
         else:
-            node = ((x2.slot, a2, (aval_of(v2), self.capture(v1), params), None),)
+            node = ((x2.slot, a2, (x2.known or x2.aval, self.capture(v1), params), None),)
         tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.root_of = self, None
-        z.primal, z.slot = y, len(tape)
+        known = NUMBER if type(y) is np.float64 else None
+        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(node)
         return z
 
     def _elementwise(self, prim: Elementwise, parents: list, y: Any, xs: list) -> Any:
+        saved = prim.saves([p is not None for p in parents], {})[1]
+        xs = [self.capture(x) if s and p is None else x
+              for x, s, p in zip(xs, saved, parents, strict=True)]
+        of_y = aval_of(y)
         node = tuple([
-            (slot, action, action.pick(y, *xs), _unlike(x, y))
+            (slot, action, action.pick(y, *xs), _unlike(aval_of(x), of_y))
             for slot, action, x in zip(parents, prim.actions, xs, strict=True)
             if slot is not None and action is not None
         ])
@@ -376,29 +393,27 @@ class VJPTrace(Trace):
             self.captures.check(self.tape)
 
 
-def _unlike(x, y):
-    """The avals of ``x`` and ``y`` where they differ, so that the walk sums, spreads and casts."""
-    while isinstance(x, PrimalTracer):
-        x = x.primal  # shape and dtype are those of the value inside
-    while isinstance(y, PrimalTracer):
-        y = y.primal
-    if type(x) in PYTHON_SCALARS:
-        same = shape_of(y) == () and dtype_of(y) == dtype_of(x)
-    else:
-        same = x.shape == y.shape and (x.dtype is y.dtype or x.dtype == y.dtype)
-    return None if same else (aval_of(x), aval_of(y))
+# Values that ``size`` and ``dtype`` can be asked of, in most programs.
+_USUAL = frozenset({np.ndarray, np.float64})
 
 
-def _unlike_both(x1, x2, y):
-    """``_unlike`` of two operands, at once where they have one shape and dtype."""
-    v1, v2 = x1, x2
-    while type(v1) is type(v2) is VJPTracer:
-        v1, v2 = v1.primal, v2.primal
-    if type(v1) is type(v2) is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype:
-        return None, None
-    return _unlike(x1, y), _unlike(x2, y)
+def _applied(prim: Primitive, v1: Any, v2: Any) -> Any:
+    """An elementwise row of two values, of which neither is mine."""
+    k1, k2 = type(v1), type(v2)
+    if k1 in PLAIN and k2 in PLAIN and (
+        (k1 is np.ndarray and v1.size >= sizes.THREADED)
+        or (k2 is np.ndarray and v2.size >= sizes.THREADED)
+    ):
+        return large.elementwise(prim.impl, v1, v2)
+    return bind_operands(prim, v1, v2)
 
 
+def _unlike(x: Aval, y: Aval) -> tuple[Aval, Aval] | None:
+    """Those of an operand and of the output where they differ: the walk sums, spreads and casts."""
+    return None if x == y else (x, y)
+
+
+@np.errstate(all="ignore")
 def pull_back(
     trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool,
     staged: bool = False,
@@ -407,15 +422,16 @@ def pull_back(
 
     ``staged``: the outputs, of which the tape alone may be left, depend on a program's inputs.
     """
-    trace.check_captures()
+    if trace.captures is not None:
+        trace.check_captures()
     seeds_of: dict[int, Any] = {}
     for out, seed in zip(outs, seeds, strict=True):
         if type(out) is VJPTracer and out.owner is trace and seed is not None:
-            before = seeds_of.get(out.slot)
-            seeds_of[out.slot] = seed if before is None else before + seed
-            staged = staged or is_staged(out.primal) or is_staged(seed)
-    with np.errstate(all="ignore"):
-        return trace.walk(seeds_of, [x.slot for x in inputs], consume, staged)
+            slot = out.slot
+            seeds_of[slot] = seeds_of[slot] + seed if slot in seeds_of else seed
+            if not (type(seed) in PLAIN and type(out.primal) in PLAIN):
+                staged = staged or is_staged(out.primal) or is_staged(seed)
+    return trace.walk(seeds_of, [x.slot for x in inputs], consume, staged)
 
 
 def transpose_jvp(

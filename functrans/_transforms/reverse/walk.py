@@ -58,8 +58,8 @@ def _has_nan(ct: Any) -> bool:
 
 def _seeded(tape: list, seeds: dict[int, Any]) -> list:
     cts: list[Any] = [None] * len(tape)
-    for k, ct in seeds.items():
-        cts[k] = ct
+    for k in seeds:
+        cts[k] = seeds[k]
     return cts
 
 
@@ -69,15 +69,16 @@ def _glance(tape: list, cts: list) -> int:
     The hot path of a backward pass.
     """
     late: dict[int, tuple] = {}
-    array, large = np.ndarray, sizes.LARGE
+    array, large, edges = np.ndarray, sizes.LARGE, tuple
     for k in range(len(tape) - 1, -1, -1):
         if late and k in late:
             c = before = None  # of which ``cts`` is to have the only references
             scatter(cts, k, *late.pop(k))
-        node = tape[k]
-        if type(node) is not tuple:
+        node, ct = tape[k], cts[k]
+        if type(node) is not edges:
             if node is None:
                 continue
+            ct = None
             # a rule may refuse a NaN, which strong zero might have spared it
             if not node.repeats or (
                 node.refuses and any(map(_has_nan, cts[k : k + node.prim.outputs]))
@@ -86,7 +87,6 @@ def _glance(tape: list, cts: list) -> int:
                 return k + 1
             node.pull_into(cts, k, strong=False)
             continue
-        ct = cts[k]
         if ct is None:
             continue
         if type(ct) is array and ct.size >= large:
@@ -94,13 +94,21 @@ def _glance(tape: list, cts: list) -> int:
             return k + 1
         cts[k] = None
         for parent, action, saved, unlike in node:
-            if len(saved) == 1:  # the usual case; unpacking costs as much as the call
-                c = action.act(ct, saved[0])
-            elif action.accumulate is None or type(ct) not in STRONG:
-                c = action.act(ct, *saved)
-            else:
+            act = action.act  # called at once, it would be looked up as a method
+            kept = len(saved)  # unpacking in the call costs more than the call
+            if kept == 1:
+                c = act(ct, saved[0])
+            elif not kept:
+                c = act(ct)
+            elif action.accumulate is not None and type(ct) in STRONG:
+                c = before = None
                 accumulate(cts, late, parent, action, ct, saved)
                 continue
+            elif kept == 3:
+                x, v, params = saved
+                c = act(ct, x, v, params)
+            else:
+                c = act(ct, *saved)
             if unlike is not None:
                 c = sum_to(c, *unlike[0])
             before = cts[parent]

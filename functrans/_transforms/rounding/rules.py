@@ -22,6 +22,7 @@ from functrans._ops import (
     indexing,
     norms,
     reductions,
+    sparse,
     structure,
     windows,
     writing,
@@ -29,8 +30,8 @@ from functrans._ops import (
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import isnan, strong_multiply, where
-from functrans._ops.special import errors, gamma
-from functrans._transforms.rounding import systems
+from functrans._ops.special import elementary, errors, gamma
+from functrans._transforms.rounding import selections, systems
 from functrans._transforms.rounding.ulps import ULPS
 
 U = 2.0**-53
@@ -117,7 +118,7 @@ def _steepest_at_ends(prim: Primitive, xs: Sequence, es: Sequence, y: Any, param
         room = 4 * U * np.abs(x)
         same = np.rint((low - room) / np.pi) == np.rint((high + room) / np.pi)
         slope = np.where(same, slope, np.inf)
-    if prim is ops.cbrt:
+    if prim in (ops.cbrt, elementary.cbrt):
         slope = np.where((low <= 0) & (high >= 0), np.inf, slope)
     return _times(e, slope * MORE + 4 * U), ulps_of(y, ULPS[prim])
 
@@ -182,8 +183,9 @@ def _arctan2(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) 
 
 
 def _logaddexp(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
-    """Slopes between 0 and 1 that add up to 1; rounded as max + log1p(exp(-gap))."""
-    return np.maximum(*es), ulps_of(y, 1) + 2 * U * (ULPS[ops.exp] + ULPS[ops.log1p] + 1)
+    """Slopes between 0 and 1 that add up to 1; rounded as max + log1p(exp(-gap)), or as
+    max + log2(e) log1p(2**-gap)."""
+    return np.maximum(*es), ulps_of(y, 1) + 3 * U * (ULPS[ops.exp] + ULPS[ops.log1p] + 1)
 
 
 # ---- selections, comparisons and steps
@@ -289,6 +291,19 @@ def _contracted(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dic
     return moved * _room(terms), terms * (U * size + TINY) * _room(terms)
 
 
+def _crossed(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """Differences of two products."""
+    (a, b), (ea, eb) = map(np.abs, xs), es
+    size, lost = _both(a, b), 6 * TINY
+    moved = _both(a + ea, eb) + _both(ea, b) + lost * (np.any(ea) or np.any(eb))
+    return moved * MORE, np.where(size > 0, 2 * U * size * MORE + lost, 0.0)
+
+
+def _both(a: Any, b: Any) -> Any:
+    """The cross product of absolute values, with a sum in place of each difference."""
+    return (np.roll(a, -1, -1) * np.roll(b, -2, -1) + np.roll(a, -2, -1) * np.roll(b, -1, -1))
+
+
 # ---- reductions
 
 
@@ -374,17 +389,20 @@ RULES: dict[Primitive, Rule] = {
     ops.add: _sum, ops.subtract: _sum, ops.multiply: _product, strong_multiply: _product,
     ops.divide: _quotient, ops.ratio: _quotient, ops.square: _square,
     ops.reciprocal: _reciprocal, ops.power: _power, ops.float_power: _power,
-    ops.hypot: _hypot, ops.arctan2: _arctan2, ops.logaddexp: _logaddexp,
+    ops.hypot: _hypot, ops.arctan2: _arctan2, ops.logaddexp: _logaddexp, ops.logaddexp2: _logaddexp,
     ops.copysign: _copysign, ops.moving_as: _first, ops.sign: _sign,
     where: _where, structure.astype: _moved,
-    contractions.einsum: _contracted, contractions.matmul: _contracted,
+    **dict.fromkeys([contractions.einsum, contractions.matmul, contractions.convolve,
+                     sparse.product, sparse.sampled], _contracted), contractions.cross: _crossed,
     reductions.max: _extreme, reductions.min: _extreme, reductions.equal_share: _equal_share,
     exponentials.logsumexp: _logsumexp, exponentials.softmax: _softmax, norms.norm2: _norm,
-    **systems.RULES, reductions.prod: _multiplied,
+    **systems.RULES, **selections.RULES, reductions.prod: _multiplied,
     reductions.cumprod: _running_product, reductions.recurrence: _recurrence,
     **dict.fromkeys([ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p,
                      ops.sqrt, reductions.root, ops.cbrt, ops.tan, ops.arcsin, ops.arccos,
-                     ops.arctanh, ops.arccosh, ops.sinh, ops.cosh], _steepest_at_ends),
+                     ops.arctanh, ops.arccosh, ops.sinh, ops.cosh, elementary.cbrt,
+                     elementary.exp2, elementary.exp10, elementary.expm1, elementary.log1p],
+                    _steepest_at_ends),
     **dict.fromkeys([ops.sin, ops.cos, ops.tanh, ops.arctan, ops.arcsinh, ops.logistic,
                      errors.erf], _curved_by_one),
     errors.erfc: _tail, errors.ndtr: _tail, gamma.gammaln: _of_gamma, gamma.psi: _of_gamma,

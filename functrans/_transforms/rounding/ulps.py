@@ -3,7 +3,8 @@
 By processor, NumPy computes them with loops of its own, with Intel's SVML (AVX-512) or with the C
 library. SVML's are within 4 ulp (numpy/numpy, pull request 19478, which brought them in), and so is
 what glibc lists for double on x86_64 (``sysdeps/x86_64/fpu/libm-test-ulps``: 1 or 2 for most, 4 for
-``cbrt``). Square roots round once, by IEEE 754; the two scales multiply by a rounded constant.
+``cbrt``). SciPy's of the same names are those of Cephes, which lists 1 or 2. Square roots round
+once, by IEEE 754; the two scales multiply by a rounded constant.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.reductions import root
-from functrans._ops.special import errors
+from functrans._ops.special import elementary, errors
 
 LIBRARY = 4.0
 
@@ -24,6 +25,7 @@ ULPS: dict[Primitive, float] = {
         ops.sin, ops.cos, ops.tan, ops.arcsin, ops.arccos, ops.arctan, ops.arctan2,
         ops.sinh, ops.cosh, ops.tanh, ops.arcsinh, ops.arccosh, ops.arctanh,
         ops.power, ops.float_power, ops.hypot,
+        elementary.cbrt, elementary.exp2, elementary.exp10, elementary.expm1, elementary.log1p,
     ], LIBRARY),
 }
 

@@ -18,13 +18,8 @@ from functrans._ops.calls import Call, reopened
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.reverse.nodes import CallNode, recorded
 from functrans._transforms.reverse.replay import push_forward
-from functrans._transforms.reverse.vjp import (
-    Node,
-    VJPTrace,
-    VJPTracer,
-    pull_back,
-    transpose,
-)
+from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.vjp import Node, VJPTrace, pull_back, transpose
 from functrans._transforms.rules.staged import LazilyStaged, enter, fitted
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import ArgumentError, LeakedTracerError, UnsupportedError

@@ -18,7 +18,8 @@ from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, inexact_dtype
 from functrans._core.bind import Tracer, cast
 from functrans._core.locks import Lock
 from functrans._core.products import Products, products
-from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer
+from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.staging import example_of, stage_part

@@ -88,6 +88,7 @@ def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, c
     """
     colors, total = narrowed(colors), 8 * max(1, len(colors) + width)
     chunk = max(1, min(count, BUDGET // total))
+    chunk = -(-count // -(-count // chunk))  # as many chunks, about equally large
     last = np.iinfo(colors.dtype).max  # no vector has it
     numbers = [np.minimum(np.arange(i, i + chunk), last).astype(colors.dtype)
                for i in range(0, count, chunk)]

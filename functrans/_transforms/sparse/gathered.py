@@ -83,7 +83,7 @@ def _places(s: Staged) -> dict[Var, np.ndarray]:
 
 
 def _repeats(places: np.ndarray) -> bool:
-    return len(np.unique(places)) < places.size
+    return places.size > 0 and int(np.bincount(places.reshape(-1)).max()) > 1
 
 
 def _leaves(program: Program, places: dict[Var, np.ndarray]) -> list[Var]:

@@ -16,6 +16,8 @@ from functrans.errors import ArgumentError, CheckError, NotDifferentiable, Shape
 
 # Rows that are computed in full, to find an entry that a pattern misses.
 LOOKED_AT = 16
+# Rounding, as of entries that cancel in a transform and back, in units of the largest row's.
+NOISE = 1000
 
 
 def pattern_given(who: str, f: Callable, given: Any, shape: tuple[int, int]) -> Csr:
@@ -73,8 +75,8 @@ def probe(who: str, name: str, s: Staged, values: Sequence, matrix: Csr) -> None
 
 def require_holomorphic(who: str, name: str, run: Product, values: Sequence, matrix: Csr) -> None:
     """Raise where the matrix, whose entries are derivatives along 1, is not that along i too."""
-    tolerance = float(np.sqrt(finfo(matrix.dtype).eps))
-    differ = _differing(run, values, matrix, tolerance)
+    eps = float(finfo(matrix.dtype).eps)
+    differ = _differing(run, values, matrix, eps**0.5, NOISE * eps)
     ends = zip(matrix.indptr[differ], matrix.indptr[differ + 1], strict=True)
     if any([np.isfinite(matrix.data[start:end]).all() for start, end in ends]):
         of = "the gradient of " if who == "sparse_hessian" else ""
@@ -85,9 +87,11 @@ def require_holomorphic(who: str, name: str, run: Product, values: Sequence, mat
         )
 
 
-def _differing(along: Product, values: Sequence, matrix: Csr, tolerance: float) -> np.ndarray:
+def _differing(along: Product, values: Sequence, matrix: Csr, tolerance: float,
+               noise: float = 0.0) -> np.ndarray:
     """Rows of the matrix whose product with a random vector is not the derivative along it, at
-    most so many; those where this is NaN are not among them."""
+    most so many; those where this is NaN are not among them, nor those that differ by no more than
+    ``noise`` times the largest."""
     random = np.random.default_rng(0)
     t = random.uniform(0.5, 1.5, matrix.shape[1]).astype(matrix.dtype)
     if matrix.dtype.kind == "c":
@@ -97,7 +101,8 @@ def _differing(along: Product, values: Sequence, matrix: Csr, tolerance: float) 
         found = matrix @ t
         size = abs(matrix) @ abs(t) + abs(expected)
         gap = abs(expected - found) / np.where(size > 0, size, 1)
-    rows = np.flatnonzero(~(gap <= tolerance) & ~np.isnan(expected))
+        small = abs(expected - found) <= noise * np.max(size, initial=0.0, where=np.isfinite(size))
+    rows = np.flatnonzero(~(gap <= tolerance) & ~np.isnan(expected) & ~small)
     worst = np.argsort(-np.nan_to_num(gap[rows], nan=np.inf), kind="stable")[:LOOKED_AT]
     return np.sort(rows[worst])
 

@@ -371,7 +371,7 @@ def _cross(xs: Operands, interactions: Interactions | None) -> list[Sets | None]
 
 def _sparse_product(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
     (data, x), shape = xs.sets, xs.eqn.outputs[0].aval.shape
-    pattern: Pattern = xs.params["pattern"]
+    pattern: Pattern = xs.params["places"]
     parts = []
     if x is not None:
         kept = np.ones(len(pattern.rows), bool)
@@ -391,7 +391,7 @@ def _sparse_product(xs: Operands, interactions: Interactions | None) -> list[Set
 
 
 def _sampled(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
-    pattern: Pattern = xs.params["pattern"]
+    pattern: Pattern = xs.params["places"]
     sides = []
     for s, places in zip(xs.sets, (pattern.rows, pattern.cols), strict=True):
         whole = s and (s if len(s.shape) == 1 else s.united_along([-1]))

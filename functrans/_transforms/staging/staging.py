@@ -228,8 +228,16 @@ def _distinct(x: np.ndarray) -> np.ndarray:
     if x.dtype.kind not in "fiub":
         return x
     first = x.reshape(-1)[:1] if x.flags.c_contiguous else x.ravel()[:1]
-    same = (x == first).all() and (first != 0 or np.signbit(x).all() == np.signbit(x).any())
-    return first.reshape((1,) * x.ndim) if same else x
+    if _repeats(x, first):
+        return first.reshape((1,) * x.ndim)
+    row = x[:1]  # of a table whose rows are all alike
+    return row if x.ndim > 1 and len(x) > 1 and _repeats(x[1:2], row) and _repeats(x, row) else x
+
+
+def _repeats(x: np.ndarray, part: np.ndarray) -> bool:
+    """Whether ``x`` is ``part`` throughout, to the sign of zeros."""
+    zeros_alike = x.dtype.kind != "f" or (np.signbit(x) == np.signbit(part)).all()
+    return bool(zeros_alike and (x == part).all())
 
 
 def innermost(x: Any) -> Any:

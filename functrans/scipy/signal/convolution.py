@@ -5,6 +5,7 @@ Both are one row, by sums of products or by Fourier transforms; ``jit`` leaves i
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,14 +33,59 @@ def reversed_conjugate(x: Any) -> Any:
     return np.conj(x) if x.dtype.kind == "c" else x
 
 
-@counterpart(ss.convolve)
-def convolve(in1, in2, mode="full", method="auto"):
+def convolve(in1, in2, mode="full", method="auto", *, axes=None, dot_axes=((), ())):
     """The convolution of two arrays with as many axes.
+
+    Beyond SciPy's, as in autograd: ``axes``, a pair of lists, are those of each array that are
+    convolved, and along ``dot_axes`` products are summed. Axes of the result are the remaining ones
+    of the first array, those of the second, and the convolved ones.
 
     >>> import functrans as ft
     >>> ft.grad(lambda x: convolve(x, [1.0, 2.0])[1])(np.ones(3))
     Array([2., 1., 0.])
     """
+    if axes is not None:
+        return _over_axes(as_operand(in1), as_operand(in2), mode, axes, dot_axes)
+    return _of_all_axes(in1, in2, mode, method)
+
+
+def _over_axes(x1: Any, x2: Any, mode: str, axes: Any, dot_axes: Any) -> Any:
+    if mode not in MODES:
+        raise ValueError(
+            f"Acceptable mode flags are 'valid', 'same', or 'full', not mode={mode}"
+        )
+    lengths: list = [tuple([x.shape[i] for i in mine])
+                     for x, mine in zip((x1, x2), axes, strict=True)]
+    n = len(lengths[0])
+    exchanged = mode == "valid" and needs_swap(lengths[0], lengths[1], range(n))
+    if exchanged:
+        x1, x2, axes, dot_axes, lengths = x2, x1, axes[::-1], dot_axes[::-1], lengths[::-1]
+    if mode != "valid":
+        widths = dict(zip(axes[0], lengths[1], strict=True))
+        x1 = pad(x1, [(widths.get(i, 1) - 1,) * 2 for i in range(x1.ndim)], "constant")
+    windows = np.lib.stride_tricks.sliding_window_view(x1, lengths[1], axis=tuple(axes[0]))
+    names = iter(string.ascii_letters)
+    first, second = [[next(names) for _ in range(x.ndim)] for x in (windows, x2)]
+    for k, i in enumerate(axes[1]):
+        second[i] = first[x1.ndim + k]
+    for i, j in zip(*dot_axes, strict=True):
+        second[j] = first[i]
+    rest = [[s for i, s in enumerate(mine) if i not in (*axes[k], *dot_axes[k])]
+            for k, mine in enumerate((first[: x1.ndim], second))]
+    rest = rest[::-1] if exchanged else rest
+    out = [*rest[0], *rest[1], *[first[i] for i in axes[0]]]
+    terms = ",".join(map("".join, (first, second)))
+    y = np.einsum(f"{terms}->{''.join(out)}", windows, np.flip(x2, tuple(axes[1])))
+    return _middle(y, lengths[0]) if mode == "same" else y
+
+
+def _middle(y: Any, lengths: tuple) -> Any:
+    last = range(y.ndim - len(lengths), y.ndim)
+    return centred(y, y.shape[: last.start] + lengths, last)
+
+
+@counterpart(ss.convolve)
+def _of_all_axes(in1: Any, in2: Any, mode: str, method: str) -> Any:
     x1, x2 = as_operand(in1), as_operand(in2)
     if x1.ndim == x2.ndim == 0:
         return x1 * x2

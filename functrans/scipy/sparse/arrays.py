@@ -43,7 +43,7 @@ class SparseArray:
         if hasattr(ss.csr_array, name) and not name.startswith("__"):
             raise UnsupportedError(
                 f"{user_line()}: a sparse array with traced entries has no {name}. It has "
-                "products, sums, scaling, .T, diagonal() and toarray()."
+                "products, sums, scaling, power(), .T, diagonal() and toarray()."
             )
         raise AttributeError(f"'SparseArray' object has no attribute {name!r}")
 
@@ -87,6 +87,16 @@ class SparseArray:
         y = _added(np.zeros(self.shape[1 - axis % 2], self.dtype), where, self.data)
         return y.reshape((-1, 1) if axis % 2 else (1, -1)) if self.is_matrix else y
 
+    def power(self, n: Any, dtype: Any = None) -> SparseArray:
+        """Each entry to a power other than 0, of entries in places of their own."""
+        places = self.pattern.rows * self.shape[1] + self.pattern.cols
+        if np.ndim(n) or n == 0 or len(np.unique(places)) < len(places):
+            raise UnsupportedError(
+                f"{user_line()}: powers of entries with several parts, or by {n!r}, are not known "
+                "here. Take A.toarray()**n."
+            )
+        return self._with(self.data**n if dtype is None else self.data.astype(dtype) ** n)
+
     # ---- products
 
     def __matmul__(self, other: Any) -> Any:
@@ -97,7 +107,7 @@ class SparseArray:
             raise ValueError(f"matmul: dimension mismatch with signature (n,k={self.shape[1]}),"
                              f"(k={x.shape[0] if x.ndim else 0},m)->(n,m)")
         x = x if x.dtype.kind in "fc" else x.astype(float)
-        return bind(rows.product, self.data, x, pattern=self.pattern)
+        return bind(rows.product, self.data, x, places=self.pattern)
 
     def __rmatmul__(self, other: Any) -> Any:
         if isinstance(other, SparseArray) or ss.issparse(other):
@@ -169,7 +179,7 @@ class SparseArray:
 
 def _added(zeros: np.ndarray, index: np.ndarray, data: Any) -> Any:
     places = rows.Pattern(index, np.arange(len(index)), (len(zeros), len(index)))
-    return bind(rows.product, np.ones(len(index), zeros.dtype), data, pattern=places)
+    return bind(rows.product, np.ones(len(index), zeros.dtype), data, places=places)
 
 
 def _times_sparse(a: SparseArray, b: SparseArray) -> SparseArray:

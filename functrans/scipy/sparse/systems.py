@@ -48,7 +48,7 @@ def _square(A: SparseArray, n: int) -> None:
 
 def _solved(A: SparseArray, b: Any, solver: Callable) -> Any:
     b = b if b.dtype.kind in "fc" else b.astype(float)
-    return bind(rows.solve, A.data, b, pattern=A.pattern, solver=solver)
+    return bind(rows.solve, A.data, b, places=A.pattern, solver=solver)
 
 
 @counterpart(sl.spsolve)

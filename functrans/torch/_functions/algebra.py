@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import Aval, Tracer, aval_of
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
@@ -28,14 +29,27 @@ from functrans.torch._graph.nodes import OpNode, check, freed, sequence
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.packing import marked, packed, unpacked
 from functrans.torch._graph.pushing import FORWARD, Forward
-from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
+
+# what torch says of operands of several types
+_UNLIKE = {
+    "matmul": "expected m1 and m2 to have the same dtype, but got: {lower[0]} != {lower[1]}, in "
+              "{who}",
+    "dot": "dot : expected both vectors to have same dtype, but found {0} and {1}",
+    "vdot": "dot : expected both vectors to have same dtype, but found {0} and {1}",
+    "bmm": "expected scalar type {0} but found {1}, in bmm",
+    "addmv": "addmv input tensors must have the same dtype, but got {0} and {1}",
+    "mv": "addmv input tensors must have the same dtype, but got {0} and {1}",
+}
 
 
 def _same_type(who, *xs):
     if any(x.dtype != xs[0].dtype for x in xs):
-        names = ", ".join([dtypes.dtype_of(x).name for x in xs])
-        raise RuntimeError(f"{who}: operands must have one dtype, but they are {names}")
+        if any(hasattr(x, "of_sparse") for x in xs):
+            raise TypeError(f"{who} of a sparse tensor")  # which has a product of its own
+        raise RuntimeError(_UNLIKE[who if who in _UNLIKE else "matmul"].format(
+            *map(scalar_name, xs), lower=[scalar_name(x).lower() for x in xs], who=who))
 
 
 class ProductNode(OpNode):
@@ -56,7 +70,7 @@ class ProductNode(OpNode):
 
     def pull(self, ct: Any, create: bool) -> tuple:
         a, b = self.available(create)
-        if type(ct) is np.ndarray and not create:
+        if type(ct) is ndarray and not create:
             return None if b is None else ct.dot(b.T), None if a is None else a.T.dot(ct)
         return None if b is None else np.matmul(ct, b.T), None if a is None else np.matmul(a.T, ct)
 
@@ -113,12 +127,12 @@ class VectorProductNode(RowNode):
         self.marks = marks
         self.where = where
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
-        if create or type(ct) is not np.ndarray:
-            return self.pull(ct, create)
+    def bare(self, ct: Any, create: bool) -> Iterable:
+        if create or type(ct) is not ndarray:
+            return super().bare(ct, create)
         (a, b), _ = self.available()
         e1, e2 = self.edges
-        return ct[:, None] * b if e1 else None, a.T.dot(ct) if e2 else None
+        return (e1, e1 and ct[:, None] * b), (e2, e2 and a.T.dot(ct))
 
 
 @observed_binary
@@ -188,6 +202,8 @@ def _product_of(who, names, *pairs):
         if x.ndim != ndim:
             raise RuntimeError(
                 f"{name} must be a 3D tensor, got {x.ndim}D" if ndim == 3 else
+                "1D tensors expected, but got {}D and {}D tensors".format(
+                    *[x.ndim for x, _ in pairs]) if who == "dot" else
                 f"{who}: {name} must be {_WANTED[ndim]}, got {x.ndim}-D tensor")
     a, b = [x for x, _ in pairs]
     _same_type(who, a, b)
@@ -284,13 +300,19 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1):
 @op
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
-    return _combined(input, np.sum(bmm.body(batch1, batch2), axis=0), beta, alpha)
+    return _combined(input, _added(bmm.body(batch1, batch2)), beta, alpha)
 
 
 @op
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * batch1 @ batch2, for each pair of matrices."""
     return _combined(input, bmm.body(batch1, batch2), beta, alpha)
+
+
+def _added(products):
+    """The products added up, in their type."""
+    y = np.sum(products, axis=0)
+    return y if y.dtype == products.dtype else y.astype(products.dtype)
 
 
 def _combined(x, product, beta, alpha):
@@ -331,7 +353,8 @@ def tensordot(a, b, dims: Any = 2):
                 a, b = np.sum(a, i, keepdims=True), np.sum(b, j, keepdims=True)
     elif dims > min(a.ndim, b.ndim):
         raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but dims={dims}")
-    return np.tensordot(a, b, dims)
+    y = np.tensordot(a, b, dims)
+    return y if y.dtype.kind != "u" else y.astype(np.uint8)  # the one unsigned type
 
 
 @op
@@ -358,7 +381,7 @@ def cross(input, other, dim=None):
     if dim is None:
         shape = np.broadcast_shapes(input.shape, other.shape)
         if 3 not in shape:
-            raise RuntimeError(f"cross: no dimension of {list(shape)} has size 3")
+            raise RuntimeError(f"no dimension of size 3 in input, cross of {list(shape)}")
         dim = shape.index(3)
     return np.cross(input, other, axis=dim)
 
@@ -374,5 +397,6 @@ def trace(x):
 for _name in ("addmm", "addmv", "addr", "addbmm", "baddbmm"):
     METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
 METHODS["matmul"] = METHODS["__matmul__"] = matmul
+FUNCTIONS["spmm"] = mm  # of sparse matrices too, as mm is
 METHODS["__rmatmul__"] = lambda self, other: matmul(other, self)
 TAKING_OUT.add("matmul")

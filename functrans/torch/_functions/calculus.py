@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.failures import broadcast_shape
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import axes, count_dims, norm
@@ -206,7 +207,7 @@ def logcumsumexp(input, dim):
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 . x2 / (|x1| |x2|) along ``dim``, the lengths at least ``eps``."""
     x1, x2 = promoted(x1, x2)
-    shape = np.broadcast_shapes(x1.shape, x2.shape)
+    shape = broadcast_shape("cosine_similarity", x1.shape, x2.shape)
     x1, x2 = np.broadcast_to(x1, shape), np.broadcast_to(x2, shape)
     sizes = [np.maximum(np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=True), eps)
              for x in (x1, x2)]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import TABLE, Linear, Primitive, Tracer
 from functrans.torch._functions.outputs import in_batch
@@ -20,7 +21,7 @@ from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.quiet import quietly
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
-FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class RowCall(NamedTuple):
@@ -38,11 +39,14 @@ def are_plain(*xs: Any) -> bool:
     """Whether these are tensors of one type, in single or double precision."""
     dtype = None
     for x in xs:
-        array = x._array if isinstance(x, Tensor) else None
-        if type(array) is not np.ndarray:
+        if not isinstance(x, Tensor):
             return False
-        dtype = dtype or array.dtype
-        if array.dtype is not dtype:
+        array = x._array
+        if type(array) is not ndarray:
+            return False
+        if dtype is None:
+            dtype = array.dtype
+        elif array.dtype is not dtype:
             return False
     return dtype in FLOATS
 

@@ -27,6 +27,7 @@ from functrans.torch._functions.table import (
 from functrans.torch._graph.batches import anywhere
 from functrans.torch._graph.graph import Value
 from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor
 
 # name -> row; integers become floats first
@@ -345,7 +346,7 @@ def masked_fill(x, mask, value):
     value = np.asarray(value) if type(value) in NUMBERS else value
     if mask.dtype != bool:
         raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype "
-                           f"{dtypes.dtype_of(mask).name}")
+                           f"{scalar_name(mask).lower()}")
     if value.dtype.kind == "c" and x.dtype.kind != "c":
         raise RuntimeError("masked_fill: a complex value cannot be converted to "
                            f"{dtypes.dtype_of(x).name}")

@@ -16,24 +16,30 @@ class WrongValue(FunctransError, ValueError):
     """A ValueError of ours: those of NumPy become RuntimeErrors, as torch has them."""
 
 
+class NoDevice(AssertionError, RuntimeError):
+    """A device that is not there: torch has one or the other error, depending on the device."""
+
+
 class _LinAlgError(np.linalg.LinAlgError, RuntimeError):
     """``torch.linalg.LinAlgError``: a matrix that a function cannot deal with."""
 
 
 LinAlgError = _LinAlgError
+_INVERSION = ("The diagonal element {0} is zero, the inversion could not be completed because the "
+              "input matrix is singular.")
 _SINGULAR = {
-    "inv": "The diagonal element is zero, the inversion could not be completed because the input "
-           "matrix is singular.",
-    "inverse": "The diagonal element is zero, the inversion could not be completed because the "
-               "input matrix is singular.",
+    "inv": _INVERSION,
+    "inverse": _INVERSION,
     "solve": "The solver failed because the input matrix is singular.",
     "cholesky": "The factorization could not be completed because the input is not "
-                "positive-definite.",
+                "positive-definite (the leading minor of order {0} is not positive-definite).",
 }
 _PLACE = re.compile(r"index (-?\d+) is out of bounds for axis (\d+) with size (\d+)")
 _MASK = re.compile(r"boolean index did not match indexed array along axis (\d+); size of axis is "
                    r"(\d+) but size of corresponding boolean axis is (\d+)")
 _MANY = re.compile(r"too many indices for array: array is (\d+)-dimensional")
+_NO_DIMENSIONS = ("tuple index out of range",
+                  "cannot do a non-empty take from an empty axes.")
 _KEY = "only integers, slices (`:`), ellipsis (`...`), "
 _OPERANDS = re.compile(r"operands could not be broadcast together with shapes "
                        r"\(([\d, ]*)\) \(([\d, ]*)\)")
@@ -41,8 +47,12 @@ _BROADCAST = re.compile(r"(?:input array from shape|->remapped\]:) *\(([\d, ]*)\
                         r"(?:into shape|and requested shape) \(([\d, ]*)\)")
 
 
-def raise_as_torch(name: str, failure: ValueError | IndexError) -> NoReturn:
+def raise_as_torch(name: str, failure: ValueError | IndexError,
+                   operands: Sequence[Any] = ()) -> NoReturn:
     """Raise what torch has in the place of NumPy's ``failure`` in ``name``, or ``failure``."""
+    if isinstance(failure, np.linalg.LinAlgError):
+        raise _LinAlgError(f"{'torch.' * (name == 'solve')}linalg.{name.replace('erse', '')}: "
+                           f"{_unfactored(name, str(failure), operands)}") from failure
     known = _translated(name, failure)
     if known is None:
         raise failure
@@ -55,9 +65,6 @@ def _translated(name: str, failure: ValueError | IndexError) -> Exception | None
     None where ``failure`` is one of ours, or says all there is to say.
     """
     text = str(failure)
-    if isinstance(failure, np.linalg.LinAlgError):
-        return _LinAlgError(f"{'torch.' * (name == 'solve')}linalg.{name}: "
-                           f"{_SINGULAR.get(name, '')} {text}".replace("  ", " "))
     if isinstance(failure, FunctransError):
         return None
     if isinstance(failure, np.exceptions.AxisError):
@@ -76,7 +83,14 @@ def _translated(name: str, failure: ValueError | IndexError) -> Exception | None
                 f"indexed tensor [{m[2]}] at index {m[1]}"
             )
         if m := _MANY.search(text):
+            if m[1] == "0":
+                return IndexError(
+                    "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
+                    "`tensor.item<T>()` in C++ to convert a 0-dim tensor to a number")
             return IndexError(f"too many indices for tensor of dimension {m[1]}")
+        if text in _NO_DIMENSIONS:
+            dim = -1 if name.endswith("fft") else 0
+            return IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
         if text.startswith(_KEY):
             return IndexError(f"{_KEY}None and long or byte Variables are valid indices")
         return None
@@ -85,6 +99,24 @@ def _translated(name: str, failure: ValueError | IndexError) -> Exception | None
     if m := _OPERANDS.search(text):
         return RuntimeError(misfit(name, *_shapes(m)))
     return RuntimeError(f"{name}: {failure}")
+
+
+def _unfactored(name: str, text: str, operands: Sequence[Any]) -> str:
+    """What stopped LAPACK in ``name``: in which matrix of a batch, and where."""
+    if name not in _SINGULAR:
+        return text
+    A = getattr(operands[0], "primal", operands[0]) if operands else None
+    if not isinstance(A, np.ndarray) or A.ndim < 2:
+        return _SINGULAR[name].format("")
+    from scipy.linalg import lapack  # lazy: slow to import
+
+    getrf, potrf = lapack.get_lapack_funcs(("getrf", "potrf"), (A,))
+    for i, matrix in enumerate(A.reshape(-1, *A.shape[-2:])):
+        at = potrf(matrix, lower=1)[-1] if name == "cholesky" else getrf(matrix)[-1]
+        if at:
+            batch = f"(Batch element {i}): " if A.ndim > 2 else ""
+            return batch + _SINGULAR[name].format(at)
+    return f"{_SINGULAR[name].format('')} {text}"
 
 
 def _shapes(m: re.Match) -> list[tuple[int, ...]]:
@@ -117,6 +149,14 @@ def misfit(name: str, a: Sequence[int], b: Sequence[int]) -> str:
             return (f"The size of tensor a ({k}) must match the size of tensor b ({m}) at "
                     f"non-singleton dimension {i}, in {name} of {list(a)} and {list(b)}")
     return f"{name}: {list(a)} and {list(b)} cannot be broadcast together"
+
+
+def broadcast_shape(name: str, a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    """The shape to which two are broadcast."""
+    try:
+        return np.broadcast_shapes(tuple(a), tuple(b))
+    except ValueError as failure:
+        raise RuntimeError(misfit(name, a, b)) from failure
 
 
 def unexpandable(have: Sequence[int], want: Sequence[int]) -> str:
@@ -242,7 +282,7 @@ def require_joinable(shapes: Sequence[tuple], dim: int) -> None:
 
 
 __all__ = [
-    "LinAlgError", "WrongValue", "misfit", "not_a_tensor", "out_of_range", "raise_as_torch",
-    "require_alike", "require_joinable", "require_tensors", "unexpandable", "unmultiplied",
-    "unsummed",
+    "LinAlgError", "NoDevice", "WrongValue", "broadcast_shape", "misfit", "not_a_tensor",
+    "out_of_range", "raise_as_torch", "require_alike", "require_joinable", "require_tensors",
+    "unexpandable", "unmultiplied", "unsummed",
 ]

@@ -22,6 +22,7 @@ from functrans.torch._graph.observed import observed, observed_unary
 from functrans.torch._graph.views import changed, getitem, guard, rebase, refuse_overlap, view
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import result_dtype
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory, recorded_edge, unwrap
 
 _scatter_set, _where = row("scatter_set"), row("where")
@@ -96,8 +97,22 @@ def get(self: Tensor, key: Any) -> Tensor:
 
 
 def _part(self: Tensor, pattern: tuple) -> Tensor:
-    title = "SelectBackward0" if int in map(type, pattern) else "SliceBackward0"
-    return view(title, getitem, (self,), {"pattern": pattern})
+    return view(_title_of(pattern), getitem, (self,), {"pattern": pattern})
+
+
+def _title_of(pattern: tuple) -> str:
+    """The name of the last of the nodes that torch makes of an index."""
+    title = "AliasBackward0"
+    for e in reversed(pattern):
+        if type(e) is int:
+            return "SelectBackward0"
+        if e is None:
+            return "UnsqueezeBackward0"
+        if type(e) is tuple:
+            title = "SliceBackward0"
+            if e != (None, None, None):
+                return title
+    return title
 
 
 def _picked_row(x, key):
@@ -193,7 +208,11 @@ def index_array(x: Any) -> Any:
 @op
 def index_select(x, dim, index):
     """The entries at ``index`` along ``dim``."""
-    index = from_start("index_select", index_array(index), IndexError)
+    index = index_array(index)
+    if index.dtype.kind not in "iu":
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index, but it is "
+                           f"{scalar_name(index)}")
+    index = from_start("index_select", index, IndexError)
     if anywhere(index >= (x.shape[dim] if x.ndim else 1)):
         raise IndexError(f"index out of range in self: {index.max()} along dimension {dim}")
     return np.take(x, index, dim) if x.ndim else x.reshape(1)[index].reshape(())
@@ -263,12 +282,19 @@ def argwhere(x):
 @op
 def take(x, index):
     """The entries of the flattened tensor at ``index``."""
-    return np.take(x.reshape(-1), index_array(index))
+    index = index_array(index)
+    if index.dtype != np.int64:
+        raise RuntimeError("take(): Expected a long tensor for index, but got "
+                           f"{scalar_name(index)}")
+    return np.take(x.reshape(-1), index)
 
 
 @op
 def masked_select(x, mask):
     """The entries where ``mask`` holds."""
+    if mask.dtype != bool:
+        raise RuntimeError("masked_select: expected BoolTensor for mask, but got "
+                           f"{scalar_name(mask)}")
     mask = np.broadcast_to(index_array(mask), np.broadcast_shapes(x.shape, mask.shape, (1,)))
     return np.broadcast_to(x, mask.shape)[mask]
 
@@ -288,7 +314,7 @@ def where(condition, input=None, other=None):
     if condition.dtype not in (bool, np.uint8):
         raise RuntimeError(
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
-            f"{dtypes.dtype_of(condition).name}; compare it with something first"
+            f"{scalar_name(condition)}; compare it with something first"
         )
     return _where(condition, *_alike(input, other))
 
@@ -335,6 +361,9 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Write one number everywhere."""
+    if isinstance(value, Tensor) and value._array.ndim:
+        raise RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with "
+                           f"{value._array.ndim} dimensions.")
     self[...] = value
     return self
 

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.shapes import expand, narrow, reshape, sizes, split, transpose
+from functrans.torch._functions.shapes import expand, narrow, reshape, sizes, transpose
+from functrans.torch._functions.splitting import split
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
     PROPERTIES,
+    TAKING_OUT,
     function,
     method,
     op,
@@ -142,7 +144,29 @@ def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
     if repeats is None:
         counts = np.asarray(getattr(x, "primal", x))
         return np.repeat(np.arange(counts.size), counts)
-    return np.repeat(x, getattr(repeats, "primal", repeats), dim)
+    repeats = getattr(repeats, "primal", repeats)
+    if np.any(np.asarray(repeats) < 0):
+        raise RuntimeError("repeats can not be negative")
+    return np.repeat(x, repeats, dim)
+
+
+@op
+def roll(x, shifts, dims=None):
+    """Entries shifted along ``dims``, those that leave entering at the other end."""
+    n, m = [1 if isinstance(v, int) else len(v) for v in (shifts, () if dims is None else dims)]
+    if dims is not None and n != m:
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {n}, dims:{m}")
+    if not n:
+        raise RuntimeError("`shifts` required")
+    return np.roll(x, shifts, dims)
+
+
+@op
+def diag(x, diagonal=0):
+    """A matrix with x on a diagonal, or the diagonal of a matrix."""
+    if x.ndim not in (1, 2):
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {x.ndim}D")
+    return np.diag(x, diagonal)
 
 
 # ---- taken apart
@@ -412,7 +436,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 
 _COPIES = ("expand", "permute", "transpose", "t", "select", "squeeze", "unsqueeze", "unbind",
            "split", "split_with_sizes", "narrow", "diagonal", "view", "detach", "unfold",
-           "as_strided", "swapaxes")
+           "as_strided", "swapaxes", "view_as_complex", "view_as_real")
 
 
 def _copying(name: str) -> None:
@@ -423,7 +447,26 @@ def _copying(name: str) -> None:
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
     copied.__doc__ = f"As ``{name}``, in new memory."
     (method if name == "narrow" else function)(copied)
+    TAKING_OUT.add(copied.__name__)
 
 
 for _name in _COPIES:
     _copying(_name)
+
+
+@function
+def alias_copy(input: Tensor) -> Tensor:
+    """The tensor in new memory."""
+    return input.clone()
+
+
+@function
+def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
+               step: int = 1) -> Tensor:
+    """The entries from ``start`` to ``end`` along ``dim``, in new memory."""
+    at = [slice(None)] * input.dim()
+    at[dim] = slice(start, end, step)
+    return input[tuple(at)].clone()
+
+
+TAKING_OUT.update(["alias_copy", "slice_copy"])

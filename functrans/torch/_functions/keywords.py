@@ -22,6 +22,7 @@ _OVERLOADED = frozenset({
     "scatter", "searchsorted", "sort", "squeeze", "std", "std_mean", "subtract", "sum",
     "tensor_split", "trapezoid", "var", "var_mean", "xlogy",
 })
+_MISSING = re.compile(r"missing (\d+) required positional arguments?: (.+)")
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument|got multiple values for")
 
 
@@ -53,7 +54,10 @@ def renaming(f: Callable) -> Callable:
 
 def wrong_arguments(name: str, failure: TypeError, args: tuple, kwargs: dict[str, Any],
                     ) -> TypeError:
-    """The error that torch has where a call fits no form of an overloaded function."""
+    """The error that torch has where a call fits no form of a function."""
+    if missing := _MISSING.search(str(failure)):
+        names = missing[2].replace("'", '"').replace(" and ", ", ").replace(",,", ",")
+        return TypeError(f"{name}() missing {missing[1]} required positional arguments: {names}")
     if name not in _OVERLOADED or not _UNEXPECTED.search(str(failure)):
         return failure
     found = [_kind(x) for x in args] + [f"{k}={_kind(v)}" for k, v in kwargs.items()]

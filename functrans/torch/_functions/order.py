@@ -112,8 +112,11 @@ def _quantile(who: str, function: Any, x: Any, q: Any, dim: Any, keepdim: bool,
     elif q.dtype != x.dtype:
         raise RuntimeError(f"{who}() q tensor must be same dtype as the input tensor, but it is "
                            f"{q.dtype.name} and not {x.dtype.name}")
-    if np.any((plain(q) < 0) | (plain(q) > 1)):
-        raise RuntimeError(f"{who}() q values must be in the range [0, 1]")
+    outside = (plain(q) < 0) | (plain(q) > 1)
+    if np.any(outside):
+        one = f" must be in the range [0, 1] but got {q:g}" if np.ndim(q) == 0 else (
+            " values must be in the range [0, 1]")
+        raise RuntimeError(f"{who}() q{one}")
     if dim is None:
         y = function(x.reshape(-1), q, axis=0, method=method)
         return y.reshape((*q.shape, *[1] * x.ndim)) if keepdim else y
@@ -245,9 +248,10 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=N
     if a.ndim == 1:
         return np.searchsorted(a, v, where).astype(dtype)
     if a.shape[:-1] != v.shape[:-1]:
-        raise RuntimeError("torch.searchsorted(): boundaries tensor should be 1 dimension or the "
-                           f"first N-1 dimensions must match, but got {list(a.shape)} and "
-                           f"{list(v.shape)}")
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+            "dimensions of boundaries tensor and input value tensor must match, but we got "
+            f"boundaries tensor {list(a.shape)} and input value tensor {list(v.shape)}")
     out = np.empty(v.shape, dtype)
     for i in np.ndindex(*a.shape[:-1]):
         out[i] = np.searchsorted(a[i], v[i], where)
@@ -276,6 +280,8 @@ def bincount(input, weights=None, minlength=0):
 @op
 def histc(input, bins=100, min=0, max=0):
     """How many entries fall in each of ``bins`` intervals of one length."""
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     x = plain(input).reshape(-1)
     low, high = (x.min(), x.max()) if min == max == 0 and x.size else (min, max)
     if low == high:
@@ -323,7 +329,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple:
 @op
 def nonzero_static(x, *, size, fill_value=-1):
     """The first ``size`` indices of entries that are not zero, filled up."""
-    found = np.stack(np.nonzero(plain(x)), 1)[:size]
+    found = np.argwhere(plain(x))[:size]
     y = np.full((size, x.ndim), fill_value, np.int64)
     y[: len(found)] = found
     return y

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans._kernels.large import in_one_pass
 from functrans.extend import Elementwise
@@ -60,7 +61,7 @@ _by_exp = silent(_exponential, 1)
 
 
 def _sigmoid_slope(g: Any, y: Any) -> Any:
-    if type(g) is not np.ndarray or type(y) is not np.ndarray or g.dtype != y.dtype:
+    if type(g) is not ndarray or type(y) is not ndarray or g.dtype != y.dtype:
         return g * (y * (1 - y))
     moved = in_one_pass("sigmoid_slope", g, y)
     if moved is not None:

@@ -22,7 +22,7 @@ from functrans.torch._functions.table import (
     row,
 )
 from functrans.torch._functions.totals import total
-from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory
 
 _moving_as, _sum = row("moving_as"), row("sum")
@@ -57,6 +57,12 @@ def _summable(x, dtype):
     return x.astype(np.int64) if x.dtype.kind in "biu" else x
 
 
+def _typed(function, x, **options):
+    """``function`` of ``x`` in the type of ``x``; NumPy's of integers are of 64 bits."""
+    y = function(x, **options)
+    return y if y.dtype == x.dtype else y.astype(x.dtype)
+
+
 # row: a sum whose dimensions stay, of length 1
 _sum_kept = Linear(
     "sum_kept", lambda x, axis: np.add.reduce(x, axis, keepdims=True),
@@ -81,7 +87,7 @@ def _sum_row(x, dim=None, keepdim=False, *, dtype=None):
 @op(title="SumBackward1", method=False, by_row=_sum_row)
 def sum_dim(x, dim=None, keepdim=False, *, dtype=None):
     """Sum along ``dim``."""
-    return np.sum(_summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
+    return _typed(np.sum, _summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
 
 
 _sum_all, _mean_all = total("sum", mean=False), total("mean", mean=True)
@@ -90,7 +96,7 @@ _sum_all, _mean_all = total("sum", mean=False), total("mean", mean=True)
 @op(title="SumBackward0", method=False)
 def sum_all(x, *, dtype=None):
     """Sum of all entries."""
-    return np.sum(_summable(x, dtype))
+    return _typed(np.sum, _summable(x, dtype))
 
 
 def _is_wide(x: Any, who: str) -> bool:
@@ -109,14 +115,22 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     return sum_dim(input, dim, keepdim, dtype=dtype)
 
 
+_INFERRED = ("{2}(): could not infer output dtype. {0} dtype must be either a floating point or "
+             "complex dtype. Got: {1}. Use x.float() first, or dtype=.")
+_OF_SPREAD = "std and var only support floating point and complex dtypes, and {2} got {1}"
+_NOT_FLOATS = {
+    "mean": _INFERRED, "var": _OF_SPREAD, "std": _OF_SPREAD,
+    "nanmean": "nanmean(): expected input to have floating point or complex dtype but got {1}",
+    "norm": "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {1}",
+}
+
+
 def _of_floats(x, dtype, who):
     if dtype is not None:
         x = x.astype(dtype)
     if x.dtype.kind in "biu":
-        raise NotImplementedError(
-            f"{who}(): could not infer output dtype. Input dtype must be either a floating point "
-            f"or complex dtype. Got: {dtypes.dtype_of(x).name}. Use x.float() first, or dtype=."
-        )
+        raise RuntimeError(_NOT_FLOATS[who].format("Input" if dtype is None else "Optional",
+                                                   scalar_name(x), who))
     return x
 
 
@@ -195,7 +209,7 @@ def std_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
 @op
 def prod(x, dim=None, keepdim=False, *, dtype=None):
     """Product along ``dim``; its derivatives are exact with zeros among the entries."""
-    return np.prod(_summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
+    return _typed(np.prod, _summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
@@ -223,8 +237,7 @@ def cumprod(x, dim, *, dtype=None):
 
 
 def _running(function, x, dim):
-    y = function(x, axis=axes(dim, x))
-    y = y if y.dtype == x.dtype else y.astype(x.dtype)  # NumPy's are of 64 bits
+    y = _typed(function, x, axis=axes(dim, x))
     return y if x.ndim else y.reshape(())
 
 

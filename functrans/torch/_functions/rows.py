@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans._kernels.large import SCALAR, in_one_pass
 from functrans.extend import Elementwise, Tracer, bind
@@ -24,7 +25,7 @@ from functrans.torch._graph.observed import observed_binary, observed_unary
 from functrans.torch._graph.quiet import quiet, silent
 from functrans.torch._graph.source import caller
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, as_memory, edge_of, from_array, recorded_edge
+from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, recorded_edge
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new = object.__new__
@@ -40,8 +41,8 @@ class Row:
     """A row of two operands as a function: its class of nodes and what they keep. ``integers``
     computes it where all operands are integers or booleans."""
 
-    __slots__ = ("actions", "floats", "integers", "name", "reads", "row", "singular",
-                 "title", "ufunc")
+    __slots__ = ("actions", "floats", "integers", "name", "record", "row", "singular", "title",
+                 "ufunc")
 
     def __init__(self, name: str, row: Elementwise, floats: bool, title: str | None,
                  integers: Callable | None = None):
@@ -53,7 +54,7 @@ class Row:
         self.integers = integers or self.ufunc
         self.singular = any(a is not None and a.singular for a in row.actions)
         self.title = title or title_for(name)
-        self.reads = kept_by(self.actions)
+        self.record = _recorder(self.title, self.actions, kept_by(self.actions))
 
     def general(self, x1: Any, x2: Any) -> Tensor:
         """On any operands: tensors, numbers, arrays."""
@@ -67,39 +68,62 @@ class Row:
         compute = self.integers if kinds <= {"b", "i", "u"} else self.ufunc
         with quiet():
             y = as_memory(apply(self.name, compute, a, b))
-        out = from_array(y)
         if not state.grad or y.dtype.kind not in "fcV":
-            return out
+            return from_array(y)
         e1 = recorded_edge(x1) if isinstance(x1, Tensor) else None
         e2 = recorded_edge(x2) if isinstance(x2, Tensor) else None
         if e1 is None and e2 is None:
-            return out
-        if unusual and isinstance(out._array, Tracer) and (inside := in_batch(x1, x2)):
+            return from_array(y)
+        if unusual and isinstance(y, Tracer) and (inside := in_batch(x1, x2)):
             return self.general(*inside)
-        a1, a2 = self.actions
-        parts = []
-        if e1 is not None:
-            parts.append((0, a1, a1.pick(y, a, b) if a1.needs else (), _unlike(x1._array, y)))
-        if e2 is not None:
-            parts.append((1, a2, a2.pick(y, a, b) if a2.needs else (), _unlike(x2._array, y)))
-        marks = self.marks(e1, e2, x1, x2, out._storage)
-        out._node = ElementwiseNode(self.title, (e1, e2), parts, marks,
-                                    caller() if marks else None)
-        return out
+        u1 = None if e1 is None else _unlike(x1._array, y)
+        u2 = None if e2 is None else _unlike(x2._array, y)
+        return self.record(y, a, b, e1, e2, x1, x2, u1, u2, caller())
 
-    def marks(self, e1: Edge | None, e2: Edge | None, x1: Any, x2: Any,
-              own: Storage) -> Sequence:
-        """The versions of what the node for these edges keeps."""
-        reads = self.reads[(e1 is not None) + 2 * (e2 is not None)]
-        if reads is None:
-            return ()
-        y_kept, x1_kept, x2_kept = reads
+
+def _recorder(title: str, actions: Sequence, reads: Sequence) -> Callable:
+    """What makes results of a row tensors with their nodes.
+
+    ``record(y, a, b, e1, e2, x1, x2, u1, u2)``: ``y`` was computed with ``a`` and ``b``, ``e1`` and
+    ``e2`` are the places of the operands ``x1`` and ``x2``, ``u1`` and ``u2`` as ``_unlike`` has
+    them. ``where``: the user's line, if that is not three frames up.
+    """
+    (a1, a2), (_, first, second, both) = actions, reads
+    pick1, pick2 = [a.pick if a.needs else None for a in actions]
+
+    def record(y: Any, a: Any, b: Any, e1: Edge | None, e2: Edge | None, x1: Any, x2: Any,
+               u1: Any, u2: Any, where: tuple | None = None) -> Tensor:
+        out = _new(Tensor)  # as ``from_array``, without a call
+        out._array = y
+        out._storage = own = Storage()
+        own.version = out._index = 0
+        out._base, out._requires = None, False
+        if e2 is None:
+            parts, kept = ((0, a1, pick1(y, a, b) if pick1 else (), u1),), first
+        elif e1 is None:
+            parts, kept = ((1, a2, pick2(y, a, b) if pick2 else (), u2),), second
+        else:
+            parts = ((0, a1, pick1(y, a, b) if pick1 else (), u1),
+                     (1, a2, pick2(y, a, b) if pick2 else (), u2))
+            kept = both
+        if kept is None:
+            out._node = ElementwiseNode(title, (e1, e2), parts, (), None)
+            return out
+        y_kept, x1_kept, x2_kept = kept
         marks = [(own, 0)] if y_kept else []
         if x1_kept and isinstance(x1, Tensor):
-            marks.append((x1._storage, x1._storage.version))
+            storage = x1._storage
+            marks.append((storage, storage.version))
         if x2_kept and isinstance(x2, Tensor):
-            marks.append((x2._storage, x2._storage.version))
-        return marks
+            storage = x2._storage
+            marks.append((storage, storage.version))
+        if where is None:
+            frame = sys._getframe(3)
+            where = frame.f_code, frame.f_lasti
+        out._node = ElementwiseNode(title, (e1, e2), parts, marks, where)
+        return out
+
+    return record
 
 
 def _unlike(a: Any, y: Any) -> tuple[tuple, np.dtype] | None:
@@ -112,7 +136,7 @@ def operand(x: Any) -> Any:
         return x._array
     if type(x) in NUMBERS:
         return x
-    if isinstance(x, np.ndarray | np.generic):
+    if isinstance(x, ndarray | np.generic):
         return np.array(x)  # its owner may change it before the backward
     if _declines(x):
         raise TypeError(
@@ -123,7 +147,7 @@ def operand(x: Any) -> Any:
 
 def _declines(x: Any) -> bool:
     """Whether an operand is of a type unknown here, whose own method may know what to do."""
-    return not (isinstance(x, np.ndarray | np.generic | Tensor) or type(x) in NUMBERS
+    return not (isinstance(x, ndarray | np.generic | Tensor) or type(x) in NUMBERS
                 or hasattr(x, "__index__") or hasattr(x, "__float__"))
 
 
@@ -170,10 +194,8 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
            operator: bool = False, integers: Callable | None = None) -> Callable:
     """The function ``name`` of two tensors or numbers; an operator leaves others to themselves."""
     of = Row(name, row, floats, title, integers)
-    ufunc, general, title = of.ufunc, of.general, of.title
+    general, record, ufunc = of.general, of.record, of.ufunc
     compute = silent(ufunc, 2) if of.singular else ufunc
-    (a1, a2), (_, first, second, both) = of.actions, of.reads
-    pick1, pick2 = [a.pick if a.needs else None for a in of.actions]
 
     def f(input: Any, other: Any) -> Any:
         if not isinstance(input, Tensor):
@@ -182,71 +204,34 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         d = a.dtype
         if isinstance(other, Tensor):
             b: Any = other._array
-            if b.dtype is not d or (d is not _F32 and d is not _F64):
-                return general(input, other)
-        elif type(other) in _REALS and (d is _F32 or d is _F64):
-            b = other
-        elif operator and _declines(other):
-            return NotImplemented
+            plain = b.dtype is d
         else:
-            return general(input, other)
+            b = other
+            plain = type(b) in _REALS
+        if not plain or (d is not _F32 and d is not _F64):
+            return NotImplemented if operator and _declines(other) else general(input, other)
         try:
             y = compute(a, b)
         except (TypeError, ValueError):
             y = apply(name, ufunc, a, b)  # which says more
-        if type(y) is not np.ndarray:
-            y = as_memory(y)
-        out = _new(Tensor)
-        out._array = y
-        out._storage = own = Storage()
-        own.version = out._index = 0
-        out._node = out._base = None
-        out._requires = False
-        if not state.grad:
-            return from_array(y, own) if unusual else out
-        e1 = e2 = u1 = u2 = None
-        if input._base is not None or unusual:
-            e1 = recorded_edge(input)
-        elif input._node is not None:
-            e1 = input._node, input._index
-        elif input._requires:
-            e1 = edge_of(input)
+        if not state.grad or y.dtype is not d:  # comparisons
+            return from_array(y)
+        # the shortest way; ``recorded_edge`` for leaves, views and what is unusual
+        e1 = (recorded_edge(input) if input._requires or input._base is not None or unusual
+              else None if input._node is None else (input._node, input._index))
+        e2 = u1 = u2 = None
         if b is not other:
-            if other._base is not None or unusual:
-                e2 = recorded_edge(other)
-            elif other._node is not None:
-                e2 = other._node, other._index
-            elif other._requires:
-                e2 = edge_of(other)
+            e2 = (recorded_edge(other) if other._requires or other._base is not None or unusual
+                  else None if other._node is None else (other._node, other._index))
             if a.shape != b.shape:
                 u1, u2 = _unlike(a, y), _unlike(b, y)
-        if (e1 is None and e2 is None) or y.dtype is not d:  # constants, comparisons
-            return out
-        if type(y) is not np.ndarray and (inside := in_batch(input, other)):
-            return general(*inside)
-        if e2 is None:
-            parts, kept = ((0, a1, pick1(y, a, b) if pick1 else (), u1),), first
-        elif e1 is None:
-            parts, kept = ((1, a2, pick2(y, a, b) if pick2 else (), u2),), second
-        else:
-            parts = ((0, a1, pick1(y, a, b) if pick1 else (), u1),
-                     (1, a2, pick2(y, a, b) if pick2 else (), u2))
-            kept = both
-        if kept is None:
-            out._node = ElementwiseNode(title, (e1, e2), parts, (), None)
-            return out
-        y_kept, a_kept, b_kept = kept
-        marks = [(own, 0)] if y_kept else []
-        if a_kept:
-            storage = input._storage
-            marks.append((storage, storage.version))
-        if b_kept and b is not other:
-            storage = other._storage
-            marks.append((storage, storage.version))
-        frame = sys._getframe(2)
-        where = frame.f_code, frame.f_lasti
-        out._node = ElementwiseNode(title, (e1, e2), parts, marks, where)
-        return out
+        if e1 is None and e2 is None:
+            return from_array(y)
+        if type(y) is not ndarray:
+            y = as_memory(y)
+            if unusual and (inside := in_batch(input, other)):
+                return general(*inside)
+        return record(y, a, b, e1, e2, input, other, u1, u2)
 
     f.of = of  # type: ignore[attr-defined]  # what the reflected and in-place variants share
     _label(f, name, f"{row.name} of two tensors or numbers, entry by entry.")
@@ -261,23 +246,18 @@ def _label(f: Callable, name: str, doc: str) -> None:
 def reflected(f: Any) -> Callable:
     """``other f self``."""
     of = f.of
-    general, title, a2, name = of.general, of.title, of.actions[1], of.name
+    general, record, name = of.general, of.record, of.name
     compute = silent(of.ufunc, 2) if of.singular else of.ufunc
-    reads = of.reads[2] is not None
 
     def method(self: Tensor, other: Any) -> Any:
         b = self._array
         if type(other) not in _REALS or (b.dtype is not _F32 and b.dtype is not _F64):
             return NotImplemented if _declines(other) else general(other, self)
-        y = as_memory(compute(other, b))
-        out = from_array(y)
+        y = compute(other, b)
         edge = recorded_edge(self) if state.grad else None
-        if edge is not None:
-            part = 1, a2, a2.pick(y, other, b) if reads else (), None
-            marks = of.marks(None, edge, other, self, out._storage) if reads else ()
-            where = caller() if marks else None
-            out._node = ElementwiseNode(title, (None, edge), (part,), marks, where)
-        return out
+        if edge is None:
+            return from_array(y)
+        return record(as_memory(y), other, b, None, edge, other, self, None, None)
 
     return observed_binary(method, name)
 
@@ -307,7 +287,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             if booleans is not None and d.kind == "b":
                 y = booleans(a)
             else:
-                y = compute(a) if type(a) is np.ndarray else of_arrays(a)
+                y = compute(a) if type(a) is ndarray else of_arrays(a)
         except TypeError as failure:
             refuse(name, failure, (a,))
             raise

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.table import METHODS, function, method
+from functrans.torch._functions.table import METHODS, function, method, op
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -19,11 +19,18 @@ def _drawn(like: Tensor, values: Any) -> Tensor:
 
 @method
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -> Tensor:
-    """1 with the probabilities in ``input``, or ``p``, else 0."""
+    """1 with the probabilities in ``input``, or ``p``, else 0; its derivative is 0."""
     probability: Any = input._array if p is None else p
     if np.any((probability < 0) | (probability > 1)):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-    return _drawn(input, source(generator).random(input.shape) < probability)
+    drawn = _drawn(input, source(generator).random(input.shape) < probability)
+    return _constant(drawn, input) if input.requires_grad else drawn
+
+
+@op(method=False, title="BernoulliBackward0")
+def _constant(y, x):
+    """y, as a function of x that does not depend on it."""
+    return np.where(np.ones((), bool), y, x)
 
 
 @method
@@ -115,7 +122,16 @@ for _name, _draw in (("exponential_", _exponential), ("cauchy_", _cauchy),
     _written(_name, _draw)
 _written("bernoulli_", lambda rng, shape, p=0.5:
          rng.random(shape) < (p._array if isinstance(p, Tensor) else p))
-_written("uniform_", lambda rng, shape, a=0.0, b=1.0, **ends:
-         rng.uniform(ends.get("from", a), ends.get("to", b), shape))
+
+
+def _uniform(rng: Any, shape: tuple, a: float = 0.0, b: float = 1.0, **ends: float) -> np.ndarray:
+    low, high = ends.get("from", a), ends.get("to", b)
+    if low > high:
+        raise RuntimeError("uniform_ expects to return a [from, to) range, but found "
+                           f"from={low} > to={high}")
+    return rng.uniform(low, high, shape)
+
+
+_written("uniform_", _uniform)
 _written("random_", lambda rng, shape, low=0, high=None:
          rng.integers(*((0, low or 2**24) if high is None else (low, high)), shape))

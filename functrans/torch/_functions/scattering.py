@@ -54,13 +54,20 @@ def _typed(who: str, x: Any, value: Any) -> None:
 # ---- along a dimension, by an index of as many dimensions
 
 
+_NAMES = {"_set_along": "scatter", "_add_along": "scatter_add", "_reduced_along": "scatter_reduce"}
+
+
 def _whole(f: Any) -> Any:
     """``f(x, dim, index, src)`` on tensors with at least one dimension."""
+    name = _NAMES[f.__name__]
 
     def body(x: Any, dim: int, index: Any, src: Any, **options: Any) -> Any:
-        index = from_start(f.__name__.strip("_"), index_array(index))
+        index = from_start(name, index_array(index))
         if index.dtype.kind not in "iu":
-            raise RuntimeError(f"{f.__name__.strip('_')}(): Expected dtype int32/int64 for index")
+            raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+        if index.ndim != x.ndim and index.ndim and x.ndim:
+            raise RuntimeError("Index tensor must have the same number of dimensions as self "
+                               f"tensor, in {name}")
         src = _source(x, src, index)
         if x.ndim:
             return f(x, dim, index, src, **options)
@@ -106,21 +113,25 @@ def scatter(x, dim, index, src=None, *, reduce=None, value=None):
                           include_self=True)
 
 
+_INDEX = np.dtype(np.int64)
+
+
 def _scatter_add_row(x, dim, index, src):
     if not are_plain(x, src) or not isinstance(index, Tensor):
         return None
     where, shape = index._array, x._array.shape
     axis = axis_of(dim, len(shape))
-    if axis is None or where.dtype != np.int64 or where.ndim != len(shape):
+    if axis is None or where.dtype is not _INDEX or where.ndim != len(shape):
         return None
     if not where.size or where.shape != src._array.shape:
         return None
     # as unsigned numbers, of which negative ones are the greatest
-    if where.view(np.uint64).max() >= shape[axis] or any(
-            [n > m for i, (n, m) in enumerate(zip(where.shape, shape, strict=True)) if i != axis]):
+    if np.maximum.reduce(where.view(np.uint64), None) >= shape[axis]:
         return None
     if len(shape) == 1:  # whose version is noted
         return RowCall(_scatter_add, (x, src, index), {"pattern": (ARRAY,)})
+    if any([n > m for i, (n, m) in enumerate(zip(where.shape, shape, strict=True)) if i != axis]):
+        return None
     indices = np.broadcast_arrays(*_places(axis, where.copy(), len(shape)))
     return RowCall(_scatter_add, (x, src, *indices), {"pattern": (ARRAY,) * len(shape)})
 
@@ -286,7 +297,7 @@ def masked_scatter(x, mask, source):
     if n > source.size:
         raise RuntimeError(f"masked_scatter: expected self and source to have {n} entries where "
                            f"mask holds, but source has {source.size}")
-    return written(x + 0, (mask,), source.reshape(-1)[:n])
+    return written(x + np.zeros((), x.dtype), (mask,), source.reshape(-1)[:n])
 
 
 # ---- where views are

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +20,7 @@ from functrans.torch._functions.table import (
     op,
     promoted,
 )
-from functrans.torch._graph.views import broadcast_to, diagonal, getitem, several, view
+from functrans.torch._graph.views import broadcast_to, diagonal, getitem, view
 from functrans.torch._graph.views import imag as imag_row
 from functrans.torch._graph.views import real as real_row
 from functrans.torch._graph.views import reshape as reshape_row
@@ -41,7 +40,8 @@ def sizes(shape: tuple) -> tuple:
     return tuple([int(n) for n in shape])
 
 
-def _dim(dim: int, ndim: int) -> int:
+def dimension(dim: int, ndim: int) -> int:
+    """``dim`` counted from the first; an IndexError if there is none."""
     if 0 <= dim < ndim:
         return dim
     if not -max(ndim, 1) <= dim < max(ndim, 1):
@@ -105,7 +105,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     shape, n = input._array.shape, input._array.ndim
     if n == 0:
         return reshape(input, 1)
-    first, last = _dim(start_dim, n), _dim(end_dim, n)
+    first, last = dimension(start_dim, n), dimension(end_dim, n)
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     middle = math.prod(shape[first : last + 1])
@@ -122,7 +122,7 @@ def ravel(input: Tensor) -> Tensor:
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension as several."""
     shape = input._array.shape
-    dim = _dim(dim, len(shape))
+    dim = dimension(dim, len(shape))
     inner = _full_shape(tuple(sizes), (shape[dim],), "unflatten")
     return reshape(input, (*shape[:dim], *inner, *shape[dim + 1 :]))
 
@@ -132,7 +132,7 @@ def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
     """Without the dimensions of length 1, or without ``dim`` if it has length 1."""
     shape = input._array.shape
     dims = range(len(shape)) if dim is None else (dim, *more) if isinstance(dim, int) else dim
-    gone = {_dim(d, len(shape)) for d in dims}
+    gone = {dimension(d, len(shape)) for d in dims}
     full = tuple([n for i, n in enumerate(shape) if n != 1 or i not in gone])
     title = "SqueezeBackward0" if dim is None else "SqueezeBackward1"
     return view(title, reshape_row, (input,), {"shape": full})
@@ -142,7 +142,7 @@ def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of length 1 inserted at ``dim``."""
     shape = input._array.shape
-    dim = _dim(dim, len(shape) + 1)
+    dim = dimension(dim, len(shape) + 1)
     full = *shape[:dim], 1, *shape[dim:]
     return view("UnsqueezeBackward0", reshape_row, (input,), {"shape": full})
 
@@ -151,9 +151,14 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """The dimensions in another order."""
     n = input._array.ndim
-    order = tuple([_dim(d, n) for d in sizes(dims)])
+    order = tuple([dimension(d, n) for d in sizes(dims)])
     if sorted(order) != list(range(n)):
-        raise RuntimeError(f"permute: {list(order)} is not an order of {n} dimensions")
+        if len(order) == n:
+            raise RuntimeError("permute(): duplicate dims are not allowed.")
+        raise RuntimeError(
+            "permute: number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {n} is not equal to "
+            f"len(dims) = {len(order)}")
     return view("PermuteBackward0", transpose_row, (input,), {"axes": order})
 
 
@@ -161,7 +166,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     n = input._array.ndim
-    i, j = _dim(dim0, n), _dim(dim1, n)
+    i, j = dimension(dim0, n), dimension(dim1, n)
     order = list(range(n))
     if n:
         order[i], order[j] = j, i
@@ -181,8 +186,8 @@ def t(input: Tensor) -> Tensor:
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions moved to new places, the others keeping their order."""
     n = input._array.ndim
-    froms = [_dim(d, n) for d in ((source,) if isinstance(source, int) else source)]
-    tos = [_dim(d, n) for d in ((destination,) if isinstance(destination, int) else destination)]
+    froms, tos = [[dimension(d, n) for d in ((ds,) if isinstance(ds, int) else ds)]
+                  for ds in (source, destination)]
     if len(froms) != len(tos):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({froms} dims) should contain "
@@ -225,7 +230,7 @@ def broadcast_to_(input: Tensor, *shape: Any) -> Tensor:
 def diagonal_(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The entries of a diagonal of two dimensions, as the last dimension; a view."""
     n = input._array.ndim
-    pair = _dim(dim1, n), _dim(dim2, n)
+    pair = dimension(dim1, n), dimension(dim2, n)
     if pair[0] == pair[1]:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     if pair != (n - 2, n - 1):
@@ -252,7 +257,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``length`` entries along ``dim`` from ``start`` on."""
     if not input._array.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
-    start, n = int(start), input._array.shape[_dim(dim, input._array.ndim)]
+    start, n = int(start), input._array.shape[dimension(dim, input._array.ndim)]
     if not -n <= start <= n:
         raise IndexError(f"start out of range (expected to be in range of [{-n}, {n}], but got "
                          f"{start})")
@@ -263,7 +268,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
         raise RuntimeError(
             f"start ({start}) + length ({length}) exceeds dimension size ({n})."
         )
-    return _part(input, _dim(dim, input._array.ndim), start, start + length)
+    return _part(input, dimension(dim, input._array.ndim), start, start + length)
 
 
 def _part(input: Tensor, dim: int, start: int, stop: int) -> Tensor:
@@ -274,61 +279,7 @@ def _part(input: Tensor, dim: int, start: int, stop: int) -> Tensor:
 @method
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The entry ``index`` along ``dim``."""
-    return input[(slice(None),) * _dim(dim, input._array.ndim) + (int(index),)]
-
-
-@method
-def unbind(input: Tensor, dim: int = 0) -> tuple:
-    """The entries along ``dim``, each a view."""
-    shape = input._array.shape
-    dim = _dim(dim, len(shape))
-    patterns = [(*[_WHOLE] * dim, i, Ellipsis) for i in range(shape[dim])]
-    return several("UnbindBackward0", getitem, (input,),
-                   {"patterns": patterns, "join": np.stack, "axis": dim})
-
-
-@method
-def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
-    """Views of so many entries each along ``dim``, or of the lengths in a list."""
-    n = input._array.shape[dim]
-    lengths = split_size_or_sections
-    title = "SplitBackward0" if isinstance(lengths, int) else "SplitWithSizesBackward0"
-    if isinstance(lengths, int):
-        if lengths < 0 or (not lengths and n):
-            raise RuntimeError(
-                f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}, "
-                f"and split: {lengths}"
-            )
-        patterns = _even_parts(n, lengths, _dim(dim, input._array.ndim))
-    elif sum(lengths) != n:
-        raise RuntimeError(
-            f"split: the lengths {list(lengths)} do not add up to {n}, the size of dimension {dim}"
-        )
-    else:
-        patterns = _parts(lengths, _dim(dim, input._array.ndim))
-    return several(title, getitem, (input,),
-                   {"patterns": patterns, "join": np.concatenate, "axis": dim})
-
-
-def _parts(lengths: Sequence[int], axis: int) -> tuple[tuple, ...]:
-    """The patterns that read parts of these lengths along ``axis``."""
-    before, stops = [_WHOLE] * axis, itertools.accumulate(lengths)
-    return tuple([(*before, (s - k, s, None), Ellipsis)
-                  for s, k in zip(stops, lengths, strict=True)])
-
-
-@functools.lru_cache(1024)
-def _even_parts(n: int, length: int, axis: int) -> tuple[tuple, ...]:
-    """``_parts`` of one length, the last of what is left of ``n``."""
-    return _parts([min(length, n - i) for i in range(0, n, length)] or [0], axis)
-
-
-@method
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
-    """At most ``chunks`` views of nearly equal length along ``dim``."""
-    if chunks <= 0:
-        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    return split(input, -(-input._array.shape[dim] // chunks) or 1, dim)
+    return input[(slice(None),) * dimension(dim, input._array.ndim) + (int(index),)]
 
 
 METHODS["swapaxes"] = METHODS["swapdims"] = transpose
@@ -371,25 +322,13 @@ def _flipped(input: Tensor, *dims: Any, **named: Any) -> Tensor:
 METHODS["flip"] = _flipped
 
 
-@op
-def roll(x, shifts, dims=None):
-    """Entries shifted along ``dims``, those that leave entering at the other end."""
-    return np.roll(x, shifts, dims)
-
-
-@op
-def diag(x, diagonal=0):
-    """A matrix with x on a diagonal, or the diagonal of a matrix."""
-    return np.diag(x, diagonal)
-
-
 @op(space=FUNCTIONS, names="concat concatenate", by_row=cat_row)
 def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
     failures.require_tensors("cat", tensors)
     alike = promoted(*tensors)
     parts = [x for x in alike if x.shape != (0,)] or alike[:1]
-    failures.require_joinable([x.shape for x in parts], _dim(dim, parts[0].ndim))
+    failures.require_joinable([x.shape for x in parts], dimension(dim, parts[0].ndim))
     return np.concatenate(parts, dim)
 
 
@@ -416,7 +355,8 @@ def vstack(tensors):
 @function
 def broadcast_tensors(*tensors: Tensor) -> tuple:
     """The tensors expanded to one shape."""
-    shape = np.broadcast_shapes(*[x._array.shape for x in tensors])
+    shape = functools.reduce(functools.partial(failures.broadcast_shape, "broadcast_tensors"),
+                             [x._array.shape for x in tensors])
     return tuple([expand(x, shape) for x in tensors])
 
 
@@ -455,9 +395,10 @@ def require_cpu(who: str, device: Any) -> None:
     """Raise for devices that are not there."""
     if device is not None and str(device).split(":")[0] != "cpu":
         named_device(device)  # which knows the names that there are
-        raise RuntimeError(
-            f"{who}: there is no device '{device}' here; functrans.torch computes on the CPU only"
-        )
+        cuda = "Torch not compiled with CUDA enabled. " * str(device).startswith("cuda")
+        raise failures.NoDevice(
+            f"{cuda}{who}: there is no device '{device}' here; functrans.torch computes on the CPU "
+            "only")
 
 
 def _conversion(name: str, dtype: dtypes.dtype) -> None:

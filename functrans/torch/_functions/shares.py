@@ -102,6 +102,7 @@ def logsumexp(x, dim, keepdim=False):
     dims = count_dims(dim, x.ndim)
     if x.dtype.kind == "c":
         top = np.max(np.real(plain_value(x)), axis=dims, keepdims=True)
+        top = np.where(np.isinf(top), 0, top)
         y = np.log(np.sum(np.exp(x - top), axis=dims, keepdims=True)) + top
         return y if keepdim else y.reshape(kept_out(x, dims))
     y = _logsumexp(floating(x), axis=dims)

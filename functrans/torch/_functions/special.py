@@ -157,6 +157,24 @@ def mvlgamma(input, p):
 METHODS["mvlgamma_"] = in_place(METHODS["mvlgamma"], "mvlgamma_")
 
 
+def _of_second_kind(name: str, kind: str, sign: int) -> None:
+    """Chebyshev's polynomials of the third and fourth kind: U_n -+ U_(n - 1)."""
+    second = SPECIAL[name[:-1] + "u"].body
+
+    def body(x, n):
+        lower = (plain(n) if type(n) not in NUMBERS else n) - 1
+        return second(x, n) + sign * second(x, lower)
+
+    body.__name__ = name
+    body.__doc__ = f"Chebyshev's polynomial of the {kind} kind, of degree ``n``."
+    op(body, space=SPECIAL)
+
+
+for _shift in ("", "shifted_"):
+    _of_second_kind(f"{_shift}chebyshev_polynomial_v", "third", -1)
+    _of_second_kind(f"{_shift}chebyshev_polynomial_w", "fourth", 1)
+
+
 @op(space=SPECIAL)
 def spherical_bessel_j0(input):
     """sin(x) / x, 1 at 0."""

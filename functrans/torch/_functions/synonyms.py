@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -46,7 +47,8 @@ def fill(input: Tensor, value: Any) -> Tensor:
 def scalar_tensor(s: Any, *, dtype: Any = None, requires_grad: bool = False, **options: Any,
                   ) -> Tensor:
     """A tensor of one number, by default of the default type."""
-    array = np.asarray(s, dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype))
+    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
+    array = np.asarray(s).astype(d)  # too large integers wrap
     return from_array(array).requires_grad_(requires_grad)
 
 
@@ -86,6 +88,32 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, requires_grad: b
                   **options: Any) -> Tensor:
     """A tensor of a shape; everything here is in row order, whatever ``stride`` says."""
     return vars(factories)["empty"](tuple(size), dtype=dtype, requires_grad=requires_grad)
+
+
+@function
+def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None,
+                   requires_grad: bool = False, **options: Any) -> Tensor:
+    """A tensor of a shape; everything here is in row order, whatever ``physical_layout`` says."""
+    return vars(factories)["empty"](tuple(size), dtype=dtype, requires_grad=requires_grad)
+
+
+def new_empty_strided(self: Tensor, size: Any, stride: Any, dtype: Any = None,
+                      requires_grad: bool = False, **options: Any) -> Tensor:
+    """A tensor of a shape and the type of this one; everything here is in row order."""
+    return empty_strided(size, stride, dtype=dtype or self.dtype, requires_grad=requires_grad)
+
+
+def __contains__(self: Tensor, element: Any) -> bool:
+    """Whether an entry is equal to a number, or to some entry of a tensor."""
+    if not isinstance(element, Tensor | int | float | complex):
+        raise RuntimeError("Tensor.__contains__ only supports Tensor or scalar, but you passed in "
+                           f"a {type(element)}.")
+    return bool(METHODS["eq"](self, element).any())
+
+
+def __reversed__(self: Tensor) -> Tensor:
+    """The entries in the reverse order along all dimensions."""
+    return METHODS["flip"](self, tuple(builtins.range(self.dim()))) if self.dim() else self
 
 
 def as_subclass(self: Tensor, cls: type) -> Tensor:
@@ -136,7 +164,8 @@ def _removed(name: str, new: str) -> None:
 for _name, _new in (("eig", "eig"), ("lstsq", "lstsq"), ("matrix_rank", "matrix_rank"),
                     ("solve", "solve"), ("symeig", "eigh")):
     _removed(_name, _new)
-for _f in (as_subclass, resize_as_, map_, reinforce):
+for _f in (as_subclass, resize_as_, map_, reinforce, new_empty_strided, __contains__,
+           __reversed__):
     METHODS[_f.__name__] = _f
 
 

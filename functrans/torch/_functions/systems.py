@@ -49,10 +49,10 @@ def solve(A, B, *, left=True):
     vector = left and _is_vector(A, B)
     if vector:
         B = B[..., None]
-    elif not left and B.ndim == 1:
+    if not left and B.ndim == 1:
         raise RuntimeError("linalg.solve: Vector broadcasting of the left hand side is not "
                            "supported for left=False")
-    elif B.shape[-2 if left else -1] != A.shape[-1]:
+    if B.shape[-2 if left else -1] != A.shape[-1]:
         raise RuntimeError("linalg.solve: Incompatible shapes of A and B for the equation "
                            f"{'AX' if left else 'XA'} = B "
                            f"({A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})")

@@ -119,7 +119,7 @@ def _failed(name: str, failure: Exception, operands: list, args: tuple,
         refuse(name, failure, operands)
         raise wrong_arguments(name, failure, args, kwargs) from failure
     if isinstance(failure, ValueError | IndexError):
-        raise_as_torch(name, failure)
+        raise_as_torch(name, failure, operands)
     if args and not isinstance(args[0], Tensor):  # of which a body read what tensors have
         raise not_a_tensor(name, "input", 1, args[0]) from failure
     raise failure

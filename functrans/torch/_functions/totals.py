@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import TABLE, Aval, bind
 from functrans.torch._functions.failures import not_a_tensor
@@ -35,7 +36,7 @@ class TotalNode(OpNode):
         self.scale = scale
 
     def pull(self, ct: Any, create: bool) -> tuple:
-        if type(ct) is np.ndarray or isinstance(ct, np.generic):
+        if type(ct) is ndarray or isinstance(ct, np.generic):
             spread = np.empty(*self.aval)
             spread.fill(ct.item() * self.scale)
             return (spread,)

@@ -122,7 +122,7 @@ _new("bartlett", "A triangle from 0 to 1 to 0.", lambda n, sym: _bartlett(_place
 _new("blackman", "0.42 - 0.5 cos(2 pi u) + 0.08 cos(4 pi u).",
      lambda n, sym: _cosines(_BLACKMAN, _places(n, sym)))
 _new("cosine", "Half a period of the sine.",
-     lambda n, sym: np.sin(np.pi / (n if sym else n + 1) * (np.arange(n) + 0.5)))
+     lambda n, sym: np.sin(np.pi / max(n if sym else n + 1, 1) * (np.arange(n) + 0.5)))
 _new("exponential", "exp(-abs(n - center) / tau).", _exponential)
 _new("gaussian", "exp(-((n - center) / std)**2 / 2).", _gaussian)
 _new("general_cosine", "A sum of cosines with the weights ``a``, of alternating signs.",

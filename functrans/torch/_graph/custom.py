@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
 from functrans.torch._graph.batches import require_entries
@@ -36,6 +37,17 @@ class Saved(NamedTuple):
     output: int | None
 
 
+class _Context:
+    """Part of the classes of nodes that users have seen: attributes are those of the context."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in CustomNode.__slots__:
+            raise AttributeError(name)
+        return getattr(self.ctx, name)
+
+
 # of the frames of a node the number of that of ``apply``
 _DEPTH = 5
 
@@ -46,6 +58,7 @@ class CustomNode(Node):
 
     __slots__ = ("args", "backward", "ctx", "marks", "outs", "saved", "where")
 
+    seen_as = _Context
     batches = False
     takes_undefined = True
     marks: Sequence[tuple[Storage, int]]
@@ -71,11 +84,6 @@ class CustomNode(Node):
     def __repr__(self) -> str:
         return f"<torch.autograd.function.{self.name()} object at {hex(id(self))}>"
 
-    def __getattr__(self, name: str) -> Any:
-        if name in CustomNode.__slots__:
-            raise AttributeError(name)
-        return getattr(self.ctx, name)
-
     def pull(self, ct: Any, create: bool) -> Sequence:
         cts = [ct] if self.outputs == 1 else ct
         shown = [None if out is None else self.shown(cts[out[0]], out[1]) for out in self.outs]
@@ -87,7 +95,7 @@ class CustomNode(Node):
             return from_array(np.zeros(*aval)) if self.ctx.materialize_grads else None
         if isinstance(ct, Tracer) and type(ct) is not Value:
             raise NotImplementedError(f"{self.name()}: a custom function is not batched")
-        grad = from_array(ct) if type(ct) is np.ndarray and ct.dtype.kind != "c" else show(ct)
+        grad = from_array(ct) if type(ct) is ndarray and ct.dtype.kind != "c" else show(ct)
         grad._array = array = grad._array.view()
         array.setflags(write=False)
         return grad
@@ -160,15 +168,16 @@ class CustomNode(Node):
         return tuple([None if s is None else self.unpacked(s) for s in self.saved])
 
     def unpacked(self, s: Saved) -> Tensor:
-        if type(s.array) is Packed:
-            s = s._replace(array=s.array.unpack(s.array.kept))
-        if s.output is not None:
-            return from_array(s.array, s.storage, self, s.output)
-        leaf = getattr(s.edge[0], "variable", None) if s.edge else None
-        if leaf is not None and leaf._array is s.array:
+        array, storage, edge, output = s
+        if type(array) is Packed:
+            array = array.unpack(array.kept)
+        if output is not None:
+            return from_array(array, storage, self, output)
+        leaf = getattr(edge[0], "variable", None) if edge else None
+        if leaf is not None and leaf._array is array:
             return leaf
-        node, k = s.edge or (None, 0)
-        return from_array(s.array, s.storage, node, k)
+        node, k = edge or (None, 0)
+        return from_array(array, storage, node, k)
 
 
 def _numbered(xs: Sequence) -> list:

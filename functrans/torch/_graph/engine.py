@@ -14,7 +14,7 @@ from functrans.torch._graph.modes import state
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at, run, walks
 from functrans.torch._tensors.cotangents import is_alone, owned, take
-from functrans.torch._tensors.tensor import Tensor, from_array, show
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show
 
 _PLACED = Tensor, GradientEdge
 
@@ -134,6 +134,10 @@ def _places(targets: Sequence[Tensor], who: str) -> list[Edge]:
 def _roots(outputs: Sequence, grads: Any, create: bool,
            batched: bool = False) -> list[tuple[Edge, Any]]:
     """The outputs' places with the cotangents that the walk starts from."""
+    if grads is None and len(outputs) == 1 and isinstance(outputs[0], Tensor):
+        edge = edge_of(outputs[0])
+        if edge is not None:
+            return [(edge, _one(outputs[0], edge, batched))]
     seeds = [None] * len(outputs) if grads is None else list(as_tuple(grads))
     if len(seeds) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(seeds)} gradients")
@@ -163,7 +167,7 @@ def _roots(outputs: Sequence, grads: Any, create: bool,
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
             )
         roots.append((edge, ct))
-    if not roots:
+    if not roots and outputs:
         raise RuntimeError("no element of tensors requires grad and has a grad_fn")
     return roots
 

@@ -4,13 +4,15 @@ puts them there. What a node is stands in ``nodes``."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import (
     TABLE,
+    Aval,
     Bilinear,
     Elementwise,
     General,
@@ -44,8 +46,10 @@ class RowNode(OpNode):
 
     __slots__ = ("marks", "params", "prim", "where", "xs", "y")
 
+    xs: Any  # what is saved of each operand; None when it was freed
+
     def __init__(self, title: str, prim: Primitive, edges: Sequence, xs: Sequence, y: Any,
-                 params: dict, storages: Sequence, own: Storage | None):
+                 params: dict, storages: Sequence, own: Any):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
@@ -56,17 +60,20 @@ class RowNode(OpNode):
             # its rule reads no value
             self.xs, self.y, self.marks, self.where = [*map(aval_of, xs)], None, (), None
             return
-        keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
+        keep_y, keep_xs = prim.saves([*map(bool, edges)], params)
         self.y = y if keep_y else None
-        self.xs, self.marks = [], []
+        kept, marks = [], []
         for x, keep, storage in zip(xs, keep_xs, storages, strict=True):
-            self.xs.append(x if keep else aval_of(x))
-            if keep and storage:
-                self.marks.append((storage, storage.version))
+            if not keep:
+                x = aval_of(x)
+            elif storage is not None:
+                marks.append((storage, storage.version))
+            kept.append(x)
         if keep_y:
-            self.marks.append((own, own.version))
+            marks.append((own, own.version))
+        self.xs, self.marks = kept, marks
         # five frames up is the user's, or one of ours
-        self.where = (state.where or caller(5)) if self.marks else None
+        self.where = (state.where or caller(5)) if marks else None
         if unusual and state.saving is not None:
             self.xs, self.y = packed(self.xs), packed((self.y,))
             self.marks = marked(self.marks, self.xs, self.y)
@@ -98,29 +105,44 @@ class RowNode(OpNode):
                 y = None if y is None else Value(y, self, 0, of)
         return pull(self.prim, ct, y, xs, self.params, [e is not None for e in self.edges])
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
+    def bare(self, ct: Any, create: bool) -> Iterable:
         prim = self.prim
-        xs = self.xs
-        if type(prim) is Linear and prim.operands == 1 and xs is not None and len(xs) == 1:
-            transpose = prim.transpose
-            return (transpose(ct, xs[0], **self.params),)
+        if type(prim) is Linear and prim.operands == 1:  # whatever is saved is constant
+            transpose, (xs, _) = prim.transpose, self.available()
+            return ((self.edges[0], transpose(ct, *xs, **self.params)),)
         if create or type(prim) is not Bilinear:
-            return self.pull(ct, create)
+            return super().bare(ct, create)
         xs, _ = self.available()
         others = xs[1], xs[0]
         return [
-            None if e is None else action.act(ct, aval_of(x), other, self.params)
+            (e, e and action.act(ct, aval_of(x), other, self.params))
             for e, action, x, other in zip(self.edges, prim.actions, xs, others, strict=True)
         ]
 
     def release(self) -> None:
-        if self.y is not None:
+        if self.marks or self.y is not None:
             self.xs = self.y = None
             return
         for x in self.xs or ():
-            if type(x) is np.ndarray or isinstance(x, (np.generic, Packed)):
+            if type(x) is ndarray or isinstance(x, (np.generic, Packed)):
                 self.xs = None
                 return
+
+
+def linear_node(title: str, prim: Primitive, edge: Edge, like: Aval, params: dict) -> RowNode:
+    """The node of a row that is linear in its one operand: ``RowNode``, without a question."""
+    node = _new(RowNode)
+    node.seq = next(sequence)
+    node.edges = (edge,)
+    node.extras = node.y = node.where = None
+    node.outputs = 1
+    node.plain = not is_wary(prim)
+    node.title, node.prim, node.params = title, prim, params
+    node.xs, node.marks = (like,), ()
+    return node
+
+
+_new = object.__new__
 
 
 @functools.cache
@@ -158,7 +180,8 @@ _PLACES = {"x": 0} | {f"x{i + 1}": i for i in range(32)}
 
 
 class ElementwiseNode(OpNode):
-    """An elementwise op. ``parts``: (operand, action, saved, aval of the operand if unlike y's)."""
+    """An elementwise op. ``parts``: (operand, action, saved, aval of the operand if unlike y's).
+    ``where``: the user's line, None if nothing is saved."""
 
     __slots__ = ("marks", "parts", "where")
 
@@ -186,22 +209,22 @@ class ElementwiseNode(OpNode):
             return packing.unpacked_parts(self.parts)
         return self.parts
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
-        parts = self.parts
+    def bare(self, ct: Any, create: bool) -> Iterable:
+        parts, edges = self.parts, self.edges
         if self.seq > latest.change or type(parts) is not tuple:
             parts = self.available()
-        out: list[Any] = [None] * len(self.edges)
+        out = []
         for i, action, saved, unlike in parts:
             act = action.act
             if saved:
                 if create:
                     saved = self.recorded(action, saved)
-                    if type(ct) is np.ndarray:  # the operators of values are shorter
+                    if type(ct) is ndarray:  # the operators of values are shorter
                         ct = Value(ct, None)
                 c = act(ct, saved[0]) if len(saved) == 1 else act(ct, *saved)
             else:
                 c = act(ct)
-            out[i] = c if unlike is None else summed(c, *unlike)
+            out.append((edges[i], c if unlike is None else summed(c, *unlike)))
         return out
 
     def pull(self, ct: Any, create: bool) -> Sequence:
@@ -209,7 +232,7 @@ class ElementwiseNode(OpNode):
         for i, action, saved, unlike in self.available():
             if create and saved:
                 saved = self.recorded(action, saved)
-                if type(ct) is np.ndarray:  # the operators of values are shorter
+                if type(ct) is ndarray:  # the operators of values are shorter
                     ct = Value(ct, None)
             c = action.pull(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
@@ -233,15 +256,13 @@ class ElementwiseNode(OpNode):
         return out
 
     def release(self) -> None:
-        for part in self.parts or ():
-            if part[2]:
-                self.parts = None
-                return
+        if self.where is not None:
+            self.parts = None
 
 
 def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
     """``sum_to``, by one call where ``c`` has one more axis, as from a row that was added."""
-    if type(c) is np.ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
+    if type(c) is ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
         return np.add.reduce(c)
     return sum_to(c, shape, dtype)
 
@@ -280,7 +301,7 @@ def is_outer(x: Value) -> bool:
 
 def saved_value(x: Any, edge: Edge | None, storage: Any) -> Any:
     """An array that a node has saved, with its place in the graph; anything else unchanged."""
-    if type(x) is not np.ndarray and not isinstance(x, (np.generic, Tracer)):
+    if type(x) is not ndarray and not isinstance(x, (np.generic, Tracer)):
         return x
     return Value(x, None, 0, storage) if edge is None else Value(x, *edge, storage)
 
@@ -331,7 +352,7 @@ class Recorder(Trace):
             marks.append((s1, s1.version))
         if b_kept and s2 is not None:
             marks.append((s2, s2.version))
-        where = (state.where or caller()) if marks else None
+        where = state.where or caller()
         return Value(y, ElementwiseNode(title, (e1, e2), parts, marks, where), 0, own, self)
 
     def unary(self, prim: Any, x: Any) -> Any:
@@ -347,7 +368,7 @@ class Recorder(Trace):
         kept = reads[1]
         marks = [(s, s.version) for s, k in zip((own, x.storage), kept, strict=False)
                  if k and s] if kept else ()
-        where = (state.where or caller()) if marks else None
+        where = (state.where or caller()) if pick else None
         node = ElementwiseNode(title, ((x.node, x.index),), parts, marks, where)
         return Value(y, node, 0, own, self)
 
@@ -369,7 +390,7 @@ class Recorder(Trace):
         primals = [x.primal if type(x) is Value and x.owner is self else x for x in args]
         y = prim.impl(*primals) if self is RECORDER else bind(prim, *primals)
         own = Storage()
-        if type(y) is np.ndarray and y.base is not None:
+        if type(y) is ndarray and y.base is not None:
             own = _storage_of(y, args, primals)
         d, shape = y.dtype, y.shape
         if d.kind not in "fc" and not is_inexact(y):
@@ -395,7 +416,7 @@ class Recorder(Trace):
         for x, name in zip(args, prim.operands, strict=True):
             if name in needs and type(x) is Value and x.owner is self and x.storage:
                 marks.append((x.storage, x.storage.version))
-        where = (state.where or caller()) if marks else None
+        where = state.where or caller()
         node = ElementwiseNode(_recording(prim)[1], edges, tuple(parts), marks, where)
         return Value(y, node, 0, own, self)
 
@@ -444,7 +465,7 @@ def record(prim: Primitive, args: Sequence, primals: Sequence, y: Any, params: d
     mine = [x if type(x) is Value and x.owner is owner else None for x in args]
     edges = [None if x is None or x.node is None else (x.node, x.index) for x in mine]
     own = Storage()
-    if type(y) is np.ndarray and y.base is not None:
+    if type(y) is ndarray and y.base is not None:
         own = _storage_of(y, args, primals)
     if not prim.differentiable or not any(edges):
         return Value(y, None, 0, own, owner) if prim.outputs == 1 and is_inexact(y) else y

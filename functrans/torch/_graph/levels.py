@@ -126,16 +126,19 @@ def leads_to_leaf(edges: Sequence[Edge | None], own: Collection[Node] = (),
     """
     stack = [(e[0], False) for e in edges if e is not None]
     seen: set[tuple[Node, bool]] = set()
+    starts = levels.starts
     while stack:
         place = node, hidden = stack.pop()
         if place in seen:
             continue
         seen.add(place)
-        if type(node) is AccumulateGrad and not hidden and node not in own:
+        kind = type(node)
+        if kind is AccumulateGrad and not hidden and node not in own:
             return True
-        if duals and node not in own and (is_live(node) or node in levels.starts):
+        if duals and (kind is Dual or node in starts) and node not in own and (
+                node in starts or is_live(node)):
             return True
-        hidden = hidden or type(node) is ForwardOnly
+        hidden = hidden or kind is ForwardOnly
         if duals or not hidden:
             stack += [(e[0], hidden) for e in node.edges if e is not None]
     return False

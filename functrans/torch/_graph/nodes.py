@@ -12,7 +12,7 @@ Interface for those who add nodes (custom functions, checkpoints): subclass ``No
                       outputs ``ct`` is a list, None where nothing arrived. ``create``: record the
                       derivative
     release()         drop what was saved; a later ``pull`` raises ``freed()``
-    repeats, bare     whether one walk may pass it twice, and the first: without strong zero
+    repeats, bare     whether one walk may pass it twice, and the first time: without strong zero
 
 Nodes are ordered by ``seq``, which falls with time: an operand's node always has the greater one.
 """
@@ -20,7 +20,7 @@ Nodes are ordered by ``seq``, which falls with time: an operand's node always ha
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from functrans.torch._graph.hooks import Extras, RemovableHandle
@@ -40,6 +40,8 @@ class Node:
     # and ``wary``
     __slots__ = ("__weakref__", "edges", "extras", "outputs", "plain", "seq")
 
+    # a further base of the class that it has for users, see ``shown``
+    seen_as: type | None = None
     # whether a walk by the bare formulas asks if it may pass it, see ``walk._once``
     wary = False
     # whether ``pull`` takes cotangents that ``vmap`` traces
@@ -60,9 +62,9 @@ class Node:
     def pull(self, ct: Any, create: bool) -> Sequence:
         raise NotImplementedError(self.name())
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
-        """``pull`` without strong zero, so that 0 times inf is NaN."""
-        return self.pull(ct, create)
+    def bare(self, ct: Any, create: bool) -> Iterable[tuple[Edge | None, Any]]:
+        """``pull`` without strong zero, so that 0 times inf is NaN: edges with their cotangents."""
+        return zip(self.edges, self.pull(ct, create), strict=False)
 
     def release(self) -> None:
         """Drop what only the backward needs."""
@@ -77,6 +79,8 @@ class Node:
         # put on the class by functrans.torch, from a module above tensors
 
         def __getattr__(self, name: str) -> Any: ...  # of those that are shown
+        title: str  # of an ``OpNode``
+
         def __call__(self, *grads: Any) -> Any: ...
 
     @property
@@ -106,17 +110,6 @@ class Node:
         return -self.seq
 
 
-class OpNode(Node):
-    """The node of an operation, which users see under its ``title``."""
-
-    __slots__ = ("title",)
-
-    repeats = True
-
-    def name(self) -> str:
-        return self.title
-
-
 class Shown:
     """Part of the classes of nodes that users have seen: it has what is for them alone.
 
@@ -127,16 +120,33 @@ class Shown:
     __slots__ = ()
 
 
+class OpNode(Node):
+    """The node of an operation, which users see under its ``title``."""
+
+    __slots__ = ("title",)
+
+    seen_as = Shown
+    repeats = True
+
+    def name(self) -> str:
+        return self.title
+
+
 def shown(node: Any) -> Any:
-    """``node`` as users see it, of a class that goes by the title."""
-    if isinstance(node, OpNode) and not isinstance(node, Shown):
-        node.__class__ = _titled(type(node), node.title)
+    """``node`` as users see it, of a class that goes by its name."""
+    kind = type(node)
+    if node is not None and kind.seen_as is not None and not issubclass(kind, kind.seen_as):
+        _set_class(node, _titled(kind, node.name()))
     return node
 
 
-@functools.cache
-def _titled(kind: type, title: str) -> type:
-    return type(title, (kind, Shown), {"__slots__": (), "__module__": __name__})
+# nodes of custom functions say that they are of the class of their context
+_set_class = object.__dict__["__class__"].__set__
+
+
+@functools.lru_cache(1024)  # users' functions may come and go
+def _titled(kind: Any, title: str) -> type:
+    return type(title, (kind, kind.seen_as), {"__slots__": (), "__module__": kind.__module__})
 
 
 class AccumulateGrad(Node):

@@ -43,6 +43,11 @@ def edge_key(edge: Edge) -> tuple:
     return (id(node.variable), 0) if type(node) is AccumulateGrad else (id(node), k)
 
 
+def _end_key(node: Any) -> tuple | None:
+    """``edge_key`` of a leaf; None for other nodes."""
+    return (id(node.variable), 0) if type(node) is AccumulateGrad else None
+
+
 class _Inner:
     """All nodes that lead on to others."""
 
@@ -65,6 +70,8 @@ class Route(NamedTuple):
 def leading_to(inner: Sequence[Node], ends: Sequence[Node], sought: Collection[tuple]) -> Route:
     """The way to the places ``sought``, which are given by their keys, through what ``explored``
     found."""
+    if set(sought) == {*map(_end_key, ends)}:
+        return Route(_INNER, None, set())  # the usual case: leaves, and all paths lead to one
     keys = {edge_key((node, 0)): type(node) is AccumulateGrad for node in ends}
     ids = {key[0] for key in sought if not keys.get(key)}
     if all([key in sought for key in keys]):

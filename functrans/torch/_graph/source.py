@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
 _OURS = ("functrans.", "numpy.", "<__array_function__")
-# the globals of modules that are ours, by their ids; a frame asks for its own at each operation
-_globals: dict[int, dict] = {}
 
 
 def caller(depth: int = 2) -> tuple:
@@ -16,17 +15,15 @@ def caller(depth: int = 2) -> tuple:
     ``depth``: the number of a frame that is functrans's own, or its caller.
     """
     frame: Any = sys._getframe(depth)
-    while frame.f_back is not None and (id(frame.f_globals) in _globals or _is_ours(frame)):
+    while _is_ours(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code, frame.f_lasti
 
 
-def _is_ours(frame: Any) -> bool:
-    """Whether this is a frame of functrans or NumPy."""
-    ours = frame.f_globals.get("__name__", "").startswith(_OURS)
-    if ours:
-        _globals[id(frame.f_globals)] = frame.f_globals  # which keeps the id its own
-    return ours
+@functools.lru_cache(4096)
+def _is_ours(module: str) -> bool:
+    """Whether this is the name of a module of functrans or NumPy."""
+    return module.startswith(_OURS)
 
 
 def place(where: tuple | None) -> str:

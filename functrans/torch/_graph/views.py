@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans.extend import TABLE, Aval, Primitive, aval_of, bind, pull
-from functrans.torch._graph.graph import RowNode, Value
+from functrans.torch._graph.graph import Value, linear_node
 from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge, Node, OpNode, sequence
@@ -33,7 +34,7 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     """``prim``, linear, applied to one tensor: a view where NumPy makes one, else a new tensor."""
     (t,) = args
     array = t._array
-    if type(array) is not np.ndarray:
+    if type(array) is not ndarray:
         return _of_batch(title, prim, t, params)
     y = prim.impl(array, **params)
     if y is array:
@@ -54,7 +55,7 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     if t._inference or (unusual and state.inference):
         seen._inference = t._inference
     if edge is not None:
-        seen._node = RowNode(title, prim, (edge,), (array,), y, params, (None,), None)
+        seen._node = linear_node(title, prim, edge, aval_of(array), params)
     return seen
 
 
@@ -70,7 +71,7 @@ def _of_batch(title: str, prim: Primitive, t: Tensor, params: dict[str, Any]) ->
     edge = recorded_edge(t) if state.grad else None
     if edge is None:
         return from_array(y)
-    node = RowNode(title, prim, (edge,), (t._array,), y, params, (None,), None)
+    node = linear_node(title, prim, edge, aval_of(t._array), params)
     return from_array(y, None, node)
 
 
@@ -96,7 +97,7 @@ class SeveralViews(OpNode):
         if {*map(type, cts)} == _PLAIN:
             return (self.join(cts, self.axis),)
         pairs = [(p, c) for p, c in zip(self.patterns, cts, strict=True) if c is not None]
-        if any([type(c) is not np.ndarray for _, c in pairs]):
+        if any([type(c) is not ndarray for _, c in pairs]):
             terms = [pull(getitem, c, None, (self.aval,), {"pattern": p}, (True,))[0]
                      for p, c in pairs]
             return (functools.reduce(operator.add, terms),)
@@ -107,7 +108,7 @@ class SeveralViews(OpNode):
         return (whole,)
 
 
-_PLAIN = {np.ndarray}
+_PLAIN = {ndarray}
 
 
 @observed_row
@@ -120,18 +121,18 @@ def several(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, 
     node = None
     if edge is not None and patterns:
         node = SeveralViews(title, edge, aval=aval_of(array), **params)
-    if type(array) is not np.ndarray:  # what a batch traces, which is not written to
+    if type(array) is not ndarray:  # what a batch traces, which is not written to
         return tuple([from_array(bind(prim, array, pattern=p), None, node, k)
                       for k, p in enumerate(patterns)])
     base, way = _way_to(t)
-    known = way is not None and state.grad
+    known = state.grad
     marked = t._inference or (unusual and state.inference)
     history, out = storage.history, []
     for k, pattern in enumerate(patterns):
         key, step = _reading(pattern)
         seen = from_array(array[key], storage, node, k)
         seen._base, seen._seen, seen._made = base, history, SEVERAL
-        seen._steps = (*way, step) if known else None
+        seen._steps = (*way, step) if known and way is not None else None
         if marked:
             seen._inference = t._inference
         out.append(seen)

@@ -12,10 +12,10 @@ import contextvars
 import itertools
 import threading
 from collections.abc import Callable, Collection, Container, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans import vmap
 from functrans._core.bind import may_have_nan
@@ -67,14 +67,17 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     """
     if walks.depth >= _DEEPEST:
         return _elsewhere(lambda: run(roots, wanted, retain, create))
-    has_tangents = _has_tangents(roots)
+    has_tangents = bool(unusual) and _has_tangents(roots)
     # those of ``.grad`` have none, as in torch
     only_forward = has_tangents and not create and walks.partial > 0
     retain, create = retain or has_tangents, create or only_forward
     watch = state.watch
-    with nullcontext() if watch is None else watch.scope("torch::autograd::GraphRoot"):
+    if watch is None:
         cts = _started(roots)
-    keys = [edge_key(e) for e in wanted or ()]
+    else:
+        with watch.scope("torch::autograd::GraphRoot"):
+            cts = _started(roots)
+    keys = [*map(edge_key, wanted or ())]
     captured: dict[tuple, Any] = dict.fromkeys(keys)
     inner, ends = explored(cts)
     route = None if wanted is None else leading_to(inner, ends, captured)
@@ -98,14 +101,14 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
         fields.update(outer)
     if only_forward:
         return [forward_value(captured[key]) for key in keys]
-    return [captured[key] for key in keys]
+    return [*map(captured.__getitem__, keys)]
 
 
 def _started(roots: Sequence[tuple[Edge, Any]]) -> dict[Node, Any]:
     """The cotangents of the nodes that a walk starts from."""
     cts: dict[Node, Any] = {}
     for (node, k), ct in roots:
-        _add(cts, node, k, ct)
+        _add(cts, set(), node, k, ct)
     return cts
 
 
@@ -195,9 +198,15 @@ def _glance(cts: dict, inner: list[Node], ends: Sequence[Node], route: Route | N
     This goes as far as nodes may be passed twice without anybody noticing. A NaN that has arrived
     may come from zero times infinity; ``_walk`` then starts from the beginning.
     """
-    here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
-    seen, sound = {**captured}, {}
-    order = inner + [n for n in ends if not _is_plain_leaf(n)]
+    # loops: a comprehension is a function that is made and called, 0.1 us of what a walk takes
+    here, seen, sound = dict(cts), dict(captured), {}
+    for n, ct in cts.items():
+        if n.outputs != 1:
+            here[n] = list(ct)
+    order = list(inner)
+    for n in ends:
+        if not _is_plain_leaf(n):
+            order.append(n)  # noqa: PERF401
     if route is not None and route.passing is not None:
         order = [n for n in order if n in route.passing]
     order.sort(key=by_age)
@@ -211,12 +220,12 @@ def _glance(cts: dict, inner: list[Node], ends: Sequence[Node], route: Route | N
     sound.clear()  # for ``is_alone``
     if passed == len(order):  # what is left are leaves
         leaves = sorted(here, key=by_age)
-        ends = [here.pop(leaf) for leaf in leaves]
+        arrived = [*map(here.pop, leaves)]
         for i, leaf in enumerate(leaves):
             if route is None:
-                leaf.variable.accumulate(ends[i], create, is_alone(ends, i))
+                leaf.variable.accumulate(arrived[i], create, is_alone(arrived, i))
             else:
-                _capture(leaf, ends[i], seen)
+                _capture(leaf, arrived[i], seen)
     if not retain:
         for node in order[:passed]:
             node.release()
@@ -236,7 +245,7 @@ def _pass_plain(order: Sequence[Node], cts: dict, route: Route | None, captured:
     that has hooks, may be passed only once, or should know first where a NaN comes from."""
     needed, passing, wanted = route or ((), None, ())
     sums: set[Node] = set()
-    pop = cts.pop
+    pop, get = cts.pop, cts.get
     for i, node in enumerate(order):
         if not node.plain and (node.extras is not None or not node.repeats or (
                 node.wary and _once(node, cts.get(node)))):
@@ -249,51 +258,32 @@ def _pass_plain(order: Sequence[Node], cts: dict, route: Route | None, captured:
             if node not in needed:
                 continue
         if ct is None or type(ct) is list:
-            parts = _pulled(node, ct, create)
+            pairs: Any = zip(node.edges, _pulled(node, ct, create), strict=False)
         else:
-            parts = node.bare(ct, create)
+            pairs = node.bare(ct, create)
             if not node.plain and node.wary:
-                _note_spread(node, ct, parts, sound)
-        _hand_on(cts, sums, node.edges, parts, passing)
+                pairs = list(pairs)
+                _note_spread(node, ct, pairs[0][1], sound)
+        for edge, c in pairs:
+            if edge is None:
+                continue
+            parent, k = edge
+            if passing is not None and parent not in passing:
+                continue
+            if parent.outputs == 1 and c is not None and get(parent) is None:
+                cts[parent] = c
+            else:
+                _add(cts, sums, parent, k, c)
     return len(order)
 
 
-def _hand_on(cts: dict, sums: set, edges: Sequence, parts: Sequence,
-             passing: set[Node] | None) -> None:
-    """Add the cotangents of operands to those so far. ``sums``: the nodes whose cotangent is an
-    array made in this walk, which nothing else reads."""
-    get = cts.get
-    for edge, c in zip(edges, parts):  # noqa: B905  (an argument more takes 40 ns a node)
-        if edge is None:
-            continue
-        parent, k = edge
-        if passing is not None and parent not in passing:
-            continue
-        if parent.outputs != 1 or c is None:
-            _add(cts, parent, k, c)
-            continue
-        old = get(parent)
-        if old is None:
-            cts[parent] = c
-        elif parent in sums and type(c) is np.ndarray and c.dtype is old.dtype:
-            _sum(old, c, old)
-        else:
-            cts[parent] = total = old + c
-            if type(total) is np.ndarray:
-                sums.add(parent)
-
-
-_sum = np.add
-
-
-def _note_spread(node: Any, ct: Any, parts: Sequence, sound: dict) -> None:
-    """Note the id of an operand if its many entries are zeros and those of ``ct``, which has no
-    NaN.
+def _note_spread(node: Any, ct: Any, whole: Any, sound: dict) -> None:
+    """Note the id of ``whole``, the cotangent of an operand, if its many entries are zeros and
+    those of ``ct``, which has no NaN.
 
     Looking through ``ct`` was then enough, as for a table of which a few rows were read.
     """
-    whole = parts[0]
-    if (type(whole) is np.ndarray and whole.size >= max(_SPREAD, 4 * ct.size)
+    if (type(whole) is ndarray and whole.size >= max(_SPREAD, 4 * ct.size)
             and node.prim.facts.indexing == "reads" and not may_have_nan(ct)):
         sound[id(whole)] = whole
 
@@ -316,9 +306,11 @@ def _have_nan(cts: Sequence, sound: Collection[int] = ()) -> bool:
     ``sound``: the ids of those that need not be looked through.
     """
     for ct in cts:
-        for c in ct if type(ct) is list else (ct,):
-            if c is not None and id(c) not in sound and may_have_nan(c):
+        if type(ct) is list:
+            if _have_nan(ct, sound):
                 return True
+        elif ct is not None and id(ct) not in sound and may_have_nan(ct):
+            return True
     return False
 
 
@@ -354,21 +346,35 @@ def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, 
             parts = _pulled(node, ct, create)
         else:
             parts = node.pull(ct, create)
-        _hand_on(cts, sums, node.edges, parts, passing)
+        for edge, c in zip(node.edges, parts, strict=False):
+            if edge is not None and (passing is None or edge[0] in passing):
+                _add(cts, sums, edge[0], edge[1], c)
         if not retain:
             node.release()
 
 
-def _add(cts: dict, node: Node, k: int, c: Any) -> None:
-    """Add ``c`` to the cotangent of output ``k`` of ``node``; None says only that it is passed."""
+def _add(cts: dict, sums: set, node: Node, k: int, c: Any) -> None:
+    """Add ``c`` to the cotangent of output ``k`` of ``node``; None says only that it is passed.
+
+    ``sums``: the nodes whose cotangent is an array made in this walk, which nothing else reads.
+    """
     old = cts.get(node)
-    if node.outputs == 1:
-        cts[node] = c if old is None else old if c is None else old + c
-        return
-    if old is None:
-        cts[node] = old = [None] * node.outputs
-    if c is not None:
-        old[k] = c if old[k] is None else old[k] + c
+    if node.outputs != 1:
+        if old is None:
+            cts[node] = old = [None] * node.outputs
+        if c is not None:
+            old[k] = c if old[k] is None else old[k] + c
+    elif old is None or c is None:
+        cts[node] = c if old is None else old
+    elif node in sums and type(c) is ndarray and c.dtype is old.dtype:
+        _sum(old, c, old)
+    else:
+        cts[node] = total = old + c
+        if type(total) is ndarray:
+            sums.add(node)
+
+
+_sum = np.add
 
 
 def _pulled(node: Node, ct: Any, create: bool) -> Sequence:

@@ -6,6 +6,7 @@ from sys import getrefcount
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans._core.references import is_exact
 from functrans.torch._tensors.tensor import Tensor, lift_variable
@@ -13,7 +14,7 @@ from functrans.torch._tensors.tensor import Tensor, lift_variable
 
 def owned(t: Tensor) -> Tensor:
     """``t`` on memory that nothing else reads."""
-    if type(t._array) is np.ndarray:
+    if type(t._array) is ndarray:
         t._array = np.array(t._array)
     return t
 
@@ -21,7 +22,7 @@ def owned(t: Tensor) -> Tensor:
 def is_alone(xs: list, i: int) -> bool:
     """Whether the memory of an entry of a list can be reached and changed from there alone."""
     # two references: that of the list and that of the call
-    return type(xs[i]) is np.ndarray and getrefcount(xs[i]) == 2 and (
+    return type(xs[i]) is ndarray and getrefcount(xs[i]) == 2 and (
         xs[i].base is None and xs[i].flags.writeable and is_exact(xs[i]))
 
 

@@ -95,13 +95,18 @@ def default_float() -> np.dtype:
     return _default.dtype.array_dtype
 
 
+def of_python_number(kind: type) -> np.dtype:
+    """The type of a tensor made of Python numbers of one type."""
+    if kind is complex:
+        return _complex_of(default_float())
+    return default_float() if kind is float else np.dtype(kind)
+
+
 def array_dtype(d: Any) -> np.dtype:
     """NumPy's dtype for ours, NumPy's own, or a Python type."""
     if isinstance(d, dtype):
         return d.array_dtype
-    if d is complex:
-        return _complex_of(default_float())
-    return default_float() if d is float else np.dtype(d)
+    return np.dtype(d)
 
 
 def dtype_of(a: Any) -> dtype:
@@ -178,7 +183,7 @@ _NUMBERS = frozenset({bool, int, float, complex})
 
 
 def _of_number(x: Any) -> np.dtype:
-    return array_dtype(type(x))
+    return of_python_number(type(x))
 
 
 class Size(tuple):

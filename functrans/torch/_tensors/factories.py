@@ -37,7 +37,7 @@ def _of_data(data: Any, dtype: Any) -> np.ndarray:
         if array.dtype == np.float64:
             return array.astype(dtypes.default_float())
         if array.dtype == np.complex128:
-            return array.astype(dtypes.array_dtype(complex))
+            return array.astype(dtypes.of_python_number(complex))
     return array
 
 
@@ -115,7 +115,7 @@ def _shaped(name: str, make: Callable) -> Callable:
     """A factory that takes a shape as ``f(2, 3)`` or ``f((2, 3))``."""
 
     def factory(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-                layout: Any = None, generator: Any = None, out: None = None) -> Tensor:
+                generator: Any = None) -> Tensor:
         d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
         shape = sizes(size)
         if min(shape, default=0) < 0:
@@ -127,7 +127,7 @@ def _shaped(name: str, make: Callable) -> Callable:
         return finished(name, array, None, requires_grad, device)
 
     def like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-             layout: Any = None, memory_format: Any = None, generator: Any = None) -> Tensor:
+             generator: Any = None) -> Tensor:
         d = input._array.dtype if dtype is None else dtypes.array_dtype(dtype)
         array = np.empty_like(input._array, d)
         array[...] = make(input._array.shape, d, generator)
@@ -182,13 +182,14 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None,
          requires_grad: bool = False) -> Tensor:
     """A tensor with one number everywhere."""
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
-    d = dtypes.array_dtype(type(value)) if dtype is None else dtypes.array_dtype(dtype)
+    d = dtypes.of_python_number(type(value)) if dtype is None else dtypes.array_dtype(dtype)
+    value = np.asarray(value).astype(d)  # too large integers wrap
     return finished("full", np.full(sizes((size,) if isinstance(size, int) else tuple(size)),
                                     value, d), None, requires_grad, device)
 
 
 def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None,
-              requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+              requires_grad: bool = False) -> Tensor:
     """A tensor of the shape and type of ``input`` with one number everywhere."""
     return full(input.shape, fill_value, dtype=dtype or input.dtype, device=device,
                 requires_grad=requires_grad)
@@ -224,6 +225,8 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
             f"{step} leads from {start} to {end}"
         )
     array = np.arange(start, end, step)
+    if dtype is dtypes.int64 and array.dtype.kind == "f":
+        array = np.arange(int(start), int(end), int(step))  # as torch counts
     if dtype is None and array.dtype.kind == "f":
         array = array.astype(dtypes.default_float())
     return finished("arange", array, dtype, requires_grad, device)
@@ -235,8 +238,21 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any
     if steps < 0:
         raise RuntimeError(f"number of steps must be non-negative, but linspace got {steps}")
     d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-    return finished("linspace", np.linspace(start, end, steps).astype(d), None, requires_grad,
+    return finished("linspace", _spaced(start, end, steps, d).astype(d), None, requires_grad,
                     device)
+
+
+def _spaced(start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarray:
+    """Numbers at equal distances; between whole ends for a type of integers."""
+    ends = []
+    for name, x in (("start", start), ("end", end)):
+        if isinstance(x, Tensor):
+            if x._array.ndim:
+                raise RuntimeError("linspace only supports 0-dimensional start and end tensors, "
+                                   f"but got {name} with {x._array.ndim} dimension(s)")
+            x = x.item()
+        ends.append(int(x) if d.kind in "iu" else x)
+    return np.linspace(ends[0], ends[1], steps)
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None,
@@ -245,7 +261,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any
     if steps < 0:
         raise RuntimeError(f"number of steps must be non-negative, but logspace got {steps}")
     d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-    array = np.logspace(start, end, steps, base=base).astype(d)
+    array = np.power(float(base), _spaced(start, end, steps, d)).astype(d)
     return finished("logspace", array, None, requires_grad, device)
 
 
@@ -254,6 +270,9 @@ def randint(low: int, high: Any = None, size: Any = None, *, dtype: Any = None,
     """Integers from ``low`` up to, not including, ``high``: ``randint(high, size)`` starts at 0."""
     if size is None:
         low, high, size = 0, low, high
+    if low >= high:
+        raise RuntimeError("random_ expects 'from' to be less than 'to', but got "
+                           f"from={low} >= to={high}")
     array = source(generator).integers(low, high, tuple(size))
     return finished("randint", array, dtype, requires_grad, device)
 
@@ -261,6 +280,8 @@ def randint(low: int, high: Any = None, size: Any = None, *, dtype: Any = None,
 def randperm(n: int, *, generator: Any = None, dtype: Any = None, device: Any = None,
              requires_grad: bool = False) -> Tensor:
     """The integers below ``n`` in random order."""
+    if n < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     return finished("randperm", source(generator).permutation(n), dtype, requires_grad, device)
 
 
@@ -280,6 +301,8 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     return from_array((drawn * as_array(std) + as_array(mean)).astype(d))
 
 
+# names of those that take data, which is all that torch lets them take beside types
+OF_DATA = frozenset({"as_tensor", "from_numpy", "tensor"})
 NAMES = [
     "arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like",
     "linspace", "logspace", "normal", "ones", "ones_like", "rand", "rand_like",

@@ -29,6 +29,7 @@ class Facts:
     # what there is none of
     is_cpu = True
     is_sparse = is_cuda = is_quantized = is_mkldnn = is_meta = is_mps = is_xpu = False
+    is_xla = is_ipu = is_hpu = is_vulkan = is_maia = is_mtia = False
     is_nested = is_sparse_csr = False
     layout: layout = strided
     device: device = CPU
@@ -159,6 +160,16 @@ class Facts:
         if self._inference:
             raise RuntimeError("Inference tensors do not track version counter.")
         return self._storage.version
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """A capsule with the memory, for other libraries of arrays."""
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple:
+        """The CPU, as other libraries of arrays name it."""
+        return self._array.__dlpack_device__()
 
     def __len__(self) -> int:
         if not self._array.shape:

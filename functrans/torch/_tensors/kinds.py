@@ -26,9 +26,9 @@ _TITLES = {d: f"torch.{name}Tensor" for name, d in _NAMES.items()}
 _SCALARS = {d: name for name, d in _NAMES.items()}
 
 
-def scalar_name(array: np.ndarray) -> str:
-    """How torch's errors call the type of an array: Float, Double, Long."""
-    return _SCALARS[dtypes.BY_ARRAY_DTYPE[array.dtype]]
+def scalar_name(x: Any) -> str:
+    """How torch's errors call the type of an array or a tensor: Float, Double, Long."""
+    return _SCALARS[dtypes.BY_ARRAY_DTYPE.get(x.dtype) or x.dtype]
 
 
 class TensorKind(type):

@@ -44,7 +44,7 @@ def show_tensor(t: Tensor, *, tensor_contents: Any = None) -> str:
     suffix = []
     dtype = t.dtype
     usual = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_)
-    plain = dtype in usual or dtype.array_dtype == dtypes.array_dtype(complex)
+    plain = dtype in usual or dtype.array_dtype == dtypes.of_python_number(complex)
     if not plain or (not t._array.size and dtype is not usual[0]):
         suffix.append(f"dtype={dtype}")
     if not t._array.size and t._array.ndim != 1:

@@ -14,7 +14,7 @@ import numpy as np
 
 import functrans as ft
 from functrans.torch._functions.failures import not_a_tensor
-from functrans.torch._functions.table import op
+from functrans.torch._functions.table import FUNCTIONS, op
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.factories import as_tensor, tensor
@@ -166,6 +166,64 @@ class SparseTensor:
         if dim is None:
             return self._leaf.sum(dtype=dtype)
         return self.to_dense().sum(dim, dtype=dtype)
+
+    def _with(self, values: Tensor) -> SparseTensor:
+        return SparseTensor(self._places, values, self._size, self._coalesced)
+
+    def mul(self, other: Any) -> SparseTensor:
+        """The values times a number."""
+        if (isinstance(other, Tensor) and other.ndim) or isinstance(other, SparseTensor):
+            raise NotImplementedError("mul: a sparse tensor is multiplied by numbers here; "
+                                      "to_dense() has the rest")
+        return self._with(self._leaf * other)
+
+    __mul__ = __rmul__ = mul
+
+    def div(self, other: Any) -> SparseTensor:
+        """The values divided by a number."""
+        return self.mul(1 / other)
+
+    __truediv__ = div
+
+    def neg(self) -> SparseTensor:
+        """The values with the other sign."""
+        return self._with(-self._leaf)
+
+    __neg__ = neg
+
+    def add(self, other: Any, *, alpha: float = 1) -> SparseTensor:
+        """The sum of two sparse tensors of one size."""
+        if not isinstance(other, SparseTensor) or other._size != self._size or (
+                other.sparse_dim() != self.sparse_dim()):
+            raise NotImplementedError("add: a sparse tensor is added to one of its size here; "
+                                      "to_dense() has the rest")
+        places = np.concatenate([self._places, other._places], 1)
+        values = FUNCTIONS["cat"]([self._leaf, other._leaf * alpha])
+        return SparseTensor(places, values, self._size, False).coalesce()
+
+    __add__ = add
+
+    def sub(self, other: Any) -> SparseTensor:
+        """The difference of two sparse tensors of one size."""
+        return self.add(other, alpha=-1)
+
+    __sub__ = sub
+
+    def clone(self) -> SparseTensor:
+        """The same tensor with values of its own."""
+        return self._with(self._leaf.clone())
+
+    def to(self, *args: Any, **kwargs: Any) -> SparseTensor:
+        """The values in another type."""
+        return self._with(self._leaf.to(*args, **kwargs))
+
+    def float(self) -> SparseTensor:
+        """The values in single precision."""
+        return self.to(dtypes.float32)
+
+    def double(self) -> SparseTensor:
+        """The values in double precision."""
+        return self.to(dtypes.float64)
 
     def of_sparse(self, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What the function ``name`` of tensors is of this one: its own method, or an error."""

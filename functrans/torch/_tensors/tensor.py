@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy import ndarray  # a name of this module: CPython does not cache those of numpy
 
 from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
@@ -186,7 +187,8 @@ class Tensor(Facts, Retaining):
             if new.shape != self.shape:
                 raise RuntimeError(
                     f"attempting to assign a gradient of size '{list(new.shape)}' to a tensor of "
-                    f"size '{list(self.shape)}'. They must be the same size."
+                    f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor "
+                    "are the same size"
                 )
             if new.dtype != self.dtype:
                 raise RuntimeError(
@@ -346,7 +348,7 @@ def from_array(array: Any, storage: Storage | None = None, node: Node | None = N
                index: int = 0) -> Tensor:
     """A tensor around ``array``, the output ``index`` of ``node``."""
     t = _new(Tensor)
-    t._array = array if type(array) is np.ndarray else as_memory(array)
+    t._array = array if type(array) is ndarray else as_memory(array)
     # set here although the class has them: CPython reads what an instance has in a fifth of the
     # time, and every operation does
     t._node, t._index, t._base, t._requires = node, index, None, False
@@ -374,7 +376,8 @@ def edge_of(t: Tensor) -> Edge | None:
         return node, t._index
     if not t._requires:
         return None
-    node = t._accumulator and t._accumulator()
+    known = t._accumulator
+    node = known and known()
     if node is None:
         node = AccumulateGrad(t)
         t._accumulator = weakref.ref(node)  # the node holds the tensor

@@ -1,5 +1,5 @@
 """``torch.backends``: switches of libraries that are not there. Setting one changes nothing."""
 
-from functrans.torch.backends import cudnn
+from functrans.torch.backends import cuda, cudnn, mkldnn, mps
 
-__all__ = ["cudnn"]
+__all__ = ["cuda", "cudnn", "mkldnn", "mps"]

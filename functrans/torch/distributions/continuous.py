@@ -65,8 +65,8 @@ class Normal(_OfLocationAndScale):
         return -((x - self.loc) ** 2) / (2 * self.variance) - self.scale.log() - LOG_2PI / 2
 
     def cdf(self, value: Tensor) -> Tensor:
-        z = (self.checked(value) - self.loc) / (self.scale * math.sqrt(2))
-        return 0.5 * (1 + METHODS["erf"](z))
+        z = (self.checked(value) - self.loc) / self.scale
+        return 0.5 * (1 + METHODS["erf"](z / math.sqrt(2)))
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * METHODS["erfinv"](2 * value - 1) * math.sqrt(2)

@@ -336,7 +336,9 @@ class NegativeBinomial(Binomial):
 
     enumerate_support = Distribution.enumerate_support
 
-    support = C.nonnegative_integer
+    @C.dependent_property(is_discrete=True)
+    def support(self) -> C.Constraint:
+        return C.nonnegative_integer
 
     def entropy(self) -> Tensor:
         raise NotImplementedError("NegativeBinomial has no entropy here")
@@ -464,8 +466,6 @@ class RelaxedOneHotCategorical(_OfOdds):
 
 class LogisticNormal(TransformedDistribution):
     """Points of a simplex that break a stick at normally distributed numbers."""
-
-    support = C.simplex
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
         base = Normal(loc, scale, validate_args)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans.torch._functions.table import METHODS
+from functrans.torch._tensors import factories
 from functrans.torch._tensors.dtypes import get_default_dtype
-from functrans.torch._tensors.factories import zeros
 from functrans.torch._tensors.limits import finfo
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.distributions.continuous import EULER as euler_constant
@@ -55,7 +55,7 @@ class lazy_property:
 
 
 def _standard_normal(shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    return normal(shape, zeros(0, dtype=dtype or get_default_dtype()))
+    return normal(shape, vars(factories)["zeros"](0, dtype=dtype or get_default_dtype()))
 
 
 __all__ = ["broadcast_all", "clamp_probs", "euler_constant", "lazy_property", "logits_to_probs",

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from functrans.torch._names import absent
-from functrans.torch.nn import functional, init, modules, parameter, utils
-from functrans.torch.nn.modules import LAYERS, Module
+from functrans.torch.nn import attention, functional, init, modules, parameter, utils
+from functrans.torch.nn.modules import (
+    LAYERS,
+    Container,
+    Module,
+    NLLLoss2d,
+    RNNBase,
+    RNNCellBase,
+)
 from functrans.torch.nn.parameter import Buffer, Parameter, UninitializedParameter
 
 __all__ = [
-    "Buffer", "Module", "Parameter", "UninitializedParameter", "functional", "init", "modules",
-    "parameter", "utils", *LAYERS,
+    "Buffer", "Container", "Module", "NLLLoss2d", "RNNBase", "RNNCellBase", "Parameter",
+    "UninitializedParameter", "attention", "functional", "init", "modules", "parameter", "utils",
+    *LAYERS,
 ]
 globals().update(LAYERS)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._names import absent
+from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor
 
 _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
@@ -100,6 +101,18 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return _array(tensor, y)
 
 
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Normally distributed numbers, and in each column a share of zeros."""
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.shape
+    rng = source(generator)
+    y = rng.normal(0, std, (rows, columns))
+    for j in range(columns):
+        y[rng.permutation(rows)[: int(np.ceil(sparsity * rows))], j] = 0
+    return _array(tensor, y)
+
+
 def _array(tensor: Tensor, y: np.ndarray) -> Tensor:
     tensor._array[...] = y
     tensor._storage.count()
@@ -147,12 +160,12 @@ _OLD: dict[str, Callable] = {
     "constant": constant_, "uniform": uniform_, "normal": normal_,
     "xavier_uniform": xavier_uniform_, "xavier_normal": xavier_normal_,
     "kaiming_uniform": kaiming_uniform_, "kaiming_normal": kaiming_normal_,
-    "orthogonal": orthogonal_,
+    "orthogonal": orthogonal_, "eye": eye_, "dirac": dirac_, "sparse": sparse_,
 }
 globals().update(_OLD)
 __all__ = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_",
-    "normal_", "ones_", "orthogonal_", "trunc_normal_", "uniform_", "xavier_normal_",
+    "normal_", "ones_", "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_",
     "xavier_uniform_", "zeros_", *_OLD,
 ]
 

@@ -6,4 +6,4 @@ nothing and returns its numbers by name. ``record`` stores what torch computes.
 
 NAMES = ["fitting", "networks", "higher", "functions", "chances", "dynamics", "structures",
          "operations", "signals", "training", "flows", "rarer",
-         "probabilities"]
+         "probabilities", "recent"]

@@ -23,6 +23,7 @@ from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, o
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._graph.batches import anywhere
 from functrans.torch._tensors import factories
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn._functions.direct import linear_row
 
@@ -241,9 +242,11 @@ def _dropped_low(input: Tensor, p: float, training: bool, inplace: bool, shape: 
 
 def _mapped(input, weight, bias=None):
     if input.dtype != weight.dtype:
+        names = scalar_name(input), scalar_name(weight)
         raise RuntimeError(
             "expected m1 and m2 to have the same dtype, but got: "
-            f"{input.dtype.name} != {weight.dtype.name}, in linear"
+            f"{names[0].lower()} != {names[1].lower()}, in linear" if bias is None else
+            f"mat1 and mat2 must have the same dtype, but got {names[0]} and {names[1]}"
         )
     transposed = np.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight
     if not input.ndim or input.shape[-1] != weight.shape[-1]:
@@ -291,7 +294,8 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None,
     index = input._array
     if index.dtype.kind not in "iu":
         raise RuntimeError("Expected tensor for argument #1 'indices' to have one of the following "
-                           f"scalar types: Long, Int; but got {input.dtype} instead")
+                           f"scalar types: Long, Int; but got {input.type()} instead (while "
+                           "checking arguments for embedding)")
     if weight._array.ndim != 2:
         raise RuntimeError(f"'weight' must be 2-D, but it is of shape {list(weight.shape)}")
     n = weight._array.shape[0]

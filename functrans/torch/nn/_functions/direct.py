@@ -7,10 +7,11 @@ or the result of a few operations on tensors, None for all else, which goes to t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from functrans._ops.indexing import ARRAY
 from functrans.extend import TABLE, Aval, General, aval_of, bind
@@ -82,9 +83,9 @@ class AffineNode(RowNode):
 
     __slots__ = ()
 
-    def bare(self, ct: Any, create: bool) -> Sequence:
-        if create or type(ct) is not np.ndarray:
-            return self.pull(ct, create)
+    def bare(self, ct: Any, create: bool) -> Iterable:
+        if create or type(ct) is not ndarray:
+            return super().bare(ct, create)
         (x, w, *b), _ = self.available()
         rows = ct.reshape(-1, ct.shape[-1])
         out: list[Any] = [None] * len(self.edges)
@@ -94,7 +95,7 @@ class AffineNode(RowNode):
             out[1] = rows.T.dot(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]))
         if b and self.edges[2] is not None:
             out[2] = np.add.reduce(rows)
-        return out
+        return zip(self.edges, out, strict=True)
 
 
 def linear_row(input, weight, bias=None):
@@ -188,7 +189,7 @@ def _reduced(x: Tensor, reduction: str) -> Tensor | None:
 
 def _picked_vjp(ct, y, xs, wanted, scale):
     x, rows, index = xs
-    if type(ct) is type(index) is np.ndarray:
+    if type(ct) is type(index) is ndarray:
         out = np.zeros(x.shape, x.dtype)
         out[rows, index] = ct * x.dtype.type(scale)
         return [out, None, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -88,14 +89,13 @@ def _linear(n: int, m: int, aligned: bool, scale: float | None) -> np.ndarray:
 
 
 def _cubic(n: int, m: int, aligned: bool, scale: float | None) -> np.ndarray:
-    at, a = _line(n, m, aligned, scale), -0.75
+    at = _line(n, m, aligned, scale)
     low = np.floor(at).astype(np.int64)
     weights = np.zeros((m, n))
     for k in range(-1, 3):
         d = np.abs(at - (low + k))
-        near = ((a + 2) * d - (a + 3)) * d * d + 1
-        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-        np.add.at(weights, (np.arange(m), np.clip(low + k, 0, n - 1)), np.where(d <= 1, near, far))
+        np.add.at(weights, (np.arange(m), np.clip(low + k, 0, n - 1)),
+                  np.where(d <= 1, _near(d), _far(d)))
     return weights
 
 
@@ -246,33 +246,65 @@ def _reflected(at: Any, n: int, aligned: bool) -> Any:
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """Images at places from -1 to 1, interpolated: bilinear, nearest or bicubic."""
     n = input.ndim - 2
-    if mode == "bicubic" or (mode, padding_mode) not in _KNOWN:
+    if (mode, padding_mode) not in _KNOWN or (mode == "bicubic" and n != 2):
         raise NotImplementedError(f"grid_sample: mode {mode!r} with padding {padding_mode!r} is "
-                                  "not supported; use 'bilinear' or 'nearest'")
-    lengths, at = input.shape[2:], []
+                                  f"not supported for {n} dimensions")
+    lengths, at, aligned = input.shape[2:], [], bool(align_corners)
     for i, length in enumerate(lengths):
-        x = _unnormalised(grid[..., n - 1 - i], length, bool(align_corners))
-        if padding_mode == "border":
+        x = _unnormalised(grid[..., n - 1 - i], length, aligned)
+        if mode == "bicubic":
+            pass  # each of the neighbours is moved inside, not what is between them
+        elif padding_mode == "border":
             x = np.where(x <= 0, 0, np.where(x >= length - 1, length - 1, x)).astype(grid.dtype)
         elif padding_mode == "reflection":
-            x = _reflected(x, length, bool(align_corners))
+            x = _reflected(x, length, aligned)
         at.append(x)
     if mode == "nearest":
         return _gathered(input, [np.rint(plain(x)).astype(np.int64) for x in at], lengths)
     low = [np.floor(plain(x)) for x in at]  # in the type of the grid, as the weights shall be
+    reach = range(-1, 3) if mode == "bicubic" else range(2)
+    height = _cubic_weight if mode == "bicubic" else _linear_weight
     total = None
-    for corner in np.ndindex(*[2] * n):
+    for corner in itertools.product(reach, repeat=n):
         weight: Any = 1
         for c, x, k in zip(corner, at, low, strict=True):
-            weight = weight * ((x - k) if c else (k + 1 - x))
-        places = [(k + c).astype(np.int64) for k, c in zip(low, corner, strict=True)]
+            weight = weight * height(x - k, c)
+        places = [_inside(k + c, length, padding_mode, aligned)
+                  for k, c, length in zip(low, corner, lengths, strict=True)]
         part = _gathered(input, places, lengths)
         part = part * weight[:, None]
         total = part if total is None else total + part
     return total
 
 
-_KNOWN = {(m, p) for m in ("bilinear", "nearest") for p in ("zeros", "border", "reflection")}
+_KNOWN = {(m, p) for m in ("bilinear", "nearest", "bicubic")
+          for p in ("zeros", "border", "reflection")}
+
+
+def _linear_weight(t: Any, c: int) -> Any:
+    """Of the pixel ``c`` from that below, at ``t`` between the two."""
+    return t if c else 1 - t
+
+
+def _cubic_weight(t: Any, c: int) -> Any:
+    """Of the pixel ``c`` from that below, one of four, at ``t`` between the inner two."""
+    d = {-1: 1 + t, 0: t, 1: 1 - t, 2: 2 - t}[c]
+    return _near(d) if c in (0, 1) else _far(d)
+
+
+def _near(d: Any, a: float = -0.75) -> Any:
+    return ((a + 2) * d - (a + 3)) * d * d + 1
+
+
+def _far(d: Any, a: float = -0.75) -> Any:
+    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+
+def _inside(k: np.ndarray, n: int, padding_mode: str, aligned: bool) -> np.ndarray:
+    """Whole places, moved inside as ``padding_mode`` says."""
+    if padding_mode == "reflection":
+        k = _reflected(k, n, aligned)
+    return (np.clip(k, 0, n - 1) if padding_mode == "border" else k).astype(np.int64)
 
 
 def _gathered(x: Any, at: list, lengths: Any) -> Any:

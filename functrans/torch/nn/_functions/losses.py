@@ -380,13 +380,20 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
                          reduction: str = "mean", ignore_index: int | None = None,
                          label_smoothing: float = 0.0, options: Any = None) -> Tensor:
     """``cross_entropy`` of ``linear(input, linear_weight, linear_bias)``; how the work is divided,
-    which ``options`` says, changes no number and is ignored."""
-    if linear_weight.dim() != 2:
-        raise NotImplementedError(
-            "linear_cross_entropy: linear_weight must be (classes, features) here, but has the "
-            f"shape {tuple(linear_weight.shape)}; use linear, reshape and cross_entropy")
+    which ``options`` says, changes no number and is ignored. ``linear_weight`` may have dimensions
+    between classes and features, each entry of which is a problem of its own."""
+    if linear_weight.dim() < 2:
+        raise RuntimeError("expected linear_weight with dimensionality at least 2, got "
+                           f"{linear_weight.dim()}")
+    if input.dim() not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if ignore_index is not None and target.is_floating_point():
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    *classes, features = linear_weight.shape
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = NN["linear"](input, linear_weight.reshape(-1, features), bias)
     return NN["cross_entropy"](
-        NN["linear"](input, linear_weight, linear_bias), target, weight,
+        logits.reshape(*input.shape[:-1], *classes), target, weight,
         ignore_index=-100 if ignore_index is None else ignore_index, reduction=reduction,
         label_smoothing=label_smoothing)
 

@@ -148,7 +148,7 @@ def native_group_norm(input: Tensor, weight: Any, bias: Any, N: int, C: int, HxW
                       eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """``group_norm`` of N examples of C channels, the means, and the reciprocal deviations."""
     y = group_norm(input, group, weight, bias, eps)
-    return y, *_statistics(input.reshape(N, group, -1), [2], eps, False)
+    return y, *_statistics(input.reshape(N, group, C * HxW // group), [2], eps, False)
 
 
 @function

@@ -51,6 +51,11 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
                weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
                momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
     """Each channel standardised by the batch while ``training``, else by running statistics."""
+    for name, of in (("running_mean", running_mean), ("running_var", running_var),
+                     ("weight", weight), ("bias", bias)):
+        if of is not None and of._array.shape != input._array.shape[1:2]:
+            raise RuntimeError(f"{name} should contain {input._array.shape[1]} elements not "
+                               f"{of._array.size}")
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when "

@@ -29,7 +29,8 @@ def _counts(lengths: Any, sizes: Any, steps: Any, pads: Any, spreads: Any, ceil:
         if ceil and (count - 1) * t >= length + p:
             count -= 1
         if count < 1:
-            raise RuntimeError(f"pooling: the output would be empty: length {length}, kernel {k}")
+            raise RuntimeError(f"Output size is too small: there is no window of {k} in a length "
+                               f"of {length}")
         counts.append(count)
     return counts
 

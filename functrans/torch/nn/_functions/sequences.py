@@ -99,6 +99,8 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 def pad_sequence(sequences: Sequence[Tensor], batch_first: bool = False,
                  padding_value: float = 0.0, padding_side: str = "right") -> Tensor:
     """Sequences beside each other, those that are shorter padded."""
+    if not len(sequences):
+        raise RuntimeError("received an empty list of sequences")
     longest = max(x.shape[0] for x in sequences)
     padded = []
     for x in sequences:

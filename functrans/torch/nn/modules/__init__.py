@@ -32,9 +32,10 @@ def _variant(name: str, base: type[Module], doc: str, **fields: object) -> None:
 _enter(
     attention.MultiheadAttention, attention.TransformerEncoderLayer,
     classification.AdaptiveLogSoftmaxWithLoss, classification.LinearCrossEntropyLoss,
-    containers.Identity,
+    containers.DataParallel, containers.Identity,
     containers.ModuleDict, containers.ModuleList, containers.ParameterDict,
-    containers.ParameterList, containers.Sequential, layers.Bilinear, layers.Embedding,
+    containers.ParameterList, containers.Sequential, layers.Bilinear, layers.Dropout,
+    layers.Embedding,
     layers.EmbeddingBag, layers.Flatten, layers.Linear, layers.PReLU, layers.Unflatten,
     normalisation.GroupNorm, normalisation.LayerNorm, normalisation.RMSNorm, recurrent.GRU,
     recurrent.GRUCell, recurrent.LSTM, recurrent.LSTMCell, recurrent.RNN, recurrent.RNNCell,
@@ -42,7 +43,8 @@ _enter(
     transformer.TransformerEncoder,
 )
 for _name, _row in layers.STATELESS.items():
-    _variant(_name, layers.Stateless, f"``nn.functional.{_row[0]}`` as a module.", _row=_row)
+    if _name != "Dropout":  # a class of its own
+        _variant(_name, layers.Stateless, f"``nn.functional.{_row[0]}`` as a module.", _row=_row)
 for _n in (1, 2, 3):
     _variant(f"Conv{_n}d", layers.Convolution, layers.Convolution.__doc__ or "", _n=_n)
     _variant(f"ConvTranspose{_n}d", layers.ConvolutionTranspose,
@@ -68,7 +70,10 @@ for _name in ("Linear", *[f"{_kind}{_n}d" for _n in (1, 2, 3)
     _variant(f"Lazy{_name}", lazy.Lazy, f"``{_name}``, which learns the size of its input.",
              _whole=LAYERS[_name], _dim=-1 if _name == "Linear" else 1)
 
-__all__ = ["Module", *LAYERS]
+RNNBase, RNNCellBase = recurrent.Recurrent, recurrent.Cell
+Container, NLLLoss2d = Module, LAYERS["NLLLoss"]
+
+__all__ = ["Container", "Module", "NLLLoss2d", "RNNBase", "RNNCellBase", *LAYERS]
 globals().update(LAYERS)
 
 __getattr__ = absent(__name__)

@@ -10,12 +10,16 @@ from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn import init
 from functrans.torch.nn._functions.attention import multi_head_attention_forward
-from functrans.torch.nn.modules.layers import Linear
+from functrans.torch.nn.modules.layers import Dropout, Linear
 from functrans.torch.nn.modules.module import Module
 from functrans.torch.nn.modules.normalisation import LayerNorm
 from functrans.torch.nn.parameter import Parameter
 
 empty, zeros = vars(factories)["empty"], vars(factories)["zeros"]
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """A linear map, by the name it has in torch's attention."""
 
 
 class MultiheadAttention(Module):
@@ -43,7 +47,7 @@ class MultiheadAttention(Module):
                 init.xavier_uniform_(getattr(self, name))
         self.register_parameter("in_proj_bias", Parameter(zeros(3 * embed_dim, dtype=dtype))
                                 if bias else None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias, dtype=dtype)
         if bias:
             init.zeros_(self.out_proj.bias)  # type: ignore[arg-type]  # it is there
         for name in ("bias_k", "bias_v"):
@@ -80,21 +84,20 @@ class TransformerEncoderLayer(Module):
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first,
                                             dtype=dtype)
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
+        self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
         self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
         self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.dropout, self.norm_first = dropout, norm_first
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.norm_first = norm_first
         self.activation = NN[activation] if isinstance(activation, str) else activation
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return NN["dropout"](x, self.dropout, self.training)
 
     def _attend(self, x: Tensor, mask: Any, padding: Any) -> Tensor:
         y, _ = self.self_attn(x, x, x, padding, False, mask)
-        return self._drop(y)
+        return self.dropout1(y)
 
     def _feed(self, x: Tensor) -> Tensor:
-        return self._drop(self.linear2(self._drop(self.activation(self.linear1(x)))))
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
     def forward(self, src: Tensor, src_mask: Tensor | None = None,
                 src_key_padding_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from functrans.torch.nn.modules.module import Module
@@ -127,6 +127,9 @@ class ParameterList(_List):
         self._parameters[str(len(self))] = part  # type: ignore[assignment]
         return self
 
+    def extra_repr(self) -> str:
+        return _listed(self._parameters, lambda p: str(p.dtype))
+
 
 class _Dict(Module):
     """Parts by name."""
@@ -197,6 +200,27 @@ class ParameterDict(_Dict):
     def __setitem__(self, key: str, part: Any) -> None:
         part = part if isinstance(part, Parameter) else Parameter(part)
         self._parameters[key] = part  # type: ignore[assignment]
+
+    def extra_repr(self) -> str:
+        return _listed(self._parameters, lambda p: p.type())
+
+
+def _listed(parameters: Mapping[str, Any], kind: Callable[[Any], str]) -> str:
+    """Parameters by name, with their type and size."""
+    return "\n".join([f"  ({name}): Parameter containing: [{kind(p)} of size "
+                      f"{'x'.join(map(str, p.shape))}]" for name, p in parameters.items()])
+
+
+class DataParallel(Module):
+    """A module, which the CPU runs alone."""
+
+    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None,
+                 dim: int = 0):
+        super().__init__()
+        self.module, self.dim = module, dim
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*inputs, **kwargs)
 
 
 class Identity(Module):

@@ -133,6 +133,10 @@ _HIDDEN = frozenset({"return_indices", "count_include_pad", "_random_samples"})
 _UNSHOWN = frozenset({"CosineSimilarity", "PairwiseDistance", "Softmax2d"})
 
 
+def _as_float(x: Any) -> Any:
+    return tuple(map(float, x)) if isinstance(x, tuple | list) else float(x)
+
+
 class Stateless(Module):
     """A layer without parameters: a function of ``nn.functional`` with its options."""
 
@@ -181,7 +185,20 @@ class Stateless(Module):
             shown.pop("ceil_mode", None)
         if "stride" in shown and shown["stride"] is None:
             shown["stride"] = shown["kernel_size"]
-        return ", ".join([f"{k}={v!r}" for k, v in shown.items()])
+        if name == "Upsample":
+            size, factor = shown["size"], shown["scale_factor"]
+            first = f"size={size}" if factor is None else f"scale_factor={_as_float(factor)}"
+            return f"{first}, mode={shown['mode']!r}"
+        parts = [f"{k}={v!r}" for k, v in shown.items()]
+        if name == "LocalResponseNorm":
+            parts[0] = repr(shown["size"])
+        return ", ".join(parts)
+
+
+class Dropout(Stateless):
+    """``nn.functional.dropout`` as a module."""
+
+    _row = STATELESS["Dropout"]
 
 
 class Linear(Module):
@@ -260,7 +277,7 @@ class Embedding(Module):
                  _weight: Tensor | None = None, device: Any = None, dtype: Any = None):
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.padding_idx = padding_idx
+        self.padding_idx, self.max_norm = padding_idx, max_norm
         self.options = max_norm, norm_type, scale_grad_by_freq
         self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype)
                                 if _weight is None else _weight)
@@ -282,38 +299,52 @@ class Embedding(Module):
 
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+        norm = "" if self.max_norm is None else f", max_norm={self.max_norm}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}{norm}"
 
 
 class EmbeddingBag(Module):
     """Sums, means or maxima of rows of a table that is learnt."""
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean",
-                 padding_idx: int | None = None, include_last_offset: bool = False,
+    def __init__(self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None,
+                 norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
+                 sparse: bool = False, _weight: Tensor | None = None,
+                 include_last_offset: bool = False, padding_idx: int | None = None,
                  device: Any = None, dtype: Any = None):
         super().__init__()
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.mode, self.padding_idx, self.last = mode, padding_idx, include_last_offset
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype))
-        init.normal_(self.weight)
+        self.options = max_norm, norm_type, scale_grad_by_freq
+        self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype)
+                                if _weight is None else _weight)
+        if _weight is None:
+            init.normal_(self.weight)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None,
                 per_sample_weights: Tensor | None = None) -> Tensor:
         return NN["embedding_bag"](
-            input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
-            include_last_offset=self.last, padding_idx=self.padding_idx)
+            input, self.weight, offsets, *self.options, self.mode,
+            per_sample_weights=per_sample_weights, include_last_offset=self.last,
+            padding_idx=self.padding_idx)
+
+    def extra_repr(self) -> str:
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}{padding}"
 
 
 class Convolution(Module):
     """``conv1d`` to ``conv3d`` and their transposes, with kernels that are learnt."""
 
     _n, _transposed = 2, False
+    output_padding: tuple[int, ...] = ()
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1,
                  padding: Any = 0, dilation: Any = 1, groups: int = 1, bias: bool = True,
                  padding_mode: str = "zeros", device: Any = None, dtype: Any = None):
         super().__init__()
-        if in_channels % groups or out_channels % groups:
-            raise ValueError("in_channels and out_channels must be divisible by groups")
+        for name, count in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if count % groups:
+                raise ValueError(f"{name} must be divisible by groups")
         n = self._n
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride = each(kernel_size, n), each(stride, n)
@@ -345,7 +376,15 @@ class Convolution(Module):
                 f"stride={self.stride}")
         if isinstance(self.padding, str) or any(self.padding):
             text += f", padding={self.padding}"
-        return text + ("" if self.bias is not None else ", bias=False")
+        if any(d != 1 for d in self.dilation):
+            text += f", dilation={self.dilation}"
+        if any(self.output_padding):
+            text += f", output_padding={self.output_padding}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        if self.bias is None:
+            text += ", bias=False"
+        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"
 
 
 class ConvolutionTranspose(Convolution):
@@ -365,10 +404,6 @@ class ConvolutionTranspose(Convolution):
         return FUNCTIONS[f"conv_transpose{self._n}d"](
             input, self.weight, self.bias, self.stride, self.padding, self.output_padding,
             self.groups, self.dilation)
-
-    def extra_repr(self) -> str:
-        more = f", output_padding={self.output_padding}" if any(self.output_padding) else ""
-        return super().extra_repr() + more
 
 
 class Flatten(Module):

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Iterator
+from typing import Any, Self
 
 from functrans.torch._graph.hooks import RemovableHandle
 from functrans.torch._graph.modes import is_grad_enabled, no_grad
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn.modules.hooks import Watch, as_tuple
+from functrans.torch.nn.modules.states import STATE_HOOKS, Stateful, entered
 from functrans.torch.nn.parameter import Buffer, Parameter
 
 
-class _IncompatibleKeys(NamedTuple):
-    """What ``load_state_dict`` returns: names that only the module, or only the dict, has."""
-
-    missing_keys: list
-    unexpected_keys: list
-
-    def __repr__(self) -> str:
-        if not self.missing_keys and not self.unexpected_keys:
-            return "<All keys matched successfully>"
-        return f"_IncompatibleKeys(missing_keys={self[0]}, unexpected_keys={self[1]})"
-
-
-class Module:
+class Module(Stateful):
     """A layer, or several: give ``forward``, and set parameters and modules as attributes.
 
     >>> from functrans import torch
@@ -53,7 +42,7 @@ class Module:
             fields[name] = OrderedDict()
         fields["_non_persistent_buffers_set"] = set()
         for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
-                     "_backward_pre_hooks"):
+                     "_backward_pre_hooks", *STATE_HOOKS):
             fields[name] = OrderedDict()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -78,7 +67,8 @@ class Module:
             self.register_buffer(name, value, value.persistent)
         elif name in fields.get("_parameters", ()):
             if value is not None:
-                raise TypeError(f"cannot assign '{type(value).__name__}' as parameter '{name}' "
+                what = value.type() if isinstance(value, Tensor) else type(value).__name__
+                raise TypeError(f"cannot assign '{what}' as parameter '{name}' "
                                 "(torch.nn.Parameter or None expected)")
             fields["_parameters"][name] = None
         elif name in fields.get("_buffers", ()):
@@ -119,8 +109,7 @@ class Module:
             raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
         if not name:
             raise KeyError(f'{kind} name can\'t be empty string ""')
-        taken = any(name in self.__dict__[p] for p in ("_parameters", "_buffers", "_modules"))
-        if hasattr(self, name) and not taken:
+        if hasattr(self, name) and name not in self.__dict__[f"_{kind}s"]:
             raise KeyError(f"attribute '{name}' already exists")
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
@@ -230,6 +219,16 @@ class Module:
 
     get_buffer = get_parameter
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a module in the place of that under a dotted name."""
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module).__name__}")
+        if strict and name not in parent._modules:
+            raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
+        parent._modules[name] = module
+
     # ---- what is done with all parts
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
@@ -286,6 +285,17 @@ class Module:
         """The module itself: it is on the CPU."""
         return self
 
+    def share_memory(self) -> Self:
+        """The module itself: there is one process."""
+        return self
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Accepted: code runs as it is written."""
+
+    def to_empty(self, *, device: Any = None, recurse: bool = True) -> Self:
+        """The parameters and buffers in new memory, whose entries are anything."""
+        return self._apply(lambda t: t.new_empty(t.shape))
+
     def cuda(self, device: Any = None) -> Self:
         """An error: there is no such device."""
         return self.to("cuda")
@@ -314,43 +324,6 @@ class Module:
             if p.grad is not None:
                 p.grad = None if set_to_none else p.grad.detach().zero_()
 
-    # ---- its state
-
-    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "",
-                   keep_vars: bool = False) -> dict[str, Any]:
-        """All parameters and buffers by dotted names, without history and on the same memory."""
-        out = OrderedDict() if destination is None else destination
-        for path, module in self.named_modules(None, prefix.rstrip("."), False):
-            lead = f"{path}." if path else ""
-            for name, x in [*module._parameters.items(), *module._buffers.items()]:
-                if x is not None and name not in module._non_persistent_buffers_set:
-                    out[lead + name] = x if keep_vars else x.detach()
-        return out
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True,
-                        assign: bool = False) -> _IncompatibleKeys:
-        """Write the tensors of ``state_dict`` to the parameters and buffers of those names."""
-        own = self.state_dict(keep_vars=True)
-        result = _IncompatibleKeys([k for k in own if k not in state_dict],
-                         [k for k in state_dict if k not in own])
-        wrong = [f"size mismatch for {k}: copying a param with shape {state_dict[k].shape} from "
-                 f"checkpoint, the shape in current model is {own[k].shape}."
-                 for k in own if k in state_dict and own[k].shape != state_dict[k].shape]
-        if strict and result.unexpected_keys:
-            wrong.insert(0, f"Unexpected key(s) in state_dict: {_quoted(result.unexpected_keys)}.")
-        if strict and result.missing_keys:
-            wrong.insert(0, f"Missing key(s) in state_dict: {_quoted(result.missing_keys)}.")
-        if wrong:
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t"
-                               + "\n\t".join(wrong))
-        with no_grad():
-            for k in own:
-                if k in state_dict and assign:
-                    own[k].data = state_dict[k].detach()
-                elif k in state_dict:
-                    own[k].copy_(state_dict[k])
-        return result
-
     # ---- calls and hooks
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -374,25 +347,25 @@ class Module:
     def register_forward_pre_hook(self, hook: Callable, *, prepend: bool = False,
                                   with_kwargs: bool = False) -> RemovableHandle:
         """Call ``hook(module, args)`` before each ``forward``; what it returns replaces them."""
-        return _entered(self._forward_pre_hooks, (hook, with_kwargs), prepend)
+        return entered(self._forward_pre_hooks, (hook, with_kwargs), prepend)
 
     def register_forward_hook(self, hook: Callable, *, prepend: bool = False,
                               with_kwargs: bool = False,
                               always_call: bool = False) -> RemovableHandle:
         """Call ``hook(module, args, output)`` after each ``forward``."""
-        return _entered(self._forward_hooks, (hook, with_kwargs), prepend)
+        return entered(self._forward_hooks, (hook, with_kwargs), prepend)
 
     def register_full_backward_hook(self, hook: Callable,
                                     prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_input, grad_output)`` when these gradients are known."""
-        return _entered(self._backward_hooks, hook, prepend)
+        return entered(self._backward_hooks, hook, prepend)
 
     register_backward_hook = register_full_backward_hook
 
     def register_full_backward_pre_hook(self, hook: Callable,
                                         prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_output)`` before the module's gradients are computed."""
-        return _entered(self._backward_pre_hooks, hook, prepend)
+        return entered(self._backward_pre_hooks, hook, prepend)
 
     # ---- how it prints
 
@@ -415,17 +388,6 @@ class Module:
             return f"{self._get_name()}({extra})"
         inner = "\n".join([*lines, *below]).split("\n")
         return f"{self._get_name()}(\n" + "\n".join([f"  {t}" for t in inner]) + "\n)"
-
-
-def _quoted(names: list) -> str:
-    return ", ".join([f'"{n}"' for n in names])
-
-
-def _entered(hooks: OrderedDict, hook: Any, prepend: bool) -> RemovableHandle:
-    handle = RemovableHandle.enter(hooks, hook)
-    if prepend:
-        hooks.move_to_end(handle.id, last=False)
-    return handle
 
 
 __all__ = ["Module"]

@@ -12,7 +12,7 @@ from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn import init
 from functrans.torch.nn.modules.attention import MultiheadAttention, TransformerEncoderLayer
 from functrans.torch.nn.modules.containers import ModuleList
-from functrans.torch.nn.modules.layers import Linear
+from functrans.torch.nn.modules.layers import Dropout, Linear
 from functrans.torch.nn.modules.module import Module
 from functrans.torch.nn.modules.normalisation import LayerNorm
 
@@ -49,17 +49,16 @@ class TransformerDecoderLayer(Module):
             self.add_module(name, MultiheadAttention(d_model, nhead, dropout, bias,
                                                      batch_first=batch_first, dtype=dtype))
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
+        self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
         for name in ("norm1", "norm2", "norm3"):
             self.add_module(name, LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
-        self.dropout, self.norm_first = dropout, norm_first
+        self.dropout1, self.dropout2, self.dropout3 = [Dropout(dropout) for _ in range(3)]
+        self.norm_first = norm_first
         self.activation = NN[activation] if isinstance(activation, str) else activation
 
-    def _drop(self, x: Tensor) -> Tensor:
-        return NN["dropout"](x, self.dropout, self.training)
-
     def _feed(self, x: Tensor) -> Tensor:
-        return self._drop(self.linear2(self._drop(self.activation(self.linear1(x)))))
+        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
     def forward(self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None,
                 memory_mask: Tensor | None = None, tgt_key_padding_mask: Tensor | None = None,
@@ -67,12 +66,12 @@ class TransformerDecoderLayer(Module):
                 memory_is_causal: bool = False) -> Tensor:
         def attend(x: Tensor) -> Tensor:
             y, _ = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask)
-            return self._drop(y)
+            return self.dropout1(y)
 
         def read(x: Tensor) -> Tensor:
             y, _ = self.multihead_attn(x, memory, memory, memory_key_padding_mask, False,
                                        memory_mask)
-            return self._drop(y)
+            return self.dropout2(y)
 
         x = tgt
         for norm, block in ((self.norm1, attend), (self.norm2, read), (self.norm3, self._feed)):

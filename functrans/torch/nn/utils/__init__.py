@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,12 @@ from functrans.torch._graph.modes import no_grad
 from functrans.torch._names import absent
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn.utils import parametrizations, parametrize, rnn
+from functrans.torch.nn.utils.fusion import (
+    fuse_conv_bn_eval,
+    fuse_conv_bn_weights,
+    fuse_linear_bn_eval,
+    fuse_linear_bn_weights,
+)
 from functrans.torch.nn.utils.norms import (
     remove_spectral_norm,
     remove_weight_norm,
@@ -45,13 +52,20 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float,
                     norm_type: float = 2.0, error_if_nonfinite: bool = False,
                     foreach: bool | None = None) -> Tensor:
     """Scale all gradients so that their norm is at most ``max_norm``; returns the norm before."""
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     grads = _gradients(parameters)
     total = get_total_norm(grads, norm_type, error_if_nonfinite)
-    scale = min(float(max_norm) / (float(total) + 1e-6), 1.0)
-    with no_grad():
-        for g in grads:
-            g.mul_(scale)
+    clip_grads_with_norm_(parameters, max_norm, total)
     return total
+
+
+def clip_grads_with_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float,
+                          total_norm: Tensor, foreach: bool | None = None) -> None:
+    """Scale all gradients, whose norm is ``total_norm``, so that it is at most ``max_norm``."""
+    scale = min(float(max_norm) / (float(total_norm) + 1e-6), 1.0)
+    with no_grad():
+        for g in _gradients(parameters):
+            g.mul_(scale)
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float,
@@ -77,10 +91,30 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         start += p.numel()
 
 
+def skip_init(module_cls: type, *args: Any, **kwargs: Any) -> Any:
+    """A module; its parameters are drawn as always."""
+    return module_cls(*args, **kwargs)
+
+
 __all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector",
-    "parametrizations", "parametrize", "remove_spectral_norm", "remove_weight_norm", "rnn",
-    "spectral_norm", "vector_to_parameters", "weight_norm",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
+    "get_total_norm",
+    "parameters_to_vector",
+    "parametrizations",
+    "parametrize",
+    "remove_spectral_norm",
+    "remove_weight_norm",
+    "rnn",
+    "skip_init",
+    "spectral_norm",
+    "vector_to_parameters",
+    "weight_norm",
 ]
 
 __getattr__ = absent(__name__)

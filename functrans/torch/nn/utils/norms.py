@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from functrans.torch._functions.table import METHODS, NN
+from functrans.torch._functions import algebra
+from functrans.torch._functions.table import NN
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor
@@ -16,7 +17,7 @@ from functrans.torch.nn.parameter import Parameter
 
 _M = TypeVar("_M", bound=Module)
 normalize: Callable = NN["normalize"]
-mv: Callable = METHODS["mv"]
+mv: Callable = algebra.mv
 randn: Callable = vars(factories)["randn"]
 
 

@@ -1,0 +1,89 @@
+"""Python's operators on names of arrays: in their memory where all is plain, or on their values."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._core.bind import PLAIN, Tracer
+from functrans._core.writing import current
+from functrans.numpy.layouts import is_ordered, layout_of
+from functrans.numpy.sparse_operands import defers, is_other
+from functrans.numpy.writable import Fixed, Name, Writable, named, named_like
+from functrans.numpy.writing import all_plain, has_axes, windows, written_into
+
+
+def _operator(name: str) -> tuple[Callable, Callable]:
+    op = getattr(operator, f"__{name}__")
+
+    def forward(self: Any, other: Any) -> Any:
+        x, y = self.value, other.value if isinstance(other, Name) else other
+        usual = type(y) in PLAIN or isinstance(y, Tracer)
+        if not usual and is_other(y) and defers(name, self, y):
+            return NotImplemented
+        if x is not None and y is not None:  # the short way, for arrays that no one writes into
+            z = op(x, y)
+            if isinstance(y, np.ndarray) and is_ordered(y):
+                return _like_operands(op, z, self, other)
+            return named(z)
+        if self.is_plain() and all_plain(other):
+            return named(op(self.window, windows(other)))
+        return _like_operands(op, op(self.current(), current(other)), self, other)
+
+    def reflected(self: Any, other: Any) -> Any:
+        if self.value is not None and not isinstance(other, Name) and not is_ordered(other):
+            return named(op(other, self.value))
+        if self.is_plain() and all_plain(other):
+            return named(op(other, self.window))
+        return _like_operands(op, op(current(other), self.current()), other, self)
+
+    return forward, reflected
+
+
+def _like_operands(op: Callable, y: Any, *args: Any) -> Any:
+    """The result of an operator as a name, in the layout that its operands give it."""
+    if has_axes(y) and any(map(is_ordered, args)):
+        return named_like(y, layout_of(op, args, {}))
+    return named(y)
+
+
+def _in_place(name: str) -> Callable:
+    fresh, within = getattr(operator, f"__{name}__"), getattr(operator, f"__i{name}__")
+
+    def op(self: Writable, other: Any) -> Any:
+        if self.is_plain() and all_plain(other):
+            place = self.own_window()
+            within(place, windows(other))
+            return self
+        return written_into(name, self, fresh(self.current(), current(other)))
+
+    return op
+
+
+def _unary(name: str) -> Callable:
+    op = getattr(operator, f"__{name}__")
+
+    def method(self: Any) -> Any:
+        if self.is_plain():
+            return named(op(self.window))
+        return _like_operands(op, op(self.current()), self)
+
+    return method
+
+
+for _name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift",
+):
+    _forward, _reflected = _operator(_name)
+    setattr(Name, f"__{_name}__", _forward)
+    setattr(Name, f"__r{_name}__", _reflected)
+    setattr(Writable, f"__i{_name}__", _in_place(_name))
+    setattr(Fixed, f"__i{_name}__", _forward)  # another value, as of a number
+for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
+    setattr(Name, f"__{_name}__", _operator(_name)[0])
+for _name in ["neg", "pos", "abs", "invert"]:
+    setattr(Name, f"__{_name}__", _unary(_name))

@@ -1,0 +1,105 @@
+"""Complex numbers in kernels, and lists that they store into: derivatives are those of the Python
+that they are compiled from.
+"""
+
+import cmath
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans.errors import UnsupportedError
+
+numba = pytest.importorskip("numba")  # an extra: its releases follow NumPy's after a while
+njit = numba.njit
+
+from functrans.numba import differentiable  # noqa: E402  # after the test for numba
+
+X = np.array([1.3, 0.7, 2.1])
+
+
+def arithmetic(x):
+    z, w = x[0] - 1j * x[1], x[2] + 0j
+    y = z / w + (1 + 2j) / z - z * w + 2.0 * z
+    y += z**3 + z ** x[2]
+    return y.real + np.abs(z) ** 2 + (z != w) + z.conjugate().imag
+
+
+def functions(x):
+    z = x[0] + 1j * x[1]
+    y = np.exp(z) + np.log(z) + np.sqrt(-z) + np.tan(z) + np.tanh(z)
+    return y.imag + np.angle(z)
+
+
+def spectrum(x):
+    """A sum that a loop adds to, and a branch on its size."""
+    total = 0.0
+    for k in range(3):
+        a = 0j
+        for j in range(3):
+            a += x[j] * np.exp(-2j * np.pi * k * j / 3)
+            if np.abs(a) > 3.0:
+                a *= 0.5
+        total += (k + 1) * (a.real**2 + a.imag**2)
+    return total
+
+
+def arrays(x):
+    z = np.zeros(3, dtype=np.complex128)
+    for i in range(3):
+        z[i] = x[i] + 1j * x[0]
+    y = z * x + 2j
+    return np.abs(y).sum() * y.imag[1] + np.sum(np.conj(z)).imag
+
+
+def lists(x):
+    a, b = [0.0] * 3, [[0.0, 1.0], [2.0, 3.0]]
+    for i in range(3):
+        a[i] = x[i] * (i + 1)
+    b[0][1] = a[0] * a[1]
+    b[1][0] *= x[1]
+    c = [0.0 for _ in range(2)]
+    c[-1] += b[0][1] * b[1][0]
+    whole = [1, 2, 3]
+    whole[0] = 2
+    return a[0] * a[1] + a[2] ** 2 + c[1] + b[1][1] * x[whole[0]]
+
+
+def in_place_of_numpy(f):
+    """The function with its arrays those of functrans, so that it can be traced."""
+    return type(f)(f.__code__, f.__globals__ | {"np": ft.numpy}, f.__name__)
+
+
+@pytest.mark.parametrize(("f", "mode"), [
+    (arithmetic, "forward"), (arithmetic, "reverse"), (functions, "reverse"),
+    (spectrum, "forward"), (arrays, "reverse"), (lists, "forward"), (lists, "reverse"),
+])
+def test_a_kernel_has_the_derivatives_of_its_python(f, mode):
+    kernel = differentiable(njit(f), mode=mode)
+    value, slopes = ft.value_and_grad(kernel)(X)
+    expected = ft.value_and_grad(python := in_place_of_numpy(f))(X)
+    np.testing.assert_allclose(value, expected[0], rtol=1e-14)
+    np.testing.assert_allclose(slopes, expected[1], rtol=1e-12)
+    if f is spectrum:
+        tangent = np.array([0.3, -0.2, 0.5])
+        turned = ft.hvp(kernel, X, tangent)[1]
+        np.testing.assert_allclose(turned, ft.hvp(python, X, tangent)[1], rtol=1e-11)
+
+
+def test_cmath_and_complex_zero():
+    @njit
+    def f(x):
+        return cmath.phase(cmath.exp(1j * x)) + cmath.sqrt(x * 0j).real
+
+    assert ft.grad(f)(0.3) == pytest.approx(1, rel=1e-13)
+
+
+def test_complex_results_are_refused():
+    @njit
+    def f(x):
+        return x * (1 + 2j)
+
+    for transform in (ft.grad, ft.jacfwd):
+        with pytest.raises(UnsupportedError, match=r"`f` returns complex numbers.*z\.real and z"):
+            transform(lambda x: np.abs(f(x)))(2.0)
+    assert f(2.0) == 2 + 4j
