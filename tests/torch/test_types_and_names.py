@@ -247,3 +247,20 @@ def test_the_triangle_that_is_not_read_does_not_matter(f, triangle):
     grads = [torch.autograd.grad((v * ct).sum(), x)[0] for v, x in ((y, whole), (z, part))]
     torch.testing.assert_close(*grads, rtol=1e-11, atol=1e-11)
     torch.testing.assert_close(grads[0], grads[0].mT)
+
+
+def test_nearest_pixels_have_no_slope_in_their_places():
+    image = torch.arange(4.0).reshape(1, 1, 2, 2)
+    grid = torch.zeros(1, 1, 1, 2, requires_grad=True)
+    y = torch.nn.functional.grid_sample(image, grid, "nearest", align_corners=False)
+    (g,) = torch.autograd.grad(y.sum(), grid)
+    assert g.tolist() == [[[[0, 0]]]]
+
+
+def test_random_choices_and_sigmoids_are_written_to_out():
+    out = torch.empty(2)
+    assert torch.bernoulli(torch.tensor([0.0, 1.0]), out=out).tolist() == [0, 1]
+    assert torch.sigmoid(torch.zeros(2), out=out).tolist() == [0.5, 0.5]
+    places = torch.empty(3, dtype=torch.int64)
+    torch.multinomial(torch.tensor([0.0, 1.0]), 3, True, out=places)
+    assert places.tolist() == [1, 1, 1]
