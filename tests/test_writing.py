@@ -1577,3 +1577,28 @@ def test_arrays_of_plain_numbers_can_be_written_to(make):
     y = make()
     y[0] = 5.0
     assert plain_np.all(y[0] == 5.0)
+
+
+def _plus_one(f, x):
+    return f(x) + 1.0
+
+
+ONE_CODE = {
+    "closure": lambda f: lambda x: _plus_one(f, x),
+    "partial": lambda f: functools.partial(_plus_one, f),
+    "default": lambda f: lambda x, f=f: f(x) + 1.0,
+}
+
+
+@pytest.mark.parametrize("more", ONE_CODE.values(), ids=ONE_CODE)
+def test_functions_of_one_code_call_others(more):
+    def written(x):
+        y = np.zeros(6)
+        y[1:] = x[1:]
+        return y
+
+    f = more(more(more(written)))
+    want = plain_np.concatenate([[3.0], X[1:] + 3])
+    assert f(X) == pytest.approx(want)
+    for way in (ft.jit(f), lambda x: ft.vjp(f, x)[0], lambda x: ft.vmap(f)(x[None])[0]):
+        assert way(X) == pytest.approx(want)
