@@ -1592,3 +1592,28 @@ def test_operators_of_an_array_that_is_viewed_go_entry_by_entry(op):
     once, first = bool(op(x, x)[0, 0]), plain_np.array([[2.0, 0.0], [2.0, 0.0]])
     plain_np.testing.assert_array_equal(ft.grad(f)(x), (2.0 if once else 0.0) + first)
     plain_np.testing.assert_array_equal(ft.jacfwd(f)(x), (2.0 if once else 0.0) + first)
+
+
+def _plus_one(f, x):
+    return f(x) + 1.0
+
+
+ONE_CODE = {
+    "closure": lambda f: lambda x: _plus_one(f, x),
+    "partial": lambda f: functools.partial(_plus_one, f),
+    "default": lambda f: lambda x, f=f: f(x) + 1.0,
+}
+
+
+@pytest.mark.parametrize("more", ONE_CODE.values(), ids=ONE_CODE)
+def test_functions_of_one_code_call_others(more):
+    def written(x):
+        y = np.zeros(6)
+        y[1:] = x[1:]
+        return y
+
+    f = more(more(more(written)))
+    want = plain_np.concatenate([[3.0], X[1:] + 3])
+    assert f(X) == pytest.approx(want)
+    for way in (ft.jit(f), lambda x: ft.vjp(f, x)[0], lambda x: ft.vmap(f)(x[None])[0]):
+        assert way(X) == pytest.approx(want)

@@ -89,7 +89,12 @@ class Callees:
         while self._todo:
             called = self._todo.pop()
             f = function_of(called)
-            if f is None or id(f.__code__) in self._seen:
+            if f is None:
+                continue
+            if id(f.__code__) in self._seen:
+                # of one code, with others to call
+                cells = [x for _, _, x in contents_of(f)] if f.__closure__ else []
+                self._meet([*cells, *_bound(f), *_bound(called)])
                 continue
             if f.__code__ not in GIVEN and self._is_foreign(f.__globals__.get("__name__")):
                 continue
