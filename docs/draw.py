@@ -113,6 +113,33 @@ def workloads() -> str:
     return _svg(left + 3 * unit, bottom + 10, parts, "Time of functrans / time of the fastest peer")
 
 
+def overview() -> str:
+    """The same ratios in order of size: how many of the workloads are faster here, and by how much.
+    """
+    rows = list(workload_ratios())[:-1]  # without the means
+    top, unit, width = 60, 75, 760
+    marks = (0.03, 0.1, 0.3, 1, 3)
+    parts = []
+
+    def height(ratio: float) -> float:
+        return top + unit * (np.log10(marks[-1]) - np.log10(ratio))
+
+    for ratio in marks:
+        y = height(ratio)
+        parts.append(f"<line x1='{LEFT + 30}' x2='{LEFT + 30 + width}' y1='{y:.1f}' y2='{y:.1f}' "
+                     f"stroke='#d0d7de' stroke-width='{2 if ratio == 1 else 1}'/>"
+                     f"<text x='{LEFT}' y='{y + 4:.1f}' fill='{QUIET}'>{ratio:g}</text>")
+    for k, (label, colour) in enumerate(KINDS.items()):
+        parts.append(f"<circle cx='{LEFT + 36 + 340 * k}' cy='36' r='5' fill='{colour}'/>"
+                     f"<text x='{LEFT + 48 + 340 * k}' y='40' fill='{INK}'>{label}</text>")
+        found = sorted(row[1 + k] for row in rows if row[1 + k])
+        parts += [f"<circle cx='{LEFT + 40 + (width - 20) * (i + 0.5) / len(found):.1f}' "
+                  f"cy='{height(max(ratio, marks[0])):.1f}' r='3.5' fill='{colour}'/>"
+                  for i, ratio in enumerate(found)]
+    return _svg(LEFT + width + 50, height(marks[0]) + 24, parts,
+                f"{len(rows)} workloads: time of functrans / time of the fastest peer")
+
+
 KINDS = {"called op by op, against PyTorch and HIPS autograd": "#d08a2e",
          "compiled, against JAX": "#8250df"}
 
@@ -233,8 +260,8 @@ def derivatives() -> str:
 
 
 DRAWN: dict[str, Callable[[], str]] = {
-    "speed": speed, "workloads": workloads, "program": program, "trace": trace, "fits": fits,
-    "derivatives": derivatives,
+    "speed": speed, "workloads": workloads, "overview": overview, "program": program,
+    "trace": trace, "fits": fits, "derivatives": derivatives,
 }
 
 

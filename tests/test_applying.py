@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -299,3 +300,27 @@ def test_functions_of_plain_arrays_close_over_traced_values():
 
 
 V_ = np.linspace(0.1, 2.0, 6)
+
+
+PLACES = {
+    "ravel": lambda np, x, i, j: np.ravel_multi_index((i, j), (200, 150)),
+    "ravel wrapped": lambda np, x, i, j: np.ravel_multi_index((i, j), (90, 40), mode="wrap"),
+    "ravel clipped": lambda np, x, i, j: np.ravel_multi_index((i, j), (200, 40), mode="clip"),
+    "unravel": lambda np, x, i, j: np.unravel_index(i, (200, 150)),
+    "take": lambda np, x, i, j: np.take(x, i, mode="wrap") + np.take(x, j, 0, mode="clip")[:, 0],
+    "choose": lambda np, x, i, j: np.choose(i, [j, i], mode="wrap"),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i8"])
+def test_places_are_reckoned_with_64_bits(name, dtype):
+    f, x = PLACES[name], np.arange(600.0).reshape(200, 3)
+    i, j = np.array([100, 3, 120], dtype), np.array([5, 100, 49], dtype)
+    want = ft.tree.leaves(f(np, x, i, j))
+    run = functools.partial(f, fnp)
+    batch = ft.tree.map(lambda y: y[0], ft.vmap(run)(x[None], i[None], j[None]))
+    for y in (ft.jit(run)(x, i, j), batch, ft.vjp(lambda x: run(x, i, j), x)[0]):
+        for got, expected in zip(ft.tree.leaves(y), want, strict=True):
+            np.testing.assert_array_equal(got, expected)
+            assert got.dtype == expected.dtype

@@ -474,3 +474,10 @@ def test_softplus_of_large_numbers(gradient):
 @both
 def test_minus_infinity_in_logaddexp(gradient):
     exactly(gradient(lambda x: np.logaddexp(x, -np.inf), 1), 1)
+
+
+def test_tangents_that_are_python_s_numbers_divide_by_zero_as_arrays_do():
+    for f, expected in ((np.log, np.inf), (lambda x: 1 / x, -np.inf), (np.sqrt, np.inf)):
+        with np.errstate(divide="ignore"):
+            assert ft.jvp(f, (0.0,), (1.0,))[1] == expected
+            assert ft.jvp(f, (np.zeros(1),), (np.ones(1),))[1] == expected

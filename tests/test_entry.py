@@ -12,7 +12,7 @@ import pytest
 import functrans as ft
 from functrans import errors
 from functrans._compile.emit import module
-from functrans._compile.emit.entry_code import NODE, PLAN
+from functrans._compile.emit.entry_code import MOST, NODE, PLAN
 from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._compile.run import entry, executable
 from functrans._compile.run.native import NativeProgram
@@ -114,11 +114,11 @@ def test_intermediate_arrays_are_lent_and_given_back():
 
 
 def test_many_arguments_and_results():
-    for n in (1, 2, 63, 64):
+    for n in (1, 2, 64, MOST):
         xs = [X + i for i in range(n)]
         program = compiled(lambda *xs: tuple(x * 2 for x in xs), *xs)
         same(program.entry(*xs), program(xs))
-    assert compiled(lambda *xs: xs[0], *[X] * 65).entry is None
+    assert compiled(lambda *xs: xs[0], *[X] * (MOST + 1)).entry is None
 
 
 def test_numbers():

@@ -27,7 +27,7 @@ def function(letter, most):
     """
     assert BLAS is not None
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 13, ctypes.c_int64, ctypes.c_int64)
-    native = kind(gemm.compiled(local(), BLAS, f"{letter}gemm", gemm.text(letter, most)))
+    native = kind(gemm.compiled(local(), BLAS, f"{letter}gemm", lambda: gemm.text(letter, most)))
 
     def call(a, b, c):
         (m, k), n = a.shape, b.shape[1]

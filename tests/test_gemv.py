@@ -25,7 +25,7 @@ def function(letter, most):
     assert BLAS is not None
     text = gemv.text(letter, gemm.TYPES[letter], most)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 11, ctypes.c_int64)
-    native = kind(gemm.compiled(local(), BLAS, f"{letter}gemv", text))
+    native = kind(gemm.compiled(local(), BLAS, f"{letter}gemv", lambda: text))
 
     def call(a, x, y, added):
         one, zero, step = np.ones(1, y.dtype), np.zeros(1, y.dtype), np.ones(1, np.int64)

@@ -13,6 +13,7 @@ from functrans import make_program, tree
 from functrans._compile.ir.program import interpret
 from functrans._transforms.matrices import colored, directions, memory
 from functrans.errors import ArgumentError, NotDifferentiable, OutOfMemoryError, UnsupportedError
+from tests.covering import covering
 from tests.sparse_programs import PROGRAMS
 
 MATRICES = [ft.jacobian, ft.jacfwd, ft.jacrev]
@@ -325,8 +326,8 @@ def test_colours_change_no_entry_of_a_matrix(p, matrix, monkeypatch):
     assert np.all((special == without[1]) | np.isnan(without[1]))
 
 
-@pytest.mark.parametrize("matrix", [*MATRICES, ft.hessian])
-@pytest.mark.parametrize("p", PROGRAMS, ids=lambda p: p.name)
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize(("p", "matrix"), covering(PROGRAMS, [*MATRICES, ft.hessian], meet=1))
 def test_colours_change_no_bit_where_no_program_is_written(p, matrix, monkeypatch):
     def f(x):
         return np.sum(p.f(x) ** 2) if matrix is ft.hessian else p.f(x)

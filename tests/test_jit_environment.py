@@ -1,11 +1,18 @@
 """What a compiled function reads beside its arguments is current at every call, or refused."""
 
+import array
+import collections
+import contextvars
+import dataclasses
 import functools
+import operator
 import random
 import threading
 import types
 import warnings
+import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -556,3 +563,161 @@ def test_a_property_that_is_kept_is_looked_into():
     f(X)
     layer.twice[0] = 9.0
     assert_array_equal(f(X), layer.twice * X)
+
+
+# ---- what makes objects reads, too
+
+RATE = 2.0
+
+
+class Scaled:
+    def __init__(self, x=1.0):
+        self.value = x * RATE
+
+    def again(self, x):
+        return type(self)(x).value
+
+
+class Halved(Scaled):
+    def __init__(self, x):
+        super().__init__(x)
+        self.value = self.value / 2
+
+
+class New:
+    def __new__(cls, x):
+        made = object.__new__(cls)
+        made.value = x * RATE
+        return made
+
+
+class Called(type):
+    def __call__(cls, x):
+        return x * RATE
+
+
+class OfCalled(metaclass=Called):
+    pass
+
+
+@dataclasses.dataclass
+class Later:
+    x: Any
+    value: Any = None
+
+    def __post_init__(self):
+        self.value = self.x * RATE
+
+
+@dataclasses.dataclass
+class ByFactory:
+    x: Any
+    rate: float = dataclasses.field(default_factory=lambda: RATE)
+
+
+class Subclasses:
+    def __init_subclass__(cls):
+        cls.rate = RATE
+
+    def __class_getitem__(cls, i):
+        return RATE * i
+
+
+class Missing(dict):
+    def __missing__(self, key):
+        return RATE
+
+
+class Triple(collections.namedtuple("Triple", "a b c")):
+    def total(self):
+        return (self.a + self.b) * RATE
+
+
+MISSING, DEFAULTS, TRIPLE = Missing(), collections.defaultdict(lambda: RATE), Triple(1.0, 2.0, 3.0)
+LATER, SCALED, KINDS = Later(1.0), Scaled(), {"scaled": Scaled}
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: Scaled(x).value, lambda x: Halved(x).value, lambda x: New(x).value,
+    lambda x: OfCalled(x), lambda x: Later(x).value, lambda x: ByFactory(x).rate * x,
+    lambda x: type("Sub", (Subclasses,), {}).rate * x, lambda x: Subclasses[2] * x,
+    lambda x: MISSING["a"] * x, lambda x: DEFAULTS[object()] * x, lambda x: TRIPLE.total() * x,
+    lambda x: dataclasses.replace(LATER, x=x).value, lambda x: SCALED.again(x),
+    lambda x: KINDS["scaled"](x).value, lambda x: next(map(Scaled, [x])).value,
+])
+def test_a_global_that_a_class_reads_when_it_is_called_may_change(f, monkeypatch):
+    compiled = ft.jit(f)
+    assert compiled(1.5) == f(1.5)
+    monkeypatch.setitem(globals(), "RATE", 3.0)
+    assert compiled(1.5) == f(1.5)
+
+
+class Large:
+    def __init__(self, data):
+        self.data, self.slope = data, 2.0
+        self.size = len(self.data)
+
+    def line(self, x):
+        return self.slope * x
+
+
+def test_what_only_the_maker_of_an_object_reads_is_not_compared():
+    large = Large(np.zeros(10))
+    compiled, runs = staged_times(lambda x: large.line(x))
+    assert compiled(1.5) == 3.0
+    large.data[0] = 1.0
+    assert compiled(1.5) == 3.0
+    assert len(runs) == 1
+
+
+# ---- Python's own objects that hold, show or name what is read
+
+
+class Holder:
+    rate = 2.0
+
+    def by_rate(self, k, x):
+        return k * x * self.rate
+
+    by_one = functools.partialmethod(by_rate, 1.0)
+
+    @functools.singledispatchmethod
+    def by_held(self, x):
+        return x * HELD["k"]
+
+
+HELD = {"k": 2.0}
+HOLDER, LOCAL, VARIABLE = Holder(), threading.local(), contextvars.ContextVar("rate", default=2.0)
+HOLDER_SEEN = weakref.ref(HOLDER)
+SHOWN, VALUES, ITEMS = types.MappingProxyType(HELD), HELD.values(), HELD.items()
+OWN, CHAIN = collections.UserDict(k=2.0), collections.ChainMap(HELD)
+NUMBERS, BYTES = array.array("d", [2.0]), bytearray([2])
+SEEN, OBJECTS = memoryview(NUMBERS), np.array([HELD, None], dtype=object)
+BY_VALUE, BY_ENTRY = (make(lambda v: v * HELD["k"], *n) for make, n in (
+    (np.vectorize, ()), (np.frompyfunc, (1, 1))))
+BY_SIGN = functools.cmp_to_key(lambda a, b: (a - b) * (HELD["k"] - 2.5))
+BY_RATE, BY_GET = operator.attrgetter("rate"), operator.methodcaller("by_rate", 1.0, 1.0)
+
+
+def set_all(v):
+    HELD["k"] = OWN["k"] = HOLDER.rate = Holder.rate = LOCAL.rate = NUMBERS[0] = v
+    BYTES[0] = int(v)
+    VARIABLE.set(v)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: SHOWN["k"] * x, lambda x: next(iter(VALUES)) * x, lambda x: dict(ITEMS)["k"] * x,
+    lambda x: OWN["k"] * x, lambda x: CHAIN["k"] * x, lambda x: NUMBERS[0] * x,
+    lambda x: BYTES[0] * x, lambda x: SEEN[0] * x, lambda x: OBJECTS[0]["k"] * x,
+    lambda x: LOCAL.rate * x, lambda x: VARIABLE.get() * x, lambda x: HOLDER_SEEN().rate * x,
+    lambda x: BY_RATE(HOLDER) * x, lambda x: BY_GET(HOLDER) * x, lambda x: HOLDER.by_one(x),
+    lambda x: HOLDER.by_held(x), lambda x: float(BY_VALUE(1.0)) * x,
+    lambda x: float(BY_ENTRY(1.0)) * x, lambda x: sorted([2.0, 3.0], key=BY_SIGN)[1] * x,
+])
+def test_what_objects_of_python_hold_may_change(f):
+    set_all(2.0)
+    compiled, runs = staged_times(f)
+    assert compiled(1.5) == compiled(1.5) == 3.0
+    assert len(runs) == 1
+    set_all(3.0)
+    assert compiled(1.5) == 4.5

@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
 import functrans as ft
-from functrans._transforms.matrices import colored, diagonals
 from functrans.errors import (
     ArgumentError,
     CaptureError,
@@ -271,6 +270,19 @@ def test_a_rule_that_closes_over_the_argument_is_refused_as_by_nested_jvp():
         ft.laplacian(closing_over)(X)
 
 
+def test_values_of_a_checkpoint_are_those_of_all_directions():
+    def f(x):
+        y = ft.checkpoint(lambda a, b: np.tanh(a) * b)(np.exp(x), np.cos(x))
+        return np.sum(np.sin(y) * y[::-1])
+
+    expected = np.trace(ft.hessian(f)(X))
+    assert ft.laplacian(f)(X) == pytest.approx(expected, rel=1e-13)
+    assert ft.jit(ft.laplacian(f))(X) == pytest.approx(expected, rel=1e-13)
+    assert ft.grad(ft.laplacian(f))(X) == pytest.approx(
+        ft.grad(lambda x: np.trace(ft.hessian(f)(x)))(X), rel=1e-12
+    )
+
+
 def test_the_laplacian_of_a_harmonic_function_is_zero():
     x = np.array([0.3, -1.2, 2.0])
     assert abs(ft.laplacian(lambda x: 1 / np.linalg.norm(x))(x)) < 1e-15
@@ -337,44 +349,6 @@ def test_the_diagonal_is_that_of_the_hessian():
     assert_allclose(ft.vmap(diagonal)(X[None])[0], np.diag(H), rtol=1e-13)
     gradient = ft.grad(lambda x: np.sum(diagonal(x)))(X)
     assert_allclose(gradient, ft.grad(ft.laplacian(scalar))(X), rtol=1e-12)
-
-
-def chained(p, scale=1.0):
-    x, y = p["x"], p["y"]
-    total = np.sum((x[1:] - x[:-1] ** 2) ** 2) + np.sum(np.cos(y) ** 3 * x[:40])
-    return scale * (total + x[0] ** 4)
-
-
-@pytest.mark.parametrize("value", [chained, lambda p, s: {"e": chained(p, s)[None]}])
-def test_many_entries_that_hardly_meet_take_few_products(value, monkeypatch):
-    p = {"x": np.linspace(-1.0, 2.0, 60), "y": np.linspace(0.1, 1.0, 40)}
-    plain = ft.hessian_diagonal(chained)(p, 2.0), ft.laplacian(value)(p, 2.0)
-    monkeypatch.setattr(colored, "BATCHES", 0)
-    assert by_color(chained, p).total == 2
-    assert by_color(lambda p, s: np.sum(p["x"]) ** 2 + np.sum(p["y"]), p) is None
-    few = ft.hessian_diagonal(chained)(p, 2.0), ft.laplacian(value)(p, 2.0)
-    for a, b in zip(ft.tree.leaves(few), ft.tree.leaves(plain), strict=True):
-        assert a.shape == b.shape and a.dtype == b.dtype
-        assert_allclose(a, b, rtol=1e-13)
-    assert ft.tree.structure(few) == ft.tree.structure(plain)
-
-
-def by_color(f, p):
-    found = diagonals._by_color(diagonals.Along("laplacian", f, 0, (p, 2.0), {}, {}))
-    return found and found.by_color
-
-
-def test_what_is_not_finite_and_what_has_no_gradient_goes_entry_by_entry(monkeypatch):
-    monkeypatch.setattr(colored, "BATCHES", 0)
-    x = np.linspace(0.0, 1.0, 60)
-
-    def looped(x):
-        return np.sum(ft.while_loop(lambda y: y[0] < 4.0, lambda y: y * y + 1.0, x))
-
-    for f in (lambda x: np.sum(x**1.5 * x[::-1]), looped):
-        expected = np.diagonal(ft.jacfwd(ft.jacfwd(f))(x))
-        assert_allclose(ft.hessian_diagonal(f)(x), expected, rtol=1e-13)
-        assert_allclose(ft.laplacian(f)(x), np.sum(expected), rtol=1e-13)
 
 
 def test_diagonal_and_laplacian_of_one_argument_among_others():

@@ -167,3 +167,13 @@ def test_results_are_put_together_as_the_function_did(out):
         assert not isinstance(y, dict) or list(y) == list(expected)
         for a, e in zip(ft.tree.leaves(y), ft.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(a, e, rtol=1e-15)
+
+
+def test_hundreds_of_arrays_are_arguments_of_the_short_way():
+    ps = {f"layer {k}": {"w": X * k, "b": Y + k} for k in range(150)}
+    f = Jitted(lambda ps: {k: np.sum(p["w"]) * p["b"] for k, p in ps.items()}, (), (), AS_NUMPY)
+    ys = [f.again((ps,), {}) for _ in range(3)]
+    assert f.latest[1] is not nothing
+    for k, y in f.latest[1](ps).items():
+        np.testing.assert_array_equal(y, ys[0][k])
+        np.testing.assert_allclose(y, np.sum(ps[k]["w"]) * ps[k]["b"], rtol=1e-14)

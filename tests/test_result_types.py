@@ -52,6 +52,12 @@ def test_dtypes_are_numpys(f, dtype):
             np.testing.assert_allclose(y, expected, rtol=1e-6)  # of float32
 
 
+def test_rounded_booleans_are_numpys_numbers():
+    for y in ways(np.round, x := np.array([True, False])):
+        assert y.dtype == np.round(x).dtype
+        assert_array_equal(y, np.round(x))
+
+
 def test_booleans_to_a_power_and_near_each_other():
     x = np.array([True, False])
     for f in (lambda x: x**1, lambda x: np.isclose(x, ~x), lambda x: np.modf(x)[1]):

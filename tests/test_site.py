@@ -69,9 +69,10 @@ def test_the_chart_of_speeds_is_what_the_benchmarks_say():
     assert DRAW["ratios"]().__next__().peer == "torch"
 
 
-def test_the_chart_of_workloads_is_what_their_table_says():
-    drawn = (ROOT / "docs" / "pictures" / "workloads.svg").read_text()
-    assert DRAW["workloads"]() == drawn, "run python docs/draw.py workloads"
+@pytest.mark.parametrize("name", ["workloads", "overview"])
+def test_the_charts_of_workloads_are_what_their_table_says(name):
+    drawn = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text()
+    assert DRAW[name]() == drawn, f"run python docs/draw.py {name}"
 
 
 def test_pictures_are_drawn():

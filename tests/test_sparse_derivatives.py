@@ -367,6 +367,13 @@ def test_a_number_that_is_taken_out_has_no_derivative():
     agree(J(2 * ONES), 4 * np.eye(4))
 
 
+def test_a_long_container_in_a_message_is_cut_short():
+    J = ft.sparse_jacobian(lambda x: x**2).prepare(np.ones(300))
+    with pytest.raises(ShapeError, match=r"\.\.\. of 300 leaves; prepare it") as e:
+        J([1.0] * 300)
+    assert len(str(e.value)) < 600
+
+
 def test_prepared_derivatives_pickle_without_their_function():
     x = uniform(size=8)
     for made in (ft.sparse_jacobian(lambda x: tridiagonal(x) * 2, format="csc").prepare(x),

@@ -447,3 +447,11 @@ def test_curvatures_of_log_ndtr_do_not_overflow_where_it_is_zero(order):
     expected = -(x**3) * np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
     assert order(lambda a: TABLE["special.log_ndtr"](a * x)) == pytest.approx(
         expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("s", [0.0, -1.0, -2.0])
+def test_riemann_s_zeta_has_slopes_at_whole_numbers_below_one(s):
+    expected = [float(mp.diff(mp.zeta, s, n)) for n in (1, 2)]
+    f = TABLE["special.riemann_zeta"]
+    found = [ft.grad(f)(s), ft.grad(ft.grad(f))(s)]
+    assert found == pytest.approx(expected, rel=1e-11)  # sums of powers of 12 that cancel

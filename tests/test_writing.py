@@ -1577,3 +1577,18 @@ def test_arrays_of_plain_numbers_can_be_written_to(make):
     y = make()
     y[0] = 5.0
     assert plain_np.all(y[0] == 5.0)
+
+
+@pytest.mark.parametrize("op", [operator.eq, operator.ne, operator.lt, operator.add])
+def test_operators_of_an_array_that_is_viewed_go_entry_by_entry(op):
+    def f(x):
+        y, z = x * 2.0, np.zeros(2)
+        z[0] = np.sum(y.T[0])  # a view of y, so that it has no value at hand
+        both = op(y, y)
+        assert both.shape == x.shape
+        return np.sum(np.where(both[0], y, 0.0)) + z[0]
+
+    x = plain_np.array([[1.0, 2.0], [3.0, 4.0]])
+    once, first = bool(op(x, x)[0, 0]), plain_np.array([[2.0, 0.0], [2.0, 0.0]])
+    plain_np.testing.assert_array_equal(ft.grad(f)(x), (2.0 if once else 0.0) + first)
+    plain_np.testing.assert_array_equal(ft.jacfwd(f)(x), (2.0 if once else 0.0) + first)

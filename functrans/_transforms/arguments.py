@@ -261,8 +261,12 @@ def _carries(who, f, position, v) -> bool:
     return inexact_dtype(v.dtype)
 
 
+# Characters of a container that a message shows.
+SHOWN = 400
+
+
 def describe(x: Any) -> str:
-    """``float64[3]`` for a value, the tree of them for a container."""
+    """``float64[3]`` for a value, the tree of them for a container, which is cut short if long."""
     leaves, structure = tree.flatten(x)
     if structure is tree.LEAF:
         x = leaves[0]
@@ -273,7 +277,8 @@ def describe(x: Any) -> str:
             if isinstance(x, int | float | complex | str)
             else f"{type(x).__name__}"
         )
-    return repr(tree.unflatten(structure, [_Text(describe(v)) for v in leaves]))
+    shown = repr(tree.unflatten(structure, [_Text(describe(v)) for v in leaves]))
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}... of {len(leaves)} leaves"
 
 
 class _Text(str):

@@ -24,7 +24,14 @@ from functrans._transforms.staging.libraries import (
     package_of,
     package_of_code,
 )
-from functrans._transforms.staging.names import ANNOTATE, behind, contents_of, names_read
+from functrans._transforms.staging.names import (
+    ANNOTATE,
+    MAKERS,
+    behind,
+    contents_of,
+    makers_of,
+    names_read,
+)
 
 # How many values near a function are looked at.
 _MOST = 500
@@ -33,8 +40,6 @@ _CLOSED = frozenset({"functrans", "numpy", "scipy"})
 # Code of ours that is given as if it were the user's.
 GIVEN: WeakSet[CodeType] = WeakSet()
 
-# What makes an object.
-_MAKERS = frozenset({"__new__", "__init__", "__post_init__"})
 _BUILTINS = frozenset(vars(builtins))
 _PLAIN = frozenset({int, float, complex, str, bytes, bool, type(None), np.ndarray, *PROXIES})
 _CALLED = (FunctionType, MethodType, functools.partial)
@@ -128,7 +133,7 @@ class Callees:
 
     def _parts(self, v: Any) -> Iterable[Any]:
         if isinstance(v, dict):
-            return v.values()
+            return [*v.values(), getattr(v, "default_factory", None)]
         if isinstance(v, list | tuple | set | frozenset):
             return v
         if isinstance(v, _CALLED):
@@ -137,7 +142,7 @@ class Callees:
         if functions := behind(v):
             return functions
         if isinstance(v, type):
-            return [*self._methods(v), *[m for k in v.__mro__ for m in _named(vars(k), _MAKERS)]]
+            return [*self._methods(v), *makers_of(v)]
         if isinstance(v, ModuleType):
             return () if self._is_foreign(v.__name__) else self._space(vars(v))
         attributes = getattr(v, "__dict__", None)
@@ -152,7 +157,7 @@ class Callees:
         found = []
         for k in kind.__mro__:
             if not self._is_foreign(k.__module__):
-                implicit = {n for n in vars(k) if n.startswith("__")} - _MAKERS - {ANNOTATE}
+                implicit = {n for n in vars(k) if n.startswith("__")} - MAKERS - {ANNOTATE}
                 found += [*self._space(vars(k)), *_named(vars(k), implicit)]
         return found
 

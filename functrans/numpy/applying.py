@@ -13,6 +13,7 @@ from functrans._transforms.staging.staging import example_of
 from functrans.errors import UnsupportedError, name_of, user_line
 from functrans.numpy.structure import (
     as_operand,
+    as_places,
     is_traced,
     moveaxis,
     numpy_like,
@@ -165,7 +166,7 @@ def _piece(x, y, condition, f, args, kw):
 @numpy_like(np.unravel_index)
 def unravel_index(indices, shape, order="C"):
     """The index, in an array of ``shape``, of each position in the flat array."""
-    flat, shape = as_operand(indices), tuple(np.atleast_1d(shape).tolist())
+    flat, shape = as_places(indices), tuple(np.atleast_1d(shape).tolist())
     if order not in ("C", "F"):
         raise ValueError("only 'C' or 'F' order is permitted")
     out: list[Any] = []
@@ -178,7 +179,7 @@ def unravel_index(indices, shape, order="C"):
 @numpy_like(np.ravel_multi_index)
 def ravel_multi_index(multi_index, dims, mode="raise", order="C"):
     """The position in the flat array of each index of an array of shape ``dims``."""
-    indices = [as_operand(i) for i in multi_index]
+    indices = list(map(as_places, multi_index))
     modes = mode if isinstance(mode, tuple) else (mode,) * len(dims)
     parts = list(zip(indices, dims, modes, strict=True))
     flat: Any = 0

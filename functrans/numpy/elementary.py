@@ -108,7 +108,7 @@ def round(a, decimals=0, out=None):
         return a
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
     if decimals == 0:
-        return astype(ops.rint(a), a.dtype)
+        return ops.rint(a)  # of booleans float16, as NumPy's
     if decimals > 0:
         return astype(ops.rint(a * scale) / scale, a.dtype)
     return astype(ops.rint(a / scale) * scale, a.dtype)

@@ -18,6 +18,7 @@ from functrans.errors import ConcretizationError, UnsupportedError, user_line
 from functrans.numpy.lengths import even_power, length
 from functrans.numpy.structure import (
     as_operand,
+    as_places,
     is_traced,
     is_traced_slice,
     numpy_like,
@@ -311,10 +312,10 @@ Tracer.decided_entries = decided_entries  # type: ignore[method-assign]
 def take(a, indices, axis=None, out=None, mode="raise"):
     """The entries of ``a`` at integer ``indices`` along ``axis``; of the flat array by default."""
     listed = isinstance(indices, list | tuple)
-    indices = as_operand(indices)
+    indices = as_places(indices)
     a, axis = on_axis(a, axis)
     n = a.shape[axis]
-    if listed or indices.dtype.kind == "b":  # as NumPy does
+    if listed:  # as NumPy does
         indices = indices.astype(np.intp)
     if indices.dtype.kind not in "iu":
         raise TypeError(
@@ -371,7 +372,7 @@ def select(condlist, choicelist, default=0):
 @numpy_like(np.choose)
 def choose(a, choices, out=None, mode="raise"):
     """For each entry of ``a``, the corresponding entry of ``choices[a]``."""
-    a, n = as_operand(a), len(choices)
+    a, n = as_places(a), len(choices)
     if mode == "clip":
         a = ops.clip(a, 0, n - 1)
     elif mode == "wrap":

@@ -16,7 +16,15 @@ from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans.errors import ImmutableError, user_line
 from functrans.numpy.indexing import concrete, take_along_axis
-from functrans.numpy.structure import as_operand, is_traced, one_axis, ravel, reshape, take_axis
+from functrans.numpy.structure import (
+    as_operand,
+    as_places,
+    is_traced,
+    one_axis,
+    ravel,
+    reshape,
+    take_axis,
+)
 from functrans.numpy.updates import At
 
 
@@ -76,7 +84,7 @@ def place(arr, mask, vals):
 @_writing("x.at[index].set(values) of the flat array")
 def put(a, ind, v, mode="raise"):
     """``a`` with ``v``, repeated as needed, at the positions ``ind`` of the flat array."""
-    ind, v = ravel(as_operand(ind)), ravel(as_operand(v))
+    ind, v = ravel(as_places(ind)), ravel(as_operand(v))
     n = a.size
     if mode == "clip":
         ind = ops.clip(ind, 0, n - 1)

@@ -87,6 +87,12 @@ def as_operand(x: Any) -> Any:
     return np.asarray(plain(x))
 
 
+def as_places(x: Any) -> Any:
+    """Integers as an operand that can be reckoned with as places, for which 8 bits are too few."""
+    x = as_operand(x)
+    return x.astype(np.intp) if x.dtype != np.intp and np.can_cast(x.dtype, np.intp) else x
+
+
 def one_axis(axis: Any, ndim: int) -> int:
     """``axis`` as a non-negative int; AxisError where there is no such axis."""
     if type(axis) is int and 0 <= axis < ndim:

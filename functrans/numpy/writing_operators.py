@@ -21,7 +21,7 @@ def _operator(name: str) -> tuple[Callable, Callable]:
 
     def forward(self: Any, other: Any) -> Any:
         x, y = self.value, other.value if isinstance(other, Name) else other
-        usual = type(y) in PLAIN or isinstance(y, Tracer)
+        usual = type(y) in PLAIN or isinstance(other, Tracer)  # a name may have no value at hand
         if not usual and is_other(y) and defers(name, self, y):
             return NotImplemented
         if x is not None and y is not None:  # the short way, for arrays that no one writes into

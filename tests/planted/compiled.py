@@ -25,6 +25,13 @@ ERRORS = (
         "tests/test_columns.py::test_tables_of_places_are_those_of_their_operand",
     ),
     Planted(
+        "constant indices: places are counted in the index's own type",
+        "functrans/_compile/ir/constant_indices.py",
+        "a.value.astype(np.int64) for a in indices",
+        "a.value for a in indices",
+        "tests/test_gather.py::test_places_may_be_more_than_a_constant_index_can_say",
+    ),
+    Planted(
         "loops: a state that only the test reads is pruned",
         "functrans/_compile/ir/structured.py",
         "needed[:stop] = [a or b for a, b in zip(needed[:stop], asked, strict=True)]",

@@ -60,6 +60,20 @@ ERRORS = (
         "tests/test_numba.py::test_an_integer_argument_of_a_compiled_function_is_compared_with_bounds",
     ),
     Planted(
+        "numba: a kernel that returns complex numbers has the derivative zero",
+        "functrans/numba/ops.py",
+        "if active and self.is_complex:",
+        "if active and not self.moving and not self.is_complex:",
+        "tests/test_numba_numbers.py::test_complex_results_are_refused",
+    ),
+    Planted(
+        "numba: the imaginary part of a complex product loses a term",
+        "functrans/numba/complexes.py",
+        "a[0] * b[1] + a[1] * b[0]",
+        "a[0] * b[1]",
+        "tests/test_numba_numbers.py::test_a_kernel_has_the_derivatives_of_its_python",
+    ),
+    Planted(
         "numba: an exported function returns its argument itself",
         "functrans/_transforms/staging/exported.py",
         "elif y.copied or y.slot in taken:",

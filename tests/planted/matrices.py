@@ -102,7 +102,7 @@ ERRORS = (
         "functrans/_transforms/matrices/diagonals.py",
         "[colors[end - a.size : end], np.arange(a.size)]",
         "[colors[: a.size], np.arange(a.size)]",
-        "tests/test_matrix_free.py::test_many_entries_that_hardly_meet_take_few_products",
+        "tests/test_colored_diagonals.py::test_many_entries_that_hardly_meet_take_few_products",
     ),
     Planted(
         "matrices by colours: entries are read where they are written",

@@ -418,4 +418,32 @@ ERRORS = (
         "tests/torch/test_operations.py::"
         "test_recurrent_layers_take_arguments_in_torchs_order_and_check_what_they_get",
     ),
+    Planted(
+        "torch: an upper Cholesky factor is that of the lower triangle",
+        "functrans/torch/_functions/linalg.py",
+        "adjoint(np.linalg.cholesky(_varied_as_hermitian(adjoint(A))))",
+        "adjoint(np.linalg.cholesky(_varied_as_hermitian(A)))",
+        "tests/torch/test_types_and_names.py::test_the_triangle_that_is_not_read_does_not_matter",
+    ),
+    Planted(
+        "torch: a pseudo-inverse of a Hermitian matrix reads both triangles",
+        "functrans/torch/_functions/linalg.py",
+        "A = _varied_as_hermitian(A, _from_lower(plain(A)))",
+        "A = _varied_as_hermitian(A)",
+        "tests/torch/test_types_and_names.py::test_the_triangle_that_is_not_read_does_not_matter",
+    ),
+    Planted(
+        "torch: pixels beyond a cubic's reach count",
+        "functrans/torch/nn/_functions/images.py",
+        "d = {-1: 1 + t, 0: t, 1: 1 - t, 2: 2 - t}[c]",
+        "d = {-1: 1 + t, 0: t, 1: 1 - t, 2: 1 - t}[c]",
+        "tests/torch/test_types_and_names.py::test_images_at_places_by_cubics",
+    ),
+    Planted(
+        "torch: hooks of a step do not see its arguments anew",
+        "functrans/torch/optim/hooks.py",
+        "            if new is not None:\n                args, kwargs = new\n",
+        "",
+        "tests/torch/test_optimisers.py::test_hooks_reach_the_step_of_a_class_of_the_user",
+    ),
 )

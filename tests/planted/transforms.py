@@ -4,6 +4,22 @@ from tests.planted.error import Planted
 
 ERRORS = (
     Planted(
+        "checkpoint: operands that no rule reads are captured too",
+        "functrans/_transforms/reverse/vjp.py",
+        "self.capture(x) if s and p is None else x",
+        "self.capture(x) if p is None else x",
+        "tests/test_checkpoint.py::"
+        "test_what_a_second_run_meets_are_the_arrays_that_the_backward_reads",
+    ),
+    Planted(
+        "piecewise: functions of several entries get all of them",
+        "functrans/numpy/applying.py",
+        "        _require_entrywise(f, x, args, kw)\n",
+        "",
+        "tests/test_applying.py::"
+        "test_pieces_that_depend_on_each_other_are_refused_where_conditions_are_not_known",
+    ),
+    Planted(
         "warnings: the flags of a compiled call are not asked",
         "functrans/_transforms/staging/warned.py",
         "odd = bool(_flags and _raised(_flags))",
@@ -647,6 +663,29 @@ ERRORS = (
         "_loops.set((inside, []))",
         "tests/test_rule_calls.py::"
         "test_nested_loops_from_python_s_numbers_are_staged_about_once_for_each_level",
+    ),
+    Planted(
+        "a minimum has its multipliers behind it",
+        "functrans/scipy/optimize/constraints.py",
+        "return implicit(self.who, self, self.start)[: self.size]",
+        "return implicit(self.who, self, self.start)",
+        "tests/scipy/test_optimize.py::"
+        "test_fits_whose_bounds_hold_have_as_many_parameters_as_they_began_with",
+    ),
+    Planted(
+        "beta: the formulas for large arguments join those for small ones of Python's numbers",
+        "functrans/_ops/special/beta.py",
+        "_where(logical_not(both | one | other), _by_psi",
+        "_where(~(both | one | other), _by_psi",
+        "tests/table/test_table.py::test_python_s_numbers_have_the_slopes_of_arrays",
+    ),
+    Planted(
+        "probabilities that vanish have no slopes",
+        "functrans/scipy/stats/distribution.py",
+        "return where(end, by_powers(z, *shapes), y)",
+        "return y",
+        "tests/scipy/test_stats.py::"
+        "test_where_probabilities_vanish_their_slopes_are_those_from_inside",
     ),
     Planted(
         "solve_ivp: values beyond the event that ends a solution are kept",

@@ -3,10 +3,18 @@
 from tests.planted.error import Planted
 
 VIEWS = "tests/test_views_and_copies.py::test_the_value_is_that_of_numpy"
+ENVIRONMENT = "tests/test_jit_environment.py::"
 WRITING = "tests/test_writing.py::"
 KEPT = WRITING + "test_what_the_backward_needs_survives_writes_in_place"
 
 ERRORS = (
+    Planted(
+        "writing: what a name stands for is not asked of other trees' leaves",
+        "functrans/tree.py",
+        "return [_leaf(y)]",
+        "return [y]",
+        WRITING + "test_tangents_of_a_function_that_writes_inside_of_another_are_values",
+    ),
     Planted(
         "writing: what is read of memory that is written in place is no copy",
         "functrans/_ops/writing.py",
@@ -127,9 +135,24 @@ ERRORS = (
         "tests/test_paths_into_containers.py::test_a_path_that_leads_nowhere_is_refused",
     ),
     Planted(
+        "jit: what makes an object is not looked at",
+        "functrans/_transforms/staging/names.py",
+        "    return [m for m in found if isinstance(m, _WRITTEN)] + [type(cls)] * "
+        "(type(cls) is not type)\n",
+        "    return []\n",
+        ENVIRONMENT + "test_a_global_that_a_class_reads_when_it_is_called_may_change",
+    ),
+    Planted(
+        "jit: views of dicts are not seen through",
+        "functrans/_transforms/staging/environment.py",
+        "        return tuple(gc.get_referents(x))\n",
+        "        return None\n",
+        ENVIRONMENT + "test_what_objects_of_python_hold_may_change",
+    ),
+    Planted(
         "writing: what is in tables is not looked at",
         "functrans/_transforms/callees.py",
-        "            return v.values()\n",
+        "            return [*v.values(), getattr(v, \"default_factory\", None)]\n",
         "            return ()\n",
         WRITING + "test_writing_is_seen",
     ),

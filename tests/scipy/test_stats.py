@@ -393,3 +393,30 @@ def test_quantiles_at_the_ends_have_slopes(name, q, c, in_q, in_c):
     assert ft.grad(lambda c: ours.ppf(q, c))(c) == in_c
     if in_q is not None:
         assert ft.grad(lambda q: ours.ppf(q, c))(q) == in_q
+
+
+@pytest.mark.parametrize(("name", "method", "args", "i", "expected"), [
+    ("poisson", "pmf", (1, 0.0), 1, 1.0), ("poisson", "pmf", (0, 0.0), 1, -1.0),
+    ("bernoulli", "pmf", (0, 1.0), 1, -1.0), ("bernoulli", "pmf", (1, 0.0), 1, 1.0),
+    ("binom", "pmf", (1, 5, 0.0), 2, 5.0), ("binom", "pmf", (4, 5, 1.0), 2, -5.0),
+    ("nbinom", "pmf", (1, 2.5, 1.0), 2, -2.5), ("geom", "pmf", (2, 1.0), 1, -1.0),
+    ("geom", "cdf", (1, 1.0), 1, 1.0), ("geom", "sf", (1, 1.0), 1, -1.0),
+    ("geom", "logcdf", (1, 1.0), 1, 1.0), ("gamma", "pdf", (0.0, 2.0), 0, 1.0),
+    ("gamma", "pdf", (1.0, 2.0, 1.0), 2, -1.0), ("beta", "pdf", (1.0, 1.0, 2.0), 0, -2.0),
+    ("weibull_min", "pdf", (0.0, 2.0), 0, 2.0), ("chi2", "pdf", (0.0, 4.0), 0, 0.25),
+    ("f", "pdf", (0.0, 4.0, 5.0), 0, 5.6), ("poisson", "pmf", (1.5, 0.0), 1, 0.0),
+    ("t", "cdf", (0.3, np.inf), 0, np.exp(-0.045) / np.sqrt(2 * np.pi)),
+])
+@pytest.mark.parametrize("transform", [lambda f: f, ft.jit], ids=["eager", "jit"])
+def test_where_probabilities_vanish_their_slopes_are_those_from_inside(
+    name, method, args, i, expected, transform
+):
+    dist = getattr(stats, name)
+
+    def f(x):
+        return getattr(dist, method)(*args[:i], x, *args[i + 1:])
+
+    with np.errstate(divide="ignore"):  # SciPy's geom takes log1p(-1)
+        assert transform(f)(args[i]) == f(args[i])
+    assert transform(ft.grad(f))(args[i]) == approx(expected, rel=1e-14)
+    assert transform(lambda x: ft.jvp(f, (x,), (1.0,))[1])(args[i]) == approx(expected, rel=1e-14)

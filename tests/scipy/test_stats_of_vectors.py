@@ -182,3 +182,17 @@ def test_the_entropy_of_t_in_many_degrees_of_freedom_keeps_its_digits():
         # of its series in 1 / df, which SciPy takes there
         assert ft.grad(lambda n: stats.multivariate_t.entropy(M, A, n))(df) == approx(
             -3 / df**2 + 1.5 / df**3, rel=1e-6)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, ft.jit], ids=["eager", "jit"])
+def test_where_probabilities_of_vectors_vanish_their_slopes_are_those_from_inside(transform):
+    def chances(p):
+        return np.stack([stats.multinomial.pmf(x, 3, np.stack([p, 1 - p]))
+                         for x in ([0, 3], [1, 2], [2, 1], [1.5, 1.5])])
+
+    def density(x):
+        return stats.dirichlet.pdf(np.stack([x, 1 - x]), np.array([2.0, 1.0]))
+
+    assert transform(ft.jacobian(chances))(0.0) == approx([-3, 3, 0, 0], rel=1e-14)
+    assert transform(chances)(0.0) == approx([1, 0, 0, 0])
+    assert transform(ft.grad(density))(0.0) == approx(2, rel=1e-14)

@@ -58,6 +58,9 @@ def test_images_at_places_by_cubics():
         y = torch.nn.functional.grid_sample(image, grid, "bicubic", padding, align_corners=False)
         np.testing.assert_allclose(y, image, rtol=1e-14)
     at = (0.3 * grid).requires_grad_()
+    even = torch.nn.functional.grid_sample(torch.ones_like(image), at, "bicubic",
+                                           align_corners=False)
+    np.testing.assert_allclose(even.detach(), 1, rtol=1e-14)
     assert torch.autograd.gradcheck(
         lambda g: torch.nn.functional.grid_sample(image, g, "bicubic", align_corners=False), at)
 
@@ -221,3 +224,43 @@ def test_results_are_not_written_over_part_of_what_they_are_computed_from():
 def test_numbers_have_no_dimension_to_work_along(call, dim):
     with pytest.raises(IndexError, match=f"Dimension specified as {dim} but tensor has no dim"):
         call(torch.tensor(1.0))
+
+
+FULL = np.array([[4.0, 1.0, 0.15], [1.0, 6.0, -1.0], [0.15, -1.0, 5.0]])
+
+
+@pytest.mark.parametrize(("f", "triangle"), [
+    (lambda A: torch.linalg.cholesky(A, upper=True), np.triu),
+    (lambda A: torch.cholesky(A, upper=True), np.triu),
+    (lambda A: torch.linalg.cholesky_ex(A, upper=True)[0], np.triu),
+    (torch.linalg.cholesky, np.tril),
+    (lambda A: torch.linalg.pinv(A, hermitian=True), np.tril),
+    (torch.linalg.eigvalsh, np.tril),
+    (lambda A: torch.linalg.eigvalsh(A, UPLO="U"), np.triu),
+], ids=["cholesky upper", "old cholesky upper", "cholesky_ex upper", "cholesky", "pinv", "eigvalsh",
+        "eigvalsh upper"])
+def test_the_triangle_that_is_not_read_does_not_matter(f, triangle):
+    whole, part = [torch.tensor(a, requires_grad=True) for a in (FULL, triangle(FULL) + 0.0)]
+    y, z = f(whole), f(part)
+    torch.testing.assert_close(y, z, rtol=1e-12, atol=1e-12)
+    ct = torch.cos(torch.arange(y.numel(), dtype=torch.float64)).reshape(y.shape)
+    grads = [torch.autograd.grad((v * ct).sum(), x)[0] for v, x in ((y, whole), (z, part))]
+    torch.testing.assert_close(*grads, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(grads[0], grads[0].mT)
+
+
+def test_nearest_pixels_have_no_slope_in_their_places():
+    image = torch.arange(4.0).reshape(1, 1, 2, 2)
+    grid = torch.zeros(1, 1, 1, 2, requires_grad=True)
+    y = torch.nn.functional.grid_sample(image, grid, "nearest", align_corners=False)
+    (g,) = torch.autograd.grad(y.sum(), grid)
+    assert g.tolist() == [[[[0, 0]]]]
+
+
+def test_random_choices_and_sigmoids_are_written_to_out():
+    out = torch.empty(2)
+    assert torch.bernoulli(torch.tensor([0.0, 1.0]), out=out).tolist() == [0, 1]
+    assert torch.sigmoid(torch.zeros(2), out=out).tolist() == [0.5, 0.5]
+    places = torch.empty(3, dtype=torch.int64)
+    torch.multinomial(torch.tensor([0.0, 1.0]), 3, True, out=places)
+    assert places.tolist() == [1, 1, 1]

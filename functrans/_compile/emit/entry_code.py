@@ -25,7 +25,7 @@ OFFSETS = {"type": HEADER - 8, "value": HEADER, "tuple": tuple.__basicsize__, "i
 IN_ORDER, WRITEABLE = 0x0001 | 0x0100, 0x0400
 # Most arguments and most results of a program with an entry; most large arrays that the pieces on
 # one path hand on.
-MOST, LARGE = 64, 64
+MOST, LARGE = 512, 64
 # What an argument may be: an array; float64[], also as NumPy's scalar; a Python float or int.
 ARRAY, SCALAR, FLOAT, INT = range(4)
 OBJECTS = {"ndarray": np.ndarray, "Array": Array, "float": float, "int": int,

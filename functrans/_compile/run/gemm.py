@@ -14,6 +14,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from functrans._compile.lowering.numbers import Code
@@ -34,23 +36,26 @@ LEAST, MOST = 4, 1 << 25
 TYPES = {"d": "double", "s": "float"}
 
 
-def stand_in(machine: Machine, blas: routines.Routines) -> dict[str, int]:
-    """Addresses of products that are faster than BLAS's on this processor, by their names."""
+def stand_in(machine: Machine, blas: routines.Routines) -> dict[str, Callable[[], int]]:
+    """What makes products that are faster than BLAS's on this processor, by their names, and
+    returns their addresses."""
     if not machine.wide or blas.core not in routines.NARROW:
         return {}
     # by processors, not by threads, on whose number results do not depend
     several = (os.cpu_count() or 1) > 2
     most, few = (MOST, gemv.MOST) if several else (1 << 62, 1 << 62)
-    return {f"{PREFIX}{letter}{name}": compiled(machine, blas, letter + name, of(letter))
-            for letter, t in TYPES.items()
-            for name, of in (("gemm", lambda letter: text(letter, most)),
-                             ("gemv", lambda letter, t=t: gemv.text(letter, t, few)))}
+    makers: dict[str, Callable[[], int]] = {}
+    for letter, t in TYPES.items():
+        texts = {"gemm": partial(text, letter, most), "gemv": partial(gemv.text, letter, t, few)}
+        makers |= {f"{PREFIX}{letter}{name}": partial(compiled, machine, blas, letter + name, of)
+                   for name, of in texts.items()}
+    return makers
 
 
-def compiled(machine: Machine, blas: routines.Routines, name: str, module: str) -> int:
+def compiled(machine: Machine, blas: routines.Routines, name: str, of: Callable[[], str]) -> int:
     """The address of the function of a module, which stays for as long as the process."""
     machine.llvm.add_symbol(f"blas_{name}", blas.addresses[PREFIX + name])
-    code, function = machine.compile_own(module, name[1:], f"products, {name}")
+    code, function = machine.compile_own(of(), name[1:], f"products, {name}")
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))  # programs are linked to it
     return address_of(function)
 

@@ -123,9 +123,14 @@ class Machine:
         """BLAS and LAPACK, whose addresses LLVM knows from then on."""
         blas = routines.available()
         if blas is not None:
-            for name, address in (blas.addresses | gemm.stand_in(self, blas)).items():
+            for name, address in blas.addresses.items():
                 self.llvm.add_symbol(name, address)
         return blas
+
+    @lazy
+    def products(self) -> dict[str, Callable[[], int]]:
+        """What makes those that take BLAS's place, and that no code has called yet."""
+        return {} if self.routines is None else gemm.stand_in(self, self.routines)
 
     @lazy
     def special(self) -> dict[str, special_functions.Function]:
@@ -219,8 +224,11 @@ class Machine:
     def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         """Object code as functions of a list, in an engine that must live while they are called."""
         llvm = self.llvm
-        if routines.PREFIX.encode() in code and self.routines is None:
-            raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
+        if routines.PREFIX.encode() in code:
+            if self.routines is None:
+                raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
+            for name in [name for name in self.products if name.encode() in code]:
+                llvm.add_symbol(name, self.products.pop(name)())
         special = special_functions.called(code)
         if special and (missing := special - self.special.keys()):
             raise NativeUnavailable(f"this SciPy offers no {', '.join(sorted(missing))} to C")

@@ -7,7 +7,7 @@ from scipy import special as sp
 
 from functrans._core.aval import ndim_of
 from functrans._ops.declare import NONZERO, POSITIVE, constant, elementwise, where
-from functrans._ops.elementwise import WHOLE, cos, exp, remainder, rint, sin
+from functrans._ops.elementwise import WHOLE, cos, exp, log, remainder, rint, sin
 
 PI, LN2, LN10 = float(np.pi), float(np.log(2)), float(np.log(10))
 DEGREE = PI / 180
@@ -101,3 +101,15 @@ exprel = elementwise(
     "special.exprel", sp.exprel, lambda g, x, y: g * slope_of_exprel(x, y), singular=True,
     cython="exprel",
 )
+
+
+def log1mexp(x):
+    """log(1 - exp(-x)) for x >= 0: by expm1 below log(2), above by log1p."""
+    return where(x < LN2, log(-expm1(-x)), log1p(-exp(-x)))
+
+
+def log1mexp_of_exp(y):
+    """log(1 - exp(-exp(y))), which is y where that is far below 0."""
+    small = y < 0
+    near, far = where(small, y, 0.0), where(small, 1.0, y)
+    return where(small, near + log(exprel(-exp(near))), log1mexp(exp(far)))

@@ -70,11 +70,12 @@ def _zeta_in_s(s, q):
     level, less = log(n), s - 1
     power = exp(-s * level)
     total = total - power * (n * (level / less + 1 / (less * less)) + 0.5 * level)
-    term, slope = s * power / n, 1 / s - level
+    term, slope = s * power / n, (1 - s * level) * power / n
     for k, b in enumerate(BERNOULLI):
-        total = total + b * (term * slope)
+        total = total + b * slope
         first, second = s + (2 * k + 1), s + (2 * k + 2)
-        term, slope = term * (first * second) / (n * n), slope + 1 / first + 1 / second
+        slope = (slope * (first * second) + term * (first + second)) / (n * n)
+        term = term * (first * second) / (n * n)
     return total
 
 

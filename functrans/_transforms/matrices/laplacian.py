@@ -114,13 +114,18 @@ class LaplacianTrace(JVPTrace):
         for y, c in zip(ys, moved, strict=True):
             value, slope = outer.lower(y), _tangent(outer, y)
             second = self._sum(_tangent(first, slope))
-            parts = first.lower(value), _tangent(first, value), c, second
+            parts = self._alone(first.lower(value)), _tangent(first, value), c, second
             if any(map(self._is_inside, parts)):
                 raise Unfollowed
             outs.append(self._output(*parts))
         for trace in (first, outer, along):
             trace.closed = True
         return tuple(outs)
+
+    def _alone(self, y: Any) -> Any:
+        """A value, which is that of each direction, though a call may have batched it with its
+        tangents."""
+        return y.value[0] if type(y) is BatchTracer and y.owner is self.batch else y
 
     def _is(self, x: Any) -> bool:
         return type(x) is LaplacianTracer and x.owner is self

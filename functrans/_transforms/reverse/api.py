@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import aval_of
+from functrans._core.aval import PYTHON_SCALARS, aval_of
 from functrans._core.bind import Tracer, cast, is_staged
 from functrans._ops.arrivals import arrived
 from functrans._transforms.arguments import (
@@ -219,7 +219,10 @@ def active_tangents(
             raise wrong_structure(who, f, f"tangent {i}", t, x) from None
         for j in a.active:
             check_like(who, f, f"tangent {i}", leaves[j], a.leaves[j])
-            flat.append(cast(plain(leaves[j]), aval_of(a.leaves[j]).dtype))
+            dtype = aval_of(a.leaves[j]).dtype
+            given = cast(plain(leaves[j]), dtype)
+            # with Python's own numbers rules would raise where they divide by zero
+            flat.append(dtype.type(given) if type(given) in PYTHON_SCALARS else given)
     return flat
 
 

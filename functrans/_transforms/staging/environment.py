@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
+import operator
 import sys
-from collections import deque
+import threading
+import weakref
+from array import array
+from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from types import (
     BuiltinMethodType,
     CodeType,
     FunctionType,
     GetSetDescriptorType,
+    MappingProxyType,
     MethodType,
     ModuleType,
 )
@@ -37,7 +44,14 @@ from functrans._transforms.staging.libraries import (
     package_of,
     package_of_code,
 )
-from functrans._transforms.staging.names import behind, contents_of, names_read
+from functrans._transforms.staging.names import (
+    ANNOTATE,
+    MAKERS,
+    behind,
+    contents_of,
+    makers_of,
+    names_read,
+)
 from functrans._transforms.staging.staging import example_of
 
 # Objects that are looked at, at most, for one function; steps from a place to what stands in it.
@@ -45,12 +59,20 @@ MOST, DEEPEST = 10_000, 50
 # Entries up to which each place in a container is compared by itself.
 FEW = 16
 
-_IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.ufunc,
+_IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, type(None), type(Ellipsis),
                         np.dtype, slice, range, CodeType})
 # Methods that are called by name, and do not come with what an operator or a call may reach.
-_NOT_IMPLICIT = frozenset({"__init__", "__new__", "__repr__", "__str__", "__del__", "__reduce__",
-                           "__init_subclass__", "__class_getitem__", "__getstate__",
-                           "__annotate__", "__annotate_func__"})
+_NOT_IMPLICIT = MAKERS | {"__repr__", "__str__", "__del__", "__reduce__", "__getstate__", ANNOTATE,
+                          "__annotate_func__"}
+# Objects of Python's and NumPy's that show a dict or a function, that hold some, that are read as
+# bytes, that name what they take.
+_VIEWS: tuple[type, ...] = (
+    MappingProxyType, type({}.keys()), type({}.values()), type({}.items()),
+    type(functools.cmp_to_key(lambda x, y: 0)),
+)
+_COLLECTIONS = (UserDict, UserList, ChainMap, np.vectorize)
+_BUFFERS = (array, bytearray, memoryview)
+_GETTERS = (operator.attrgetter, operator.methodcaller)
 Key = tuple[Any, ...]
 
 
@@ -78,6 +100,7 @@ class Environment:
         self.generators: dict[str, Any] = {}
         self._names: set[str] = set()  # of attributes, in all the code that was met
         self._objects: list[tuple[Any, Callable]] = []  # what has attributes
+        self._kinds: dict[int, type] = {}  # classes of what was met
         self._seen: dict[int, Any] = {}  # kept, so that no other object gets its id
         self._todo: list[tuple[Any, str, Key]] = []
         self._homes = homes(functions)
@@ -142,20 +165,36 @@ class Environment:
         if isinstance(x, np.ndarray):
             if _may_change(x):
                 self.mutable[id(x)] = label, x
+            if x.dtype.kind == "O" and x.size <= MOST:
+                self._visit_all(tuple(x.flat), label)
+        elif isinstance(x, np.ufunc):
+            made = set("".join(x.types)) == set("O->")  # by np.frompyfunc
+            self._visit_all(tuple(filter(callable, gc.get_referents(x))) if made else (), label)
+        elif isinstance(x, _BUFFERS):
+            self.mutable[id(x)] = label, x
         elif isinstance(x, list | dict | set | deque):
             self._look_into_container(x, label)
+            self._look_into_kind(type(x))
         elif is_generator(x):
             self.generators[label] = x
         elif isinstance(x, FunctionType):
             self._look_into_function(x)
         elif (parts := parts_of(x)) is not None:
             self._visit_all(parts, label, key)
+            self._look_into_kind(type(x))
         elif package_of(type(x)) == "functrans" and not _is_sparse(x):
             inside = tuple(getattr(x, "__dict__", {}).values())
             self._visit_all([v for v in inside if callable(v) and not isinstance(v, type)], label)
+        elif isinstance(x, type):
+            self._look_into_kind(x, called=True)
+        elif isinstance(x, ContextVar):
+            self._read(label, "{}.get(None)", x, "get", x.get(None))
+        elif isinstance(x, _GETTERS):
+            texts = [text for text in x.__reduce__()[1] if type(text) is str]
+            self._names.update(*[text.split(".") for text in texts])
         else:
-            look = self._look_into_class if isinstance(x, type) else self._look_into_instance
-            self._objects.append((x, self._look_into_module if isinstance(x, ModuleType) else look))
+            look = self._look_into_module if isinstance(x, ModuleType) else self._look_into_instance
+            self._objects.append((x, look))
             opened = None if dataclasses.is_dataclass(x) else tree.opened(x)
             self._visit_all(() if opened is None else tuple(opened[0]), label, key)
 
@@ -163,6 +202,7 @@ class Environment:
         if len(x) > MOST:
             return
         self.mutable[id(x)] = label, x
+        self._visit(getattr(x, "default_factory", None), label)
         if has_places(x):
             for key in tuple(x) if isinstance(x, dict) else range(len(x)):
                 self._read_entry(label, x, key)
@@ -184,6 +224,8 @@ class Environment:
             self._objects.append((f, self._look_into_instance))
         names = names_read(f.__code__)
         self._names |= names.attributes
+        if "type" in names.globals:  # `type(self)(...)`
+            self._names.add("__class__")
         for name in sorted(names.globals & f.__globals__.keys()):
             self._read_entry(f"global `{name}`", f.__globals__, name)
         self._visit_all([sys.modules.get(name) for name in names.modules], "an import")
@@ -202,7 +244,19 @@ class Environment:
             elif isinstance(vars(module)[name], ModuleType | MethodType | BuiltinMethodType):
                 self._visit(vars(module)[name], label)
 
+    def _look_into_kind(self, cls: type, called: bool = False) -> None:
+        """Look at what objects of a class do, and, if it may be called, at what makes them."""
+        if self._is_library(package_of(cls)):
+            return
+        if id(cls) not in self._kinds:
+            self._kinds[id(cls)] = cls
+            self._objects.append((cls, self._look_into_class))
+        if called or dataclasses.is_dataclass(cls):  # `dataclasses.replace` calls it
+            self._visit_all(makers_of(cls), cls.__name__)
+
     def _look_into_class(self, cls: type) -> None:
+        if "__class__" in self._names:
+            self._visit_all(makers_of(cls), cls.__name__)
         for base in cls.__mro__:
             if self._is_library(package_of(base)):
                 continue
@@ -216,8 +270,11 @@ class Environment:
 
     def _look_into_instance(self, x: Any) -> None:
         cls = type(x)
-        if not self._is_library(package_of(cls)):
-            self._visit(cls, cls.__name__)
+        self._look_into_kind(cls)
+        if isinstance(x, threading.local):  # each thread has its own
+            for name in sorted(self._names & vars(x).keys()):
+                self._read(f"attribute `{name}` of a thread", "{}." + name, x, name, vars(x)[name])
+            return
         try:
             attributes = object.__getattribute__(x, "__dict__")
         except AttributeError:
@@ -254,6 +311,12 @@ def parts_of(x: Any) -> tuple | None:
         return (x.__self__,)
     if isinstance(x, Call):
         return tuple(getattr(x, "functions", ()))
+    if isinstance(x, weakref.ref):
+        return (x(),)
+    if isinstance(x, _VIEWS):
+        return tuple(gc.get_referents(x))
+    if isinstance(x, _COLLECTIONS):
+        return tuple(vars(x).values())
     return tuple(behind(x)) or None
 
 

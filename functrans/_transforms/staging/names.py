@@ -14,6 +14,12 @@ _KINDS = {"LOAD_GLOBAL": "GLOBAL", "LOAD_NAME": "GLOBAL", "LOAD_ATTR": "ATTR",
           "IMPORT_NAME": "IMPORT"}
 # From Python 3.14 on, the function that evaluates the annotations of a function, class or module.
 ANNOTATE = "__annotate__"
+# What makes an object of a class, or of what a class is given, where code has the class.
+MAKERS = frozenset({"__new__", "__init__", "__post_init__", "__init_subclass__",
+                    "__class_getitem__"})
+_WRITTEN = (FunctionType, classmethod, staticmethod)
+_DESCRIPTORS = (property, staticmethod, classmethod, functools.partialmethod,
+                functools.singledispatchmethod)
 
 
 class Names(NamedTuple):
@@ -47,9 +53,15 @@ def names_read(code: CodeType) -> Names:
 
 def behind(x: Any) -> list[Any]:
     """The functions that a property, a static or class method, or their like, is made of."""
-    if isinstance(x, property | staticmethod | classmethod) or hasattr(type(x), "__set_name__"):
-        return [getattr(x, name, None) for name in ("fget", "func", "__func__")]
+    if isinstance(x, _DESCRIPTORS) or hasattr(type(x), "__set_name__"):
+        return [getattr(x, name, None) for name in ("fget", "func", "__func__", "dispatcher")]
     return []
+
+
+def makers_of(cls: type) -> list[Any]:
+    """What is called where a class is, and its class, which may say otherwise."""
+    found = [vars(k)[name] for k in cls.__mro__ for name in sorted(MAKERS & vars(k).keys())]
+    return [m for m in found if isinstance(m, _WRITTEN)] + [type(cls)] * (type(cls) is not type)
 
 
 def contents_of(f: FunctionType) -> Iterator[tuple[str, CellType, Any]]:
@@ -61,4 +73,5 @@ def contents_of(f: FunctionType) -> Iterator[tuple[str, CellType, Any]]:
             continue
 
 
-__all__ = ["ANNOTATE", "Names", "behind", "codes_inside", "contents_of", "names_read"]
+__all__ = ["ANNOTATE", "MAKERS", "Names", "behind", "codes_inside", "contents_of", "makers_of",
+           "names_read"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import is_
 from types import CellType, FunctionType
@@ -57,6 +58,8 @@ def _of_contents(label: str, x: Any) -> Check:
         saved = content(x)
         now = "{0}.tobytes()" if type(saved) is bytes else "_ft_content({0})"
         return Check(label, f"{now} == {{1}} and {{0}}.shape == {x.shape}", x, saved)
+    if isinstance(x, bytearray | memoryview | array):
+        return Check(label, "_ft_bytes({0}) == {1}", x, bytes(memoryview(x)))
     if isinstance(x, set):
         return Check(label, "{0} == {1}", x, frozenset(x))
     if has_places(x) and isinstance(x, dict):
@@ -179,6 +182,7 @@ def same_items(x: dict, saved: tuple[tuple, tuple]) -> bool:
 
 
 _HELPERS = {"_ft_same": same, "_ft_same_all": same_all, "_ft_same_items": same_items,
-            "_ft_content": content, "_ft_gone": (AttributeError, LookupError, NameError)}
+            "_ft_content": content, "_ft_bytes": lambda x: bytes(memoryview(x)),
+            "_ft_gone": (AttributeError, LookupError, NameError)}
 
 __all__ = ["Reads", "checks", "unchanged_since"]

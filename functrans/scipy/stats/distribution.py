@@ -18,7 +18,7 @@ import numpy as np
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import where
-from functrans._ops.special.elementary import expm1, exprel, log1p
+from functrans._ops.special.elementary import log1p
 from functrans._ops.special.standard import counts, less_log, standardised
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
@@ -27,22 +27,9 @@ from functrans.scipy.public import is_traced
 from functrans.scipy.stats.conditions import asked, both, chosen, nan_or, or_nan
 from functrans.scipy.stats.draws import numbers_of, quantile_kept, same_number
 
-LOG2 = math.log(2)
 # The support's ends of forms that say nothing of infinity.
 LARGEST = float(np.finfo(float).max)
 FINITE = (-LARGEST, LARGEST)
-
-
-def log1mexp(x: Any) -> Any:
-    """log(1 - exp(-x)) for x >= 0: by expm1 below log(2), above by log1p."""
-    return where(x < LOG2, ops.log(-expm1(-x)), log1p(-ops.exp(-x)))
-
-
-def log1mexp_of_exp(y: Any) -> Any:
-    """log(1 - exp(-exp(y))), which is y where that is far below 0."""
-    small = y < 0
-    near, far = where(small, y, 0.0), where(small, 1.0, y)
-    return where(small, near + ops.log(exprel(-ops.exp(near))), log1mexp(ops.exp(far)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +38,8 @@ class Form:
 
     Functions take the variable, or a probability, and then the shapes; moments the shapes alone.
     Of logarithms that are not given, ``_log`` of the functions is taken. ``placed``: the logarithm
-    of the density at a location and scale in one row, of a variable without bounds.
+    of the density at a location and scale in one row, of a variable without bounds. ``ends``: where
+    the density may be 0 and its logarithm has lost the slope, and the density itself, by powers.
     """
 
     log_density: Callable
@@ -67,6 +55,18 @@ class Form:
     valid: Callable | None = None
     support: tuple[Any, Any] = (-math.inf, math.inf)
     placed: Callable | None = None
+    ends: tuple[Callable, Callable] | None = None
+
+    def density(self, y: Any, z: Any, shapes: list[Any], inside: Any) -> Any:
+        """exp(y) of the logarithm ``y`` at z, and what stands for it at the ends."""
+        y = ops.exp(y)
+        if self.ends is None:
+            return y
+        is_end, by_powers = self.ends
+        end = both(inside, asked(is_end, z, *shapes))
+        if not isinstance(end, Tracer) and not np.any(end):
+            return y
+        return where(end, by_powers(z, *shapes), y)
 
 
 def _wide(x: Any) -> Any:
@@ -267,14 +267,19 @@ class Continuous(_Distribution):
         z, shapes, scale, valid = self._standard(x, args, kwds)
         y = self.form.log_density(z, *shapes)
         y = y if scale is None else less_log(y, scale)
-        above, below = self._sides(z, shapes)
-        y = chosen(both(above, below), y, nan_or(z, -np.inf))
+        y = chosen(both(*self._sides(z, shapes)), y, nan_or(z, -np.inf))
         return or_nan(valid, y, z, *shapes)
 
     @method
     def pdf(self, x, *args, **kwds):
         """The density."""
-        return ops.exp(self.logpdf(x, *args, **kwds))
+        if self.form.ends is None:
+            return ops.exp(self.logpdf(x, *args, **kwds))
+        z, shapes, scale, valid = self._standard(x, args, kwds)
+        inside = both(*self._sides(z, shapes))
+        y = chosen(inside, self.form.log_density(z, *shapes), nan_or(z, -np.inf))
+        y = self.form.density(y, z, shapes, inside)
+        return or_nan(valid, y if scale is None else y / scale, z, *shapes)
 
     def _distribution(self, f: Callable, x: Any, args: tuple, kwds: dict, low: float, high: float):
         z, shapes, _, valid = self._standard(x, args, kwds)
@@ -402,17 +407,22 @@ class Discrete(_Distribution):
     def logpmf(self, k, *args, **kwds):
         """The logarithm of the probability of k; -inf where k is no whole number."""
         k, shapes, valid = self._variable(k, args, kwds)
+        y = self.form.log_density(count(k), *shapes)
+        y = chosen(self._inside(k, shapes), y, nan_or(k, -np.inf))
+        return or_nan(valid, y, *shapes)
+
+    def _inside(self, k: Any, shapes: list[Any]) -> Any:
         low, high = self.form.support
         top = high if callable(high) else lambda *_: high
-        inside = asked(lambda k, *s: (k >= low) & (k <= top(*s)) & (np.floor(k) == k), k, *shapes)
-        y = self.form.log_density(count(k), *shapes)
-        y = chosen(inside, y, nan_or(k, -np.inf))
-        return or_nan(valid, y, *shapes)
+        return asked(lambda k, *s: (k >= low) & (k <= top(*s)) & (np.floor(k) == k), k, *shapes)
 
     @method
     def pmf(self, k, *args, **kwds):
         """The probability of k."""
-        return ops.exp(self.logpmf(k, *args, **kwds))
+        y = self.logpmf(k, *args, **kwds)
+        k, shapes, valid = self._variable(k, args, kwds)
+        y = self.form.density(y, count(k), shapes, self._inside(k, shapes))
+        return or_nan(valid, y, *shapes)
 
     def _distribution(self, f: Callable, k: Any, args: tuple, kwds: dict, low: float, high: float):
         k, shapes, valid = self._variable(k, args, kwds)
@@ -479,5 +489,4 @@ def count(k: Any) -> Any:
     return counts(k, 0.0) if isinstance(k, Tracer) and k.dtype.kind == "f" else np.floor(k)
 
 
-__all__ = ["Continuous", "Discrete", "Form", "Frozen", "Named", "count", "log1mexp",
-           "log1mexp_of_exp", "method"]
+__all__ = ["Continuous", "Discrete", "Form", "Frozen", "Named", "count", "method"]

@@ -11,7 +11,14 @@ from scipy import stats as theirs
 from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, exp, log, power
 from functrans._ops.special.beta import betaln
-from functrans._ops.special.elementary import expm1, exprel, log1p, polynomial
+from functrans._ops.special.elementary import (
+    expm1,
+    exprel,
+    log1mexp,
+    log1mexp_of_exp,
+    log1p,
+    polynomial,
+)
 from functrans._ops.special.errors import erf, erfinv, log_ndtr, ndtr, ndtri
 from functrans._ops.special.gamma import gamma as gamma_function
 from functrans._ops.special.gamma import gammaln, psi
@@ -33,14 +40,11 @@ from functrans._ops.special.standard import (
 )
 from functrans.scipy.stats.distribution import (
     LARGEST,
-    LOG2,
     Continuous,
     Form,
-    log1mexp,
-    log1mexp_of_exp,
 )
 
-PI, EULER = math.pi, float(np.euler_gamma)
+PI, EULER, LOG2 = math.pi, float(np.euler_gamma), math.log(2)
 INF = math.inf
 
 
@@ -77,6 +81,7 @@ weibull_min = Continuous(theirs.weibull_min, "c", Form(
     valid=_positive,
     support=(0.0, INF),
     log_density=lambda x, c: log(c) + xlogy(c - 1, x) - power(x, c),
+    ends=(lambda x, c: x == 0, lambda x, c: c * power(x, c - 1) * exp(-power(x, c))),
     cdf=lambda x, c: -expm1(-power(x, c)),
     sf=lambda x, c: exp(-power(x, c)),
     logcdf=lambda x, c: log1mexp(power(x, c)),
@@ -141,6 +146,7 @@ gamma = Continuous(theirs.gamma, "a", Form(
     valid=_positive,
     support=(0.0, INF),
     log_density=log_density_of_gamma,
+    ends=(lambda x, a: x == 0, lambda x, a: power(x, a - 1) * exp(-x - gammaln(a))),
     cdf=lambda x, a: gammainc(a, x),
     sf=lambda x, a: gammaincc(a, x),
     ppf=lambda q, a: gammaincinv(a, q),
@@ -156,6 +162,9 @@ chi2 = Continuous(theirs.chi2, "df", Form(
     log_density=lambda x, df: (
         xlogy(0.5 * df - 1, x) - 0.5 * x - gammaln(0.5 * df) - (0.5 * LOG2) * df
     ),
+    ends=(lambda x, df: x == 0, lambda x, df: (
+        power(x, 0.5 * df - 1) * exp(-0.5 * x - gammaln(0.5 * df) - (0.5 * LOG2) * df)
+    )),
     cdf=lambda x, df: gammainc(0.5 * df, 0.5 * x),
     sf=lambda x, df: gammaincc(0.5 * df, 0.5 * x),
     ppf=lambda q, df: 2 * gammaincinv(0.5 * df, q),
@@ -200,6 +209,9 @@ beta = Continuous(theirs.beta, "a b", Form(
     valid=_positive,
     support=(0.0, 1.0),
     log_density=log_density_of_beta,
+    ends=(lambda x, a, b: (x == 0) | (x == 1), lambda x, a, b: (
+        power(x, a - 1) * power(1 - x, b - 1) * exp(-betaln(a, b))
+    )),
     cdf=lambda x, a, b: betainc(a, b, x),
     sf=lambda x, a, b: betaincc(a, b, x),
     ppf=lambda q, a, b: betaincinv(a, b, q),
@@ -245,6 +257,10 @@ f = Continuous(theirs.f, "dfn dfd", Form(
         0.5 * n * log(n) + 0.5 * m * log(m) + xlogy(0.5 * m - 1, x)
         - 0.5 * (m + n) * log(n + m * x) - betaln(0.5 * m, 0.5 * n)
     ),
+    ends=(lambda x, m, n: x == 0, lambda x, m, n: power(x, 0.5 * m - 1) * exp(
+        0.5 * n * log(n) + 0.5 * m * log(m) - 0.5 * (m + n) * log(n + m * x)
+        - betaln(0.5 * m, 0.5 * n)
+    )),
     cdf=_f_cdf,
     sf=_f_sf,
     ppf=lambda q, m, n: _odds(

@@ -12,21 +12,26 @@ from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, arctan2, exp, log, sqrt
 from functrans._ops.special import circle, standard
 from functrans._ops.special.beta import betaln
-from functrans._ops.special.elementary import column, cosm1, expm1, log1p, sinpi
+from functrans._ops.special.elementary import (
+    column,
+    cosm1,
+    expm1,
+    log1mexp,
+    log1mexp_of_exp,
+    log1p,
+    sinpi,
+)
 from functrans._ops.special.errors import log_ndtr, ndtr, ndtri, ndtri_exp
 from functrans._ops.special.gamma import psi
 from functrans._ops.special.logistic import expit, log_expit, logit
 from functrans._ops.special.standard import LOG_ROOT_2PI
 from functrans.scipy.stats.distribution import (
     FINITE,
-    LOG2,
     Continuous,
     Form,
-    log1mexp,
-    log1mexp_of_exp,
 )
 
-PI, EULER = math.pi, float(np.euler_gamma)
+PI, EULER, LOG2 = math.pi, float(np.euler_gamma), math.log(2)
 
 norm = Continuous(theirs.norm, "", Form(
     log_density=standard.log_density_of_normal,
@@ -50,6 +55,13 @@ def _log_density_of_t(x, df):
     return y
 
 
+def _t_cdf(x, df):
+    if isinstance(df, np.ndarray) and not np.isinf(df).any():
+        return standard.stdtr(df, x)
+    normal = df == np.inf
+    return where(normal, ndtr(x), standard.stdtr(where(normal, 1.0, df), x))
+
+
 def _t_ppf(q, df):
     return where(q == 0, -np.inf, standard.stdtrit(df, q))  # SciPy's says +inf at 0
 
@@ -63,8 +75,8 @@ t = Continuous(theirs.t, "df", Form(
     valid=lambda df: df > 0,
     support=FINITE,
     log_density=_log_density_of_t,
-    cdf=lambda x, df: standard.stdtr(df, x),
-    sf=lambda x, df: standard.stdtr(df, -x),
+    cdf=_t_cdf,
+    sf=lambda x, df: _t_cdf(-x, df),
     ppf=_t_ppf,
     isf=lambda q, df: -_t_ppf(q, df),
     mean=lambda df: _finite_from(df, 1, 0.0),

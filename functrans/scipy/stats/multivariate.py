@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from functrans._core.bind import Tracer, known
 from functrans._ops import linalg as rows
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
-from functrans._ops.elementwise import exp, log, sqrt, square
+from functrans._ops.elementwise import exp, log, power, sqrt, square
 from functrans._ops.special.elementary import log1p
 from functrans._ops.special.gamma import gammaln, psi, psi_increase
 from functrans._ops.special.incomplete import gammaln_increase
@@ -23,6 +24,7 @@ from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
 from functrans.scipy.special import multigammaln
+from functrans.scipy.stats.conditions import asked
 from functrans.scipy.stats.counts import binom
 from functrans.scipy.stats.distribution import Named, method
 from functrans.scipy.stats.draws import (
@@ -214,9 +216,8 @@ class Dirichlet(Named):
 
     methods = ("pdf", "logpdf", "mean", "var", "cov", "entropy")
 
-    @method
-    def logpdf(self, x, alpha):
-        """The logarithm of the density at the columns of ``x``, of which the last may be left out.
+    def _parts(self, x: Any, alpha: Any) -> tuple[Any, Any, Any]:
+        """The columns with all entries, their exponents, and the logarithm of what they are over.
         """
         x, alpha = _real(x), _positive("alpha", alpha)
         n = alpha.shape[-1]
@@ -226,13 +227,20 @@ class Dirichlet(Named):
             raise ValueError(f"Vector 'x' must have {n} or {n - 1} entries, as 'alpha' has {n}, "
                              f"but its shape is {x.shape}.")
         _check_simplex(known(x))
-        weights = (alpha - 1).reshape((n, *(1,) * (x.ndim - 1)))
-        return _squeezed(xlogy(weights, x).sum(0) - _log_beta(alpha))
+        return x, (alpha - 1).reshape((n, *(1,) * (x.ndim - 1))), _log_beta(alpha)
+
+    @method
+    def logpdf(self, x, alpha):
+        """The logarithm of the density at the columns of ``x``, of which the last may be left out.
+        """
+        x, weights, log_beta = self._parts(x, alpha)
+        return _squeezed(xlogy(weights, x).sum(0) - log_beta)
 
     @method
     def pdf(self, x, alpha):
         """The density."""
-        return exp(self.logpdf(x, alpha))
+        x, weights, log_beta = self._parts(x, alpha)
+        return _squeezed(_product(x, weights, -log_beta, 0))
 
     @method
     def mean(self, alpha):
@@ -271,6 +279,15 @@ def _covariance(p: Any) -> Any:
     """diag(p) - p p^T, of the vectors in the last axis."""
     row, column = p[..., None, :], p[..., :, None]
     return row * np.eye(p.shape[-1]) - row * column
+
+
+def _product(x: Any, powers: Any, log_factor: Any, axis: int) -> Any:
+    """exp(log_factor) times the product of x^powers, which has slopes where an x is 0 too."""
+    y = exp(xlogy(powers, x).sum(axis) + log_factor)
+    nothing = asked(lambda x: (x == 0).any(axis), x)
+    if not isinstance(nothing, Tracer) and not np.any(nothing):
+        return y
+    return where(nothing, exp(log_factor) * power(x, powers).prod(axis), y)
 
 
 def _share(v: Any, a: Any, b: Any) -> Any:
@@ -313,17 +330,23 @@ class Multinomial(Named):
     @method
     def logpmf(self, x, n, p):
         """The logarithm of the probability of the counts ``x`` in the last axis."""
-        x, n, p = as_operand(x), as_operand(n), _shares(p)
-        whole, trials = [counts(v, 0.0) if v.dtype.kind == "f" else v for v in (x, n)]
-        y = (xlogy(whole, p) - gammaln(whole + 1)).sum(-1) + gammaln(trials + 1)
-        inside = (x.sum(-1) == n) & ((x >= 0) & (np.floor(x) == x)).all(-1)
-        valid = (p >= 0).all(-1) & (p <= 1).all(-1) & (n >= 0)
-        return where(valid, where(inside, y, -np.inf), (p * np.nan).sum(-1))
+        return self._where_valid(
+            x, n, p, lambda x, p, log_ways: xlogy(x, p).sum(-1) + log_ways, -np.inf)
 
     @method
     def pmf(self, x, n, p):
         """The probability of the counts ``x``."""
-        return exp(self.logpmf(x, n, p))
+        return self._where_valid(x, n, p, lambda x, p, log_ways: _product(p, x, log_ways, -1), 0.0)
+
+    def _where_valid(self, x: Any, n: Any, p: Any, f: Callable, outside: float) -> Any:
+        """``f`` of the counts, their shares and the logarithm of their number of orders."""
+        x, n, p = as_operand(x), as_operand(n), _shares(p)
+        whole, trials = [counts(v, 0.0) if v.dtype.kind == "f" else v for v in (x, n)]
+        inside = (x.sum(-1) == n) & ((x >= 0) & (np.floor(x) == x)).all(-1)
+        log_ways = gammaln(trials + 1) - gammaln(whole + 1).sum(-1)
+        y = where(inside, f(where(inside[..., None], whole, 0), p, log_ways), outside)
+        valid = (p >= 0).all(-1) & (p <= 1).all(-1) & (n >= 0)
+        return where(valid, y, (p * np.nan).sum(-1))
 
     @method
     def cov(self, n, p):

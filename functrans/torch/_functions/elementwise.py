@@ -435,7 +435,7 @@ METHODS["absolute"] = abs
 # ---- in place, and operators
 
 TAKING_OUT.update([*FLOATING, *KEEPING, *BINARY, "add", "sub", "subtract", "div", "divide",
-                   "true_divide", "pow"])
+                   "true_divide", "pow", "sigmoid"])
 IN_PLACE = [
     *FLOATING, *KEEPING, *BINARY, "add", "sub", "subtract", "div", "divide", "true_divide", "pow",
     "abs", "absolute", "rsqrt", "sigmoid", "relu", "leaky_relu", "round", "frac", "nan_to_num",

@@ -16,6 +16,10 @@ class WrongValue(FunctransError, ValueError):
     """A ValueError of ours: those of NumPy become RuntimeErrors, as torch has them."""
 
 
+class NoDevice(AssertionError, RuntimeError):
+    """A device that is not there: torch has one or the other error, depending on the device."""
+
+
 class _LinAlgError(np.linalg.LinAlgError, RuntimeError):
     """``torch.linalg.LinAlgError``: a matrix that a function cannot deal with."""
 
@@ -278,7 +282,7 @@ def require_joinable(shapes: Sequence[tuple], dim: int) -> None:
 
 
 __all__ = [
-    "LinAlgError", "WrongValue", "broadcast_shape", "misfit", "not_a_tensor", "out_of_range",
-    "raise_as_torch", "require_alike", "require_joinable", "require_tensors", "unexpandable",
-    "unmultiplied", "unsummed",
+    "LinAlgError", "NoDevice", "WrongValue", "broadcast_shape", "misfit", "not_a_tensor",
+    "out_of_range", "raise_as_torch", "require_alike", "require_joinable", "require_tensors",
+    "unexpandable", "unmultiplied", "unsummed",
 ]

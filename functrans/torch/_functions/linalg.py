@@ -182,16 +182,26 @@ def old_cholesky(A, upper=False):
     return _cholesky(A, upper)
 
 
-def _varied_as_hermitian(A: Any) -> Any:
-    """``A``, of which one triangle is read; the gradient is to be that of a Hermitian matrix."""
+def _varied_as_hermitian(A: Any, value: Any = None) -> Any:
+    """``A``, of which one triangle is read; the gradient is to be that of a Hermitian matrix.
+
+    ``value``: the numbers, where both triangles of them will be read.
+    """
     mean = (A + adjoint(A)) / 2
-    return mean + (plain(A) - plain(mean))
+    return mean + ((plain(A) if value is None else value) - plain(mean))
+
+
+def _from_lower(A: np.ndarray) -> np.ndarray:
+    """The Hermitian matrix with the lower triangle of ``A``."""
+    below = np.tril(A, -1)
+    return below + adjoint(below) + np.eye(A.shape[-1]) * np.real(A)
 
 
 def _cholesky(A: Any, upper: bool) -> Any:
     square("cholesky", A)
-    L = np.linalg.cholesky(_varied_as_hermitian(A))
-    return adjoint(L) if upper else L
+    if upper:  # whose lower triangle is not read
+        return adjoint(np.linalg.cholesky(_varied_as_hermitian(adjoint(A))))
+    return np.linalg.cholesky(_varied_as_hermitian(A))
 
 
 @op(space=LINALG, title="LinalgCholeskyExBackward0")
@@ -390,7 +400,7 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     matrices("pinv", A)
     atol, rtol = _tolerances(A, atol, rcond if rtol is None else rtol)
     if hermitian:
-        A = (A + adjoint(A)) / 2
+        A = _varied_as_hermitian(A, _from_lower(plain(A)))
     if not A.size:
         return adjoint(A) + 0
     if np.any(atol):

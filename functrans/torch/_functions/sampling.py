@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.table import METHODS, function, method, op
+from functrans.torch._functions.table import METHODS, TAKING_OUT, function, method, op
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -135,3 +135,4 @@ def _uniform(rng: Any, shape: tuple, a: float = 0.0, b: float = 1.0, **ends: flo
 _written("uniform_", _uniform)
 _written("random_", lambda rng, shape, low=0, high=None:
          rng.integers(*((0, low or 2**24) if high is None else (low, high)), shape))
+TAKING_OUT.update(["bernoulli", "multinomial"])

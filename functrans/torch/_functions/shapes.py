@@ -395,9 +395,10 @@ def require_cpu(who: str, device: Any) -> None:
     """Raise for devices that are not there."""
     if device is not None and str(device).split(":")[0] != "cpu":
         named_device(device)  # which knows the names that there are
-        raise RuntimeError(
-            f"{who}: there is no device '{device}' here; functrans.torch computes on the CPU only"
-        )
+        cuda = "Torch not compiled with CUDA enabled. " * str(device).startswith("cuda")
+        raise failures.NoDevice(
+            f"{cuda}{who}: there is no device '{device}' here; functrans.torch computes on the CPU "
+            "only")
 
 
 def _conversion(name: str, dtype: dtypes.dtype) -> None:

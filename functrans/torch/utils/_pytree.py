@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 PyTree = Any
 _MANY = (list, tuple, deque)
-_NAMED = (dict, OrderedDict, defaultdict)
+_NAMED: tuple[Any, ...] = (dict, OrderedDict, defaultdict)
 
 
 class TreeSpec(NamedTuple):

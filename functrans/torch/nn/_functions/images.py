@@ -260,7 +260,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             x = _reflected(x, length, aligned)
         at.append(x)
     if mode == "nearest":
-        return _gathered(input, [np.rint(plain(x)).astype(np.int64) for x in at], lengths)
+        y = _gathered(input, [np.rint(plain(x)).astype(np.int64) for x in at], lengths)
+        return np.where(np.ones((), bool), y, np.sum(grid))  # which has no slope in the grid
     low = [np.floor(plain(x)) for x in at]  # in the type of the grid, as the weights shall be
     reach = range(-1, 3) if mode == "bicubic" else range(2)
     height = _cubic_weight if mode == "bicubic" else _linear_weight
