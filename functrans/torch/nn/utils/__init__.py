@@ -11,7 +11,7 @@ from functrans.torch._functions.table import FUNCTIONS
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._names import absent
 from functrans.torch._tensors.tensor import Tensor, from_array
-from functrans.torch.nn.utils import parametrizations, parametrize, rnn
+from functrans.torch.nn.utils import parametrizations, parametrize, rnn, stateless
 from functrans.torch.nn.utils.fusion import (
     fuse_conv_bn_eval,
     fuse_conv_bn_weights,
@@ -113,6 +113,7 @@ __all__ = [
     "rnn",
     "skip_init",
     "spectral_norm",
+    "stateless",
     "vector_to_parameters",
     "weight_norm",
 ]
