@@ -84,3 +84,13 @@ def test_floats_are_refused_though_they_are_whole():
             ft.vmap(np.square, chunk_size=number)
         with pytest.raises(ArgumentError, match="static_argnums must be"):
             ft.jit(product, static_argnums=number)
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint8])
+def test_a_single_integer_is_differentiated_as_a_float(kind):
+    assert ft.grad(lambda x: x**2)(kind(3)) == ft.jvp(lambda x: x**2, (kind(3),), (1.0,))[1] == 6.0
+    assert ft.hessian(lambda x: x**3)(kind(2)) == 12.0
+
+
+def test_an_integer_of_numpys_beside_what_is_differentiated_stays_a_place():
+    assert ft.vjp(lambda x, i: x[i] ** 2, np.arange(3.0), np.int64(2))[0] == 4.0

@@ -211,12 +211,14 @@ class Leaves(NamedTuple):
 
 
 def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
-    """Take one argument apart; a bare Python int becomes a float."""
+    """Take one argument apart; a single integer becomes a float."""
     kind = type(x)
     if kind is float or kind is np.float64 or (kind is np.ndarray and x.dtype.kind in "fc"):
         return Leaves([x], tree.LEAF, [0])
     if isinstance(x, int) and not isinstance(x, bool | Enum):
         x = float(x)
+    elif isinstance(x, np.integer):
+        x = np.float64(x)
     leaves, structure = tree.flatten(x)
     leaves = [plain(v) for v in leaves]
     active = [i for i, v in enumerate(leaves) if _carries(who, f, position, v)]
@@ -235,7 +237,9 @@ def open_all(who: str, f: Callable, args: Sequence) -> list[Leaves | None]:
     opened: list[Leaves | None] = []
     for i, x in enumerate(args):
         try:
-            opened.append(open_argument(who, f, i, x))
+            # beside others, one of NumPy's integers may be a place
+            place = isinstance(x, np.integer) and len(args) > 1
+            opened.append(None if place else open_argument(who, f, i, x))
         except NotDifferentiable:
             opened.append(None)
     if not args:
