@@ -78,8 +78,12 @@ def _rebind(name: str) -> Callable:
     return operator
 
 
-_OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
-for _name in _OPERATORS.split():
+# Python's operators that have a form in place, by what their methods' names have in common.
+OPERATORS = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift",
+)
+for _name in OPERATORS:
     setattr(Array, f"__i{_name}__", _rebind(_name))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from functrans import tree
+from functrans._core.array import OPERATORS
 from functrans._core.bind import UNSEEN, Tracer
 from functrans._core.warned import at_users_lines
 from functrans._core.writing import patched, with_names
@@ -28,10 +29,7 @@ WRITERS = frozenset({
     "fill", "sort", "partition", "put", "copyto", "fill_diagonal", "put_along_axis", "place",
     "putmask", "setitem", "__setitem__", "shuffle",
     "patch",  # in a block of it, other people's functions may
-    *[text.format(name) for text in ("i{}", "__i{}__") for name in (
-        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
-        "lshift", "rshift",
-    )],
+    *[text.format(name) for text in ("i{}", "__i{}__") for name in OPERATORS],
 })
 # SciPy's functions that make another error of one of the function that they are given.
 SOLVERS = frozenset({"minimize"})

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.array import OPERATORS
 from functrans._core.bind import PLAIN, Tracer
 from functrans._core.writing import current
 from functrans.numpy.layouts import is_ordered, layout_of
@@ -74,10 +75,7 @@ def _unary(name: str) -> Callable:
     return method
 
 
-for _name in (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
-    "lshift", "rshift",
-):
+for _name in OPERATORS:
     _forward, _reflected = _operator(_name)
     setattr(Name, f"__{_name}__", _forward)
     setattr(Name, f"__r{_name}__", _reflected)
