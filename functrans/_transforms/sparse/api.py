@@ -118,11 +118,7 @@ class SparseDerivative:
         return f"<{self.who} of {name_of(self.f)}>"
 
     def __reduce__(self) -> Any:
-        return global_name(self) or (_remade, (self.who, self.f, self.options))
-
-
-def _remade(who: str, f: Callable, options: Options) -> SparseDerivative:
-    return SparseDerivative(who, f, options)
+        return global_name(self) or (SparseDerivative, (self.who, self.f, self.options))
 
 
 def sparse_jacobian(
