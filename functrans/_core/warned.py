@@ -67,6 +67,3 @@ def at_users_lines(f: Callable, args: tuple, kwargs: dict) -> Any:
         return _logged(f, args, kwargs)
     finally:
         _outside.reset(token)
-
-
-__all__ = ["at_users_lines"]

@@ -99,6 +99,3 @@ def pushed(g: Callable, xs: Sequence, ts: Sequence) -> list:
 def pulled_back(g: Callable, xs: Sequence, cts: Sequence) -> list:
     """The cotangents of the operands, not conjugated."""
     return list(_jax().vjp(lambda *ys: tuple(g(*ys)), *xs)[1](tuple(cts)))
-
-
-__all__ = ["arrays", "function", "numbers", "pulled_back", "pushed", "zeros_like"]

@@ -472,5 +472,3 @@ right_shift = constant("right_shift", np.right_shift, arity=2, domain=INTEGER)
 gcd = constant("gcd", np.gcd, arity=2, domain=INTEGER)
 lcm = constant("lcm", np.lcm, arity=2, domain=INTEGER)
 bitwise_count = constant("bitwise_count", np.bitwise_count, domain=INTEGER)
-
-__all__ = [name for name, row in globals().items() if getattr(row, "name", None) == name]

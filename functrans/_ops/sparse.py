@@ -185,5 +185,3 @@ solve = primitive(
     "sparse.solve", _solve, jvp=_solve_jvp, vjp=_solve_vjp, batch=_solve_batch, saves="xy",
     abstract=lambda data, b, places, solver: Aval(b.shape, floating(data.dtype, b.dtype)),
 )
-
-__all__ = ["Pattern", "directly", "product", "sampled", "solve"]

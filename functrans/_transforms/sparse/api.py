@@ -213,6 +213,3 @@ def _derivative(who: str, f: Callable | None, given: Options) -> Any:
         return functools.partial(SparseDerivative, who, options=options)
     require_callable(who, f)
     return SparseDerivative(who, f, options)
-
-
-__all__ = ["SparseDerivative", "sparse_hessian", "sparse_jacobian", "sparsity"]

@@ -116,6 +116,3 @@ def _named(f: Any) -> Iterator[tuple[str, Any]]:
         yield f"global `{name}`", f.__globals__[name]
     if "random" in names.attributes:
         yield "np.random", of_numpy()
-
-
-__all__ = ["Draws", "draws_near", "is_generator", "of_numpy"]

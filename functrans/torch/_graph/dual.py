@@ -148,7 +148,3 @@ def _there_and_back(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequen
 FORWARD[Dual] = Forward(lambda node, outs: outs, lambda node, ts, outs, create: ts)
 FORWARD[ForwardOnly] = Forward(
     lambda node, outs: outs, lambda node, ts, outs, create: [forward_value(t) for t in ts])
-
-__all__ = [
-    "as_tensor", "pushed", "pushed_columns", "tangent_of", "with_tangent",
-]

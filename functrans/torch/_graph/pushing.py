@@ -181,5 +181,3 @@ FORWARD[RowNode] = Forward(
     lambda node, outs: [aval_of(x) for x in node.available()[0]], _push_row)
 FORWARD[SeveralViews] = Forward(lambda node, outs: (node.aval,), _push_several)
 FORWARD[CopySlices] = Forward(_copied_operands, _push_copied)
-
-__all__ = ["FORWARD", "Forward", "forward_of", "pushed", "rules_between"]
