@@ -16,7 +16,7 @@ from functrans._ops.declare import where
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.interpolate.bases import refuse_traced
-from functrans.scipy.interpolate.bsplines import BSpline, fitted
+from functrans.scipy.interpolate.bsplines import BSpline, coefficients, fitted
 from functrans.scipy.public import is_traced, refused
 
 si: Any = interpolate  # its types say less than its functions take
@@ -31,8 +31,8 @@ def knots_of(x: Any, k: int, ends: Any = (None, None)) -> np.ndarray:
 
 def through(x: Any, y: Any, k: int, ends: Any = (None, None)) -> BSpline:
     """FITPACK's spline of degree ``k`` through values."""
-    t = knots_of(x, k, ends)
-    return fitted(lambda unit: si.make_interp_spline(x, unit, k, t), y)
+    t, y = knots_of(x, k, ends), as_operand(y)
+    return BSpline(t, coefficients(t, k, x, y), k)
 
 
 def closest(x: Any, y: Any, inner: Any, k: int, w: Any, ends: Any = (None, None)) -> BSpline:
