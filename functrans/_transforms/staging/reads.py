@@ -80,6 +80,11 @@ class Reads:
         self.checks = checks
         self.unchanged: Callable[[], bool] = _written(checks)
 
+    def checksums(self) -> list[tuple[np.ndarray, int]]:
+        """The large arrays that are compared, with the checksums that they must have."""
+        return [(c.holder, c.saved) for c in self.checks
+                if isinstance(c.holder, np.ndarray) and type(c.saved) is int]
+
     def changed(self) -> str:
         """What is not as it was."""
         return next((c.label for c in self.checks if not Reads([c]).unchanged()), "")
