@@ -9,19 +9,11 @@ from pytest import approx
 import functrans as ft
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
 from functrans.scipy import stats
+from tests.scipy.calls import COUNTS, MOMENTS
+from tests.scipy.calls import DISTRIBUTIONS as SHAPES
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 
-SHAPES = {
-    "norm": (), "t": (3.5,), "cauchy": (), "laplace": (), "logistic": (), "gumbel_r": (),
-    "gumbel_l": (), "skewnorm": (1.3,), "truncnorm": (-1.2, 2.1), "vonmises": (1.7,), "expon": (),
-    "weibull_min": (1.7,), "pareto": (2.6,), "lognorm": (0.7,), "halfnorm": (), "gamma": (2.3,),
-    "chi2": (4.2,), "invgamma": (3.3,), "uniform": (), "beta": (2.2, 3.1), "f": (5.1, 6.3),
-    "genpareto": (0.3,), "genextreme": (-0.2,),
-}
-COUNTS = {"bernoulli": (0.3,), "binom": (7, 0.3), "nbinom": (4.5, 0.4), "poisson": (2.7,),
-          "geom": (0.35,)}
-MOMENTS = ("mean", "var", "std", "entropy", "median")
 QUANTILES = ("ppf", "isf")
 LOC, SCALE = 0.3, 1.7
 CASES = [(name, m) for name in SHAPES for m in getattr(stats, name)._has() if m != "interval"]
