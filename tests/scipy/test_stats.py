@@ -412,3 +412,33 @@ def test_where_probabilities_vanish_their_slopes_are_those_from_inside(
         assert transform(f)(args[i]) == f(args[i])
     assert transform(ft.grad(f))(args[i]) == approx(expected, rel=1e-14)
     assert transform(lambda x: ft.jvp(f, (x,), (1.0,))[1])(args[i]) == approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(("f", "at", "slope"), [
+    (lambda x: stats.genpareto.pdf(x, -0.3), 1 / 0.3, 0.0),
+    (lambda x: stats.genpareto.pdf(x, -0.5), 2.0, -0.5),
+    (lambda x: stats.genpareto.logpdf(x, -1.0), 1.0, 0.0),
+    (lambda c: stats.genpareto.pdf(2.0, c), -0.5, 2.0),
+    (lambda x: stats.genextreme.pdf(x, 1.0), 1.0, 1.0),
+    (lambda x: stats.genextreme.pdf(x, -0.2), -5.0, 0.0),
+    (lambda x: stats.genextreme.pdf(x, 0.5), 2.0, -0.5),
+    (lambda q: stats.genpareto.ppf(q, -1.0), 1.0, 1.0),
+    (lambda q: stats.lognorm.ppf(q, 0.7), 0.0, np.inf),
+    (lambda q: stats.lognorm.isf(q, 0.7), 1.0, -np.inf),
+    (lambda q: stats.invgamma.ppf(q, 3.3), 0.0, np.inf),
+    (lambda q: stats.genextreme.ppf(q, -0.2), 0.0, np.inf),
+    (lambda c: stats.genextreme.ppf(0.0, c), -0.2, -25.0),
+    (lambda x: stats.t.cdf(x, np.inf), 0.3, scipy.stats.norm.pdf(0.3)),
+    (lambda df: stats.t.sf(0.3, df), np.inf, 0.0),
+])
+def test_at_ends_slopes_are_closed_forms(f, at, slope):
+    assert np.isfinite(ft.vjp(f, at)[0])
+    assert ft.grad(f)(at) == approx(slope, rel=1e-12, abs=1e-14)
+    assert ft.derivative(f)(at) == approx(slope, rel=1e-12, abs=1e-14)
+    assert ft.jit(ft.grad(f))(at) == approx(slope, rel=1e-12, abs=1e-14)
+
+
+@pytest.mark.parametrize(("name", "c"), [("genpareto", -1.0), ("genextreme", 1.0)])
+def test_densities_that_end_at_a_step_have_their_value_there(name, c):
+    value, _ = ft.vjp(lambda x: getattr(stats, name).logpdf(x, c), 1.0)
+    assert value == getattr(scipy.stats, name).logpdf(1.0, c) == 0
