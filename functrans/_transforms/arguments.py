@@ -424,26 +424,3 @@ def require_numbers(who: str, outs: Sequence, what: str = "a number") -> None:
 def zeros_like(x: Any) -> np.ndarray:
     a = aval_of(x)
     return np.zeros(a.shape, a.dtype)
-
-
-__all__ = [
-    "Argnums",
-    "Array",
-    "Leaves",
-    "Selected",
-    "check_like",
-    "describe",
-    "hand_out",
-    "hand_out_all",
-    "hand_out_fresh",
-    "hand_out_tree",
-    "is_number",
-    "labels",
-    "open_all",
-    "open_argument",
-    "plain_argnums",
-    "require_numbers",
-    "select",
-    "wrong_structure",
-    "zeros_like",
-]

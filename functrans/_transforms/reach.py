@@ -178,6 +178,3 @@ def _held(f: Any) -> list[Any]:
         return [f]
     inside = getattr(f, "__dict__", {}).values()  # what it wraps among them
     return [x for x in inside if callable(x) and not isinstance(x, type)]
-
-
-__all__ = ["Reach", "RefusingDraws"]

@@ -355,6 +355,3 @@ def _place_out(f: Callable, out_axes: Any, outs: list, structure: tree.Structure
         if a:
             outs[i] = np.moveaxis(outs[i], 0, a)
     return tree.unflatten(structure, hand_out_all(outs))
-
-
-__all__ = ["BatchTrace", "BatchTracer", "Unbatched", "vmap"]

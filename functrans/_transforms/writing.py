@@ -207,6 +207,3 @@ def _ends(i: dis.Instruction) -> set[tuple]:
     if at is None or at.col_offset is None or at.end_col_offset is None:
         return set()
     return {("begin", at.lineno, at.col_offset), ("end", at.end_lineno, at.end_col_offset)}
-
-
-__all__ = ["follow", "follow_always", "may_write", "require_rebinding"]

@@ -64,6 +64,3 @@ def solve_well(places: Pattern, data: Any, b: Any, solver: Callable = by_bands) 
     if n <= DENSE and not is_traced(data):
         return np.tensordot(solver(places, data, np.eye(n)), b, 1)
     return solve(places, data, b, solver)
-
-
-__all__ = ["DENSE", "band", "by_bands", "dense", "solve", "solve_well"]

@@ -404,5 +404,3 @@ ERRORS = (
         "tests/test_values.py::test_numpy_does_what_is_not_finite_or_huge_and_warns",
     ),
 )
-
-__all__ = ["ERRORS"]

@@ -723,5 +723,3 @@ ERRORS = (
         "tests/scipy/test_odes_in_programs.py::test_events_of_a_program_are_those_of_scipy",
     ),
 )
-
-__all__ = ["ERRORS"]

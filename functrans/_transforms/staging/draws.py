@@ -116,6 +116,3 @@ def _frozen(x: Any) -> object:
     if isinstance(x, dict):
         return tuple((k, _frozen(v)) for k, v in x.items())
     return x.tobytes() if isinstance(x, np.ndarray) else x
-
-
-__all__ = ["OF_NUMPYS", "Draws", "is_generator", "is_generators", "of_numpy"]

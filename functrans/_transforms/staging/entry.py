@@ -248,6 +248,3 @@ class Residuals(restage.ProgramNode):
         read = [self.primals[i] for i in self.pair.reads]
         backward = JitCall(self.pair.backward)
         return self.spread(backward(*read, *self.residuals, *self.seeds(cts)))
-
-
-__all__ = ["Entry", "JitCall"]
