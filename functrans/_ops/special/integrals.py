@@ -15,6 +15,7 @@ from functrans._ops.elementwise import (
     cosh,
     exp,
     log,
+    reciprocal,
     rint,
     sin,
     sinc_nth,
@@ -39,7 +40,8 @@ expi = elementwise(
 
 def _next_expn(n, x):
     """E of order n - 1; SciPy truncates orders."""
-    return where(n == 0, expn(0, x) * (1 + 1 / x), expn(n - where(n == 0, 0, 1), x))
+    at_zero = expn(0, x) * (1 + reciprocal(x))
+    return where(n == 0, at_zero, expn(n - where(n == 0, 0, 1), x))
 
 
 expn = elementwise(

@@ -155,7 +155,7 @@ boxcox = elementwise(
 )
 boxcox1p = elementwise(
     "special.boxcox1p", sp.boxcox1p,
-    lambda g, x1, x2: g * exp((x2 - 1) * log1p(x1)),
+    lambda g, x1, x2: g * exp(xlog1py(x2 - 1, x1)),
     lambda g, x1, x2: g * _slope_of_exponent(log1p(x1), x2),
     domain=POSITIVE, singular=True, cython="boxcox1p",
 )
@@ -168,7 +168,7 @@ inv_boxcox = elementwise(
 )
 inv_boxcox1p = elementwise(
     "special.inv_boxcox1p", sp.inv_boxcox1p,
-    lambda g, y, x2: g * exp((1 - x2) * log1p(y)),
-    lambda g, y, x2: -g * (exp((1 - x2) * log1p(y)) * _slope_of_exponent(log1p(y), x2)),
+    lambda g, y, x2: g * exp(xlog1py(1 - x2, y)),
+    lambda g, y, x2: -g * (exp(xlog1py(1 - x2, y)) * _slope_of_exponent(log1p(y), x2)),
     domain=POSITIVE, singular=True, cython="inv_boxcox1p",
 )

@@ -119,9 +119,9 @@ def _staged(who: str, f: Callable, argnums: Argnums, args: tuple,
     environment = Environment(f, *fixed)
     before, draws = checks(environment), Draws(environment.generators)
     ways = write(flat, numbers, name)
-    draws.refuse(name, "each call")
-    after = checks(Environment(f, *fixed))
-    unchanged = list(unchanged_since(before, after).values())
+    after = Environment(f, *fixed)
+    draws.refuse(name, "the same for each call", after.generators)
+    unchanged = list(unchanged_since(before, checks(after)).values())
     reads = Reads(unchanged) if unchanged else None
     at, kinds = list(map(places.index, chosen)), kinds_of(args)
     found = [

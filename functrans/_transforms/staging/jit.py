@@ -360,8 +360,9 @@ class Jitted:
         environment.lend()
         operands = given.operands
         path = record(given.call, operands, list(map(_example, operands)), self.name, known, how)
-        draws.refuse(self.name, "each call")
-        return path, before, checks(Environment(self.f, *given.fixed))
+        after = Environment(self.f, *given.fixed)
+        draws.refuse(self.name, "the same for each call", after.generators)
+        return path, before, checks(after)
 
     def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome]) -> None:
         """Add the path of a call, which begins with ``known`` outcomes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 from collections.abc import Iterator
+from contextvars import ContextVar
 from keyword import iskeyword
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -56,6 +57,22 @@ def behind(x: Any) -> list[Any]:
     if isinstance(x, _DESCRIPTORS) or hasattr(type(x), "__set_name__"):
         return [getattr(x, name, None) for name in ("fget", "func", "__func__", "dispatcher")]
     return []
+
+
+@functools.lru_cache(4096)
+def is_iterators(kind: type) -> bool:
+    """Whether a type is that of generators, or of other iterators of Python's, which hold values
+    that no name leads to.
+    """
+    return hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools")
+
+
+def in_context(variable: ContextVar) -> Any:
+    """What a ContextVar stands for here, its default included; None where for nothing."""
+    try:
+        return variable.get()
+    except LookupError:
+        return None
 
 
 def makers_of(cls: type) -> list[Any]:
