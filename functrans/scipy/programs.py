@@ -272,5 +272,3 @@ OURS = SimpleNamespace(
     arrays=list, numbers=lambda ys: [np.asarray(plain(y)) for y in ys],
     pushed=_pushed, pulled_back=_pulled_back,
 )
-
-__all__ = ["in_programs"]

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from functrans._core.bind import Tracer
+from functrans._core.scipy_names import NAMES
 from functrans.errors import UnsupportedError, user_line
 
 F = TypeVar("F", bound=Callable)
@@ -40,11 +41,12 @@ def namespace(
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """``__all__``, ``__getattr__`` and ``__dir__`` of a module with SciPy's names.
 
-    What the ``modules`` have in their ``__all__`` replaces SciPy's.
+    What the ``modules`` have of the names that are ours, by ``NAMES``, replaces SciPy's.
     """
     names = [n for n in dir(theirs) if not n.startswith("_")]
+    ours = NAMES[theirs.__name__.removeprefix("scipy.")].ours.split()
     for module in modules:
-        into |= {name: getattr(module, name) for name in module.__all__}
+        into |= {name: getattr(module, name) for name in ours if hasattr(module, name)}
 
     def get(name: str) -> Any:
         try:

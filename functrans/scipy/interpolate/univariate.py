@@ -261,7 +261,3 @@ class LSQUnivariateSpline(UnivariateSpline):
         plain = si.LSQUnivariateSpline(x, values, t, w, bbox, k, ext, check_finite)
         self._hold(plain, closest(np.asarray(x, float), y, t, k, w, bbox) if is_traced(y) else None,
                    ext)
-
-
-__all__ = ["InterpolatedUnivariateSpline", "LSQUnivariateSpline", "UnivariateSpline", "splantider",
-           "splder", "splev", "splint", "splrep"]

@@ -184,5 +184,3 @@ def _matrix_free(name: str, A: Any, b: Any, x0: Any, options: dict) -> Any:
 
 
 bicgstab, cg, gmres, minres = [_iterative(n) for n in ("bicgstab", "cg", "gmres", "minres")]
-
-__all__ = ["bicgstab", "cg", "factorized", "gmres", "minres", "splu", "spsolve"]

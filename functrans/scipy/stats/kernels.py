@@ -87,6 +87,3 @@ class gaussian_kde:
                 "it has pdf, evaluate and logpdf. Pass constants, ft.stop_gradient(x)."
             )
         return getattr(self.theirs, name)
-
-
-__all__ = ["gaussian_kde"]
