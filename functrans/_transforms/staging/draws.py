@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from types import FunctionType
+from types import FrameType, FunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ _INSTEAD = (
     "functrans.random.normal(key) draws."
 )
 
+NOTHING: Mapping[int, object] = MappingProxyType({})
 _GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("numpy", "BitGenerator"),
                ("_random", "Random")}
 
@@ -47,13 +48,17 @@ def _count_unseeded() -> None:
         return  # a NumPy that asks in another way: such generators are not noticed
 
     def randbits(k: int) -> int:
-        caller = sys._getframe(1)
-        if package_of_frame(caller) not in ("functrans", "numpy", "scipy"):
-            line = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-            _unseeded.set((_unseeded.get()[0] + 1, line))
+        note_unseeded(sys._getframe(1))
         return original(k)
 
     numpys.randbits = randbits
+
+
+def note_unseeded(caller: FrameType) -> None:
+    """Count a generator that is made without a seed, unless it is by a library."""
+    if package_of_frame(caller) not in ("functrans", "numpy", "scipy"):
+        line = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        _unseeded.set((_unseeded.get()[0] + 1, line))
 
 
 class Draws:
@@ -64,11 +69,14 @@ class Draws:
     def __init__(self, generators: dict[str, Any]):
         _count_unseeded()
         self.generators = generators
-        self.states = {label: _state(g) for label, g in generators.items()}
+        self.states = {label: state_of(g) for label, g in generators.items()}
         self.unseeded = _unseeded.get()[0]
 
-    def refuse(self, name: str, of: str) -> None:
-        """Raise if numbers have been drawn since, or may have been from an unseeded generator."""
+    def refuse(self, name: str, of: str, known: Mapping[int, object] = NOTHING) -> None:
+        """Raise if numbers have been drawn since, or may have been from an unseeded generator.
+
+        ``known`` are the states of generators, by id, after draws that are made anew each time.
+        """
         made, line = _unseeded.get()
         if made != self.unseeded:
             raise UnsupportedError(
@@ -76,14 +84,16 @@ class Draws:
                 f"the same for {of}. {_INSTEAD}"
             )
         for label, g in self.generators.items():
-            if _state(g) != self.states[label]:
+            if state_of(g) != known.get(id(g), self.states[label]):
                 raise UnsupportedError(
                     f"{user_line()}: {name} drew random numbers from {label}: they would be the "
-                    f"same for {of}. {_INSTEAD}"
+                    f"same for {of}. Make the generator by "
+                    "functrans.numpy.random.default_rng(seed), whose draws are others each time. "
+                    f"{_INSTEAD.replace('Draw', 'Or draw', 1)}"
                 )
 
 
-def _state(g: Any) -> object:
+def state_of(g: Any) -> object:
     if hasattr(g, "getstate"):  # Python's
         return g.getstate()
     if hasattr(g, "get_state"):  # NumPy's first
@@ -118,4 +128,4 @@ def _named(f: Any) -> Iterator[tuple[str, Any]]:
         yield "np.random", of_numpy()
 
 
-__all__ = ["Draws", "draws_near", "is_generator", "of_numpy"]
+__all__ = ["Draws", "draws_near", "is_generator", "note_unseeded", "of_numpy", "state_of"]
