@@ -39,7 +39,7 @@ from functrans.errors import (
 if TYPE_CHECKING:
     from functrans._core.primitive import Primitive
 
-_levels = itertools.count(1)
+next_level = itertools.count(1).__next__
 
 # Values that are certainly not traced and certainly not weak.
 STRONG = frozenset(
@@ -72,7 +72,7 @@ class Trace:
         return object.__new__(cls) if watch is None else watch.trace(cls)
 
     def __init__(self, fun: str):
-        self.level: float = next(_levels)
+        self.level: float = next_level()
         self.fun = fun
         self.closed: bool | str = False
 

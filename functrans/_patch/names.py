@@ -76,7 +76,12 @@ def _of_numpy() -> list[Swap]:
     swaps = [_vectorize(), _concatenator(), _grid(), *_of_math(), *_of_compiled()]
     there: Any = StandIn.of(np.ndenumerate, fnp.ndenumerate)
     swaps.append(Swap(np, "ndenumerate", np.ndenumerate, there))
-    spaces = ((np, fnp), (np.linalg, fnp.linalg), (np.fft, fnp.fft), (np.emath, fnp.emath))
+    for name in ("Generator", "RandomState"):
+        original = getattr(np.random, name)
+        there = StandIn.of(original, getattr(fnp.random, name))
+        swaps.append(Swap(np.random, name, original, there))
+    spaces = ((np, fnp), (np.linalg, fnp.linalg), (np.fft, fnp.fft), (np.emath, fnp.emath),
+              (np.random, fnp.random))
     for theirs, ours in spaces:
         for name in ours.__all__:
             original: Any = getattr(theirs, name, None)
