@@ -1,7 +1,5 @@
 """Functions of the caller's applied by NumPy's rules, index arithmetic, and methods of ndarrays."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 

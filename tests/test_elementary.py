@@ -1,7 +1,5 @@
 """Elementary functions, creators and tests under NumPy's names."""
 
-from __future__ import annotations
-
 import mpmath
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """``python -m functrans``."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

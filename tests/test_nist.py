@@ -1,7 +1,5 @@
 """The NIST example: the files are read right, the derivatives are exact, the fits are certified."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

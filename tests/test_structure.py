@@ -1,7 +1,5 @@
 """Structure: reshaping, joining, splitting, padding, diagonals."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """reduce, accumulate, reduceat, outer and at of ufuncs: NumPy's values and options."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 

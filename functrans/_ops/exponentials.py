@@ -1,7 +1,5 @@
 """Rows of sums of exponentials along axes: ``logsumexp`` and ``softmax``."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

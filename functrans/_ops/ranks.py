@@ -3,8 +3,6 @@
 The entry of rank k along the last axis is the k-th smallest, counted from 0.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``torch.types``: names for annotations."""
 
-from __future__ import annotations
-
 import os
 from typing import IO, Any
 

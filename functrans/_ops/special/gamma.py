@@ -1,7 +1,5 @@
 """The gamma function and its relatives. Source: DLMF, chapter 5 and section 25.11."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import special as sp
 

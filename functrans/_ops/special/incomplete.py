@@ -9,8 +9,6 @@ rule is a sum of rows, its derivatives are those of the function, to any order. 
 constant: no integral depends on it.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

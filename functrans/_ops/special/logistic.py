@@ -1,7 +1,5 @@
 """Logistic functions, entropies and losses, and powers that go over into logarithms."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import special as sp
 

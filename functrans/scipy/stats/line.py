@@ -1,7 +1,5 @@
 """Distributions of the whole line, and of the circle."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
