@@ -1,5 +1,7 @@
 """Indexing: every kind of index reads, writes, transposes and batches as NumPy's does."""
 
+from __future__ import annotations
+
 import operator
 
 import numpy as np

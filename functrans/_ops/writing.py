@@ -5,6 +5,8 @@ it may be kept, and ``store`` makes none. No program and no table has them: wher
 written, and where a value may be seen elsewhere, the other two serve.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from functrans._core.aval import ndim_of, shape_of

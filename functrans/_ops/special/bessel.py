@@ -3,6 +3,8 @@
 None has a derivative in its order here.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -7,6 +7,8 @@
 Array([ 0.5  , -0.125])
 """
 
+from __future__ import annotations
+
 from scipy.sparse import linalg as _theirs
 
 from functrans.scipy.public import namespace as _namespace
