@@ -24,6 +24,7 @@ from functrans._patch import mathematics
 from functrans._patch.swaps import Group, Swap, added
 from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
 from functrans.numpy.writable import Writable
+from functrans.scipy.programs import handed_parts
 from functrans.scipy.public import is_traced
 
 _LIBRARIES = frozenset({"numpy", "scipy"})
@@ -201,7 +202,7 @@ def _counterpart(namespace: str, name: str) -> Callable:
     def ours(*args: Any, **kwargs: Any) -> Any:
         module = importlib.import_module(f"functrans.scipy.{namespace}")
         args, kwargs = tree.map(lambda x: x, (args, kwargs))  # values, not names for arrays
-        return handed(getattr(module, name)(*args, **kwargs))
+        return handed_parts(getattr(module, name)(*args, **kwargs))
 
     return ours
 

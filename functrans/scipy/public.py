@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from functrans._core.bind import Tracer
 from functrans._core.scipy_names import NAMES, no_counterpart
+from functrans._core.writing import handed_to, writing
 from functrans.errors import ConcretizationError, FunctransError, UnsupportedError, user_line
 
 F = TypeVar("F", bound=Callable)
@@ -20,7 +22,8 @@ def counterpart(theirs: Callable) -> Callable[[F], F]:
     def enter(ours: F) -> F:
         @functools.wraps(ours)
         def either(*args: Any, **kwargs: Any) -> Any:
-            return (ours if is_traced((args, kwargs)) else theirs)(*args, **kwargs)
+            y = (ours if is_traced((args, kwargs)) else theirs)(*args, **kwargs)
+            return y if writing.get() is None else handed_to(sys._getframe(1), y, fixed=False)
 
         return either  # type: ignore[return-value]  # it has the signature of ``ours``
 
