@@ -124,13 +124,6 @@ class Trace:
         )
 
 
-# why an array cannot be written to
-UNSEEN = (
-    "a function's arrays can be written to where functrans sees that it does so, in its own code "
-    "or that of the functions it names"
-)
-
-
 class Tracer:
     """A value that a transform follows. Its methods and operators come from ``functrans.numpy``."""
 
@@ -208,9 +201,9 @@ class Tracer:
     def __setitem__(self, key: Any, value: Any) -> None:
         raise ImmutableError(
             scipy_names.advice(self)
-            or f"{user_line()}: a traced array cannot be assigned into here: {UNSEEN}. Write y = "
-            "x.at[index].set(value), build the result with np.stack, np.concatenate or np.where, "
-            "or run this in a block of `functrans.patch()`."
+            or f"{user_line()}: a traced array cannot be assigned into here: {remedies.UNSEEN}. "
+            "Write y = x.at[index].set(value), build the result with np.stack, np.concatenate or "
+            "np.where, or run this in a block of `functrans.patch()`."
         )
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
