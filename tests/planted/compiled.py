@@ -186,6 +186,27 @@ ERRORS = (
         "tests/test_gemm.py::test_threads_have_room_of_their_own",
     ),
     Planted(
+        "tiles: rows of a product that come from elsewhere count as its own",
+        "functrans/_compile/schedule/tiles.py",
+        "if strides[0] != row or windows[0] != (0, rows) or least < 0 or most >= row:",
+        "if strides[0] != row and isinstance(k, Kernel):",
+        "tests/test_tiled_products.py::test_other_programs_of_products_are_numpys",
+    ),
+    Planted(
+        "tiles: a room has space for one row",
+        "functrans/_compile/schedule/tiles.py",
+        "_part(b, chunks, (tile * row,), shapes)",
+        "_part(b, 1, (row,), shapes)",
+        "tests/test_tiled_products.py::test_products_in_tiles_are_numpys",
+    ),
+    Planted(
+        "tiles: a product begins with the first matrix in every tile",
+        "functrans/_compile/lowering/library.py",
+        'with code.loop("%start", "%stop") as i:',
+        'with code.loop("0", "%stop") as i:',
+        "tests/test_tiled_products.py::test_products_in_tiles_are_numpys",
+    ),
+    Planted(
         "tiles: counts of chunks are counted",
         "functrans/_compile/schedule/tiles.py",
         'row = sum_ if r.row is count_nonzero else r.row',

@@ -123,8 +123,9 @@ class Machine:
         """BLAS and LAPACK, whose addresses LLVM knows from then on."""
         blas = routines.available()
         if blas is not None:
-            for name, address in blas.addresses.items():
-                self.llvm.add_symbol(name, address)
+            names = dict.fromkeys(blas.addresses) | routines.TILED
+            for name, other in names.items():
+                self.llvm.add_symbol(name, blas.addresses[other or name])
         return blas
 
     @lazy
