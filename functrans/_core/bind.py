@@ -39,7 +39,7 @@ from functrans.errors import (
 if TYPE_CHECKING:
     from functrans._core.primitive import Primitive
 
-_levels = itertools.count(1)
+next_level = itertools.count(1).__next__
 
 # Values that are certainly not traced and certainly not weak.
 STRONG = frozenset(
@@ -72,7 +72,7 @@ class Trace:
         return object.__new__(cls) if watch is None else watch.trace(cls)
 
     def __init__(self, fun: str):
-        self.level: float = next(_levels)
+        self.level: float = next_level()
         self.fun = fun
         self.closed: bool | str = False
 
@@ -113,11 +113,15 @@ class Trace:
 
     def require_open(self, prim: Primitive) -> None:
         if self.closed is True:
-            raise LeakedTracerError(
-                f"{user_line()}: `{prim.name}` got a traced value of {self.fun}, which has already "
-                f"ended. A value that {self.fun} traces must not be kept in a global, an attribute "
-                "or a default argument; return it (with has_aux=True) instead."
-            )
+            raise self.leaked(f"{user_line()}: `{prim.name}` got")
+
+    def leaked(self, found: str) -> LeakedTracerError:
+        """The error of a traced value of this trace, which has ended."""
+        return LeakedTracerError(
+            f"{found} a traced value of {self.fun}, which has already ended. A value that "
+            f"{self.fun} traces must not be kept in a global, an attribute or a default argument; "
+            "return it (with has_aux=True) instead."
+        )
 
 
 # why an array cannot be written to

@@ -6,7 +6,7 @@ Compiled for every processor this machine can stand for, and compared with their
     python -m tests.fuzz.straight --count 100000 --in-turn
 
 The second compiles each program for one processor, the processors in turn: 25 ms to draw and to
-stage a program, 60 to 70 ms to compile and to compare it. ``--first`` goes on where a run has ended.
+stage a program, 60 to 70 ms to compile and to compare it. ``--first`` goes on where a run ended.
 ``--slp`` and ``--contract`` compile as is not done any more, to see that the comparison bites.
 """
 

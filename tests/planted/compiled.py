@@ -432,5 +432,3 @@ ERRORS = (
         "tests/test_values.py::test_numpy_does_what_is_not_finite_or_huge_and_warns",
     ),
 )
-
-__all__ = ["ERRORS"]

@@ -26,7 +26,7 @@ from functrans._transforms.staging.paths import (
     Tree,
     called,
     decides,
-    read,
+    reached,
 )
 from functrans._transforms.staging.recording import Outcome, outcome_of
 from functrans._transforms.vmap import BatchTrace, BatchTracer
@@ -190,7 +190,7 @@ def _results(paths: Tree, ends: Sequence[Walk]) -> list[Sequence] | None:
     columns: list[Sequence] = []
     for node, values, _, _ in ends:
         assert node is not None and node.piece.entry is not None, node
-        args = read(node.piece.reads, values)
+        args = reached(node, values)
         if args is None:
             return None
         paths.use(node)
@@ -219,6 +219,3 @@ def _require_like(paths: Tree, first: Any, xs: Sequence, other: Any, ys: Sequenc
         f"{user_line()}: {paths.name} returns {a} for some entries of a batch and {b} for others. "
         "All must be alike, as those of ft.cond are."
     )
-
-
-__all__ = ["is_batched", "run"]
