@@ -1,5 +1,7 @@
 """Functions of the caller's applied by NumPy's rules, index arithmetic, and methods of ndarrays."""
 
+from __future__ import annotations
+
 import functools
 import itertools
 

@@ -3,6 +3,8 @@
 And wherever the result is a float, the backward pass is the transpose of the forward one.
 """
 
+from __future__ import annotations
+
 import warnings
 
 import numpy as np

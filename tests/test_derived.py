@@ -1,5 +1,7 @@
 """What transforms return, as people and editors see it."""
 
+from __future__ import annotations
+
 import copy
 import functools
 import inspect

@@ -1,5 +1,7 @@
 """Elementary functions, creators and tests under NumPy's names."""
 
+from __future__ import annotations
+
 import mpmath
 import numpy as np
 import pytest

@@ -1,5 +1,7 @@
 """The programs of the gallery: they run, at a small size, and what they check holds."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from pathlib import Path
 

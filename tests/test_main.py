@@ -1,5 +1,7 @@
 """``python -m functrans``."""
 
+from __future__ import annotations
+
 import os
 import platform
 import subprocess

@@ -1,5 +1,7 @@
 """The NIST example: the files are read right, the derivatives are exact, the fits are certified."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

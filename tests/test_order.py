@@ -1,5 +1,7 @@
 """Sorting, searching and sets: what is kept carries its derivative to its new place."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

@@ -1,5 +1,7 @@
 """np.pad: every mode, however wide, with the derivatives of what NumPy computes."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

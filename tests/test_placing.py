@@ -1,5 +1,7 @@
 """Functions that write: as NumPy's where that can be seen, refused elsewhere; and on copies."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

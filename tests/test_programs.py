@@ -4,6 +4,8 @@ Each is written as it would be for NumPy, with loops over slices, item assignmen
 place. It is a function of a namespace, so that NumPy itself runs the same source.
 """
 
+from __future__ import annotations
+
 import functools
 
 import numpy as numpy

@@ -1,5 +1,7 @@
 """Covariance, histograms, counts: NumPy's values, derivatives where there are any."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

@@ -1,5 +1,7 @@
 """Structure: reshaping, joining, splitting, padding, diagonals."""
 
+from __future__ import annotations
+
 import operator
 
 import numpy as np

@@ -1,5 +1,7 @@
 """reduce, accumulate, reduceat, outer and at of ufuncs: NumPy's values and options."""
 
+from __future__ import annotations
+
 import functools
 import itertools
 

@@ -1,5 +1,7 @@
 """What is a view and what is a copy when written to: NumPy's answer, in value and in derivative."""
 
+from __future__ import annotations
+
 import copy
 
 import numpy

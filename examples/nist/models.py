@@ -1,5 +1,7 @@
 """The eight models as NIST states them: ordinary NumPy, which knows nothing of derivatives."""
 
+from __future__ import annotations
+
 import numpy as np
 
 

@@ -1,5 +1,7 @@
 """Modified Bessel functions. Source: Abramowitz and Stegun (1964), section 9.6."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from functrans._ops.declare import elementwise

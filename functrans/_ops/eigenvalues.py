@@ -5,6 +5,8 @@ section 3.1. Results are complex. Eigenvectors have norm 1 and a largest entry t
 LAPACK gives them, which fixes their derivative.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from functrans._core.aval import Aval

@@ -4,6 +4,8 @@ Rules are written with these rows and operators, never with NumPy: they are diff
 Sources: Abramowitz and Stegun (1964), chapters 4 and 6; NumPy's documentation for conventions.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, floating_of

@@ -1,5 +1,7 @@
 """Rows of sums of exponentials along axes: ``logsumexp`` and ``softmax``."""
 
+from __future__ import annotations
+
 import operator
 
 import numpy as np

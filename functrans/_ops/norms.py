@@ -1,5 +1,7 @@
 """The row of the Euclidean norm, exact where squares overflow or vanish, and 0 at 0."""
 
+from __future__ import annotations
+
 import functools
 
 import numpy as np

@@ -3,6 +3,8 @@
 The entry of rank k along the last axis is the k-th smallest, counted from 0.
 """
 
+from __future__ import annotations
+
 import functools
 
 import numpy as np

@@ -1,5 +1,7 @@
 """``numpy.emath``'s names on Arrays and traced values."""
 
+from __future__ import annotations
+
 from numpy import emath as _theirs
 
 from functrans.numpy import scimath as _scimath

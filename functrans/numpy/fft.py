@@ -1,5 +1,7 @@
 """``numpy.fft``'s names on Arrays and traced values."""
 
+from __future__ import annotations
+
 from numpy import fft as _theirs
 
 from functrans.numpy import fourier as _fourier

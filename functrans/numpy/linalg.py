@@ -1,5 +1,7 @@
 """``numpy.linalg``'s names on Arrays and traced values."""
 
+from __future__ import annotations
+
 from numpy import linalg as _theirs
 from numpy.linalg import LinAlgError
 

@@ -5,6 +5,8 @@
 tensor([2.+0.j, 0.+0.j])
 """
 
+from __future__ import annotations
+
 from functrans.torch._functions import fourier
 from functrans.torch._functions.table import FFT
 from functrans.torch._names import absent

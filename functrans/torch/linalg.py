@@ -5,6 +5,8 @@
 tensor(3.)
 """
 
+from __future__ import annotations
+
 from functrans.torch._functions import algebra, systems
 from functrans.torch._functions.failures import LinAlgError
 from functrans.torch._functions.table import LINALG

@@ -7,6 +7,8 @@
 True
 """
 
+from __future__ import annotations
+
 from functrans.torch._tensors.random import (
     default_generator,
     fork_rng,

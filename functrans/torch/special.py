@@ -5,6 +5,8 @@
 tensor([0.0000, 0.8427])
 """
 
+from __future__ import annotations
+
 from functrans.torch._functions import special
 from functrans.torch._functions.table import SPECIAL
 from functrans.torch._names import absent

@@ -1,5 +1,7 @@
 """``torch.types``: names for annotations."""
 
+from __future__ import annotations
+
 import os
 from typing import IO, Any
 

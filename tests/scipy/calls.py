@@ -181,6 +181,9 @@ STATS = {
         (lambda f, x, w, p: f(x, weights=w).pdf(p), (VECTOR, POSITIVE, INSIDE)),
         (lambda f, x, p: f(x).logpdf(p), (VECTOR, INSIDE)),
         (lambda f, x, h, p: f(x, h).pdf(p), (VECTOR, 0.6, INSIDE)),
+        (lambda f, x, h, p: f(x, lambda kde: h * kde.silverman_factor())(p), (VECTOR, 0.6, INSIDE)),
+        (lambda f, x, w, a, b: f(x, "silverman", w).integrate_box_1d(a, b),
+         (VECTOR, POSITIVE, -0.2, 0.7)),
     ],
     "describe": [(lambda f, x: f(x)[2:], (LONG,))],
     "energy_distance": [of(VECTOR, OTHER)], "wasserstein_distance": [of(VECTOR, OTHER)],
@@ -415,9 +418,15 @@ SPARSE = {
 B = VECTOR[:4]
 SPARSE_LINALG = {
     **{n: [(lambda f, x, b: f(sparse_matrix(x), b, rtol=1e-13)[0], (ENTRIES, B))]
-       for n in ("bicgstab", "gmres")},
+       for n in ("bicgstab", "gcrotmk", "gmres", "lgmres", "tfqmr")},
     **{n: [(lambda f, x, b: f(sparse_matrix(x) + sparse_matrix(x).T, b, rtol=1e-13)[0],
             (ENTRIES, B))] for n in ("cg", "minres")},
+    "eigsh": [(lambda f, x: (f(sparse_matrix(x) + sparse_matrix(x).T, 2)[0],
+                             f(sparse_matrix(x) + sparse_matrix(x).T, 2)[1] ** 2), (ENTRIES,))],
+    "inv": [(lambda f, x: f(sparse_matrix(x)).toarray(), (ENTRIES,))],
+    "norm": [(lambda f, x: f(sparse_matrix(x)), (ENTRIES,)),
+             (lambda f, x: f(sparse_matrix(x), np.inf), (ENTRIES,)),
+             (lambda f, x: f(sparse_matrix(x), axis=0), (ENTRIES,))],
     "expm_multiply": [(lambda f, x, b: f(sparse_matrix(x), b), (0.3 * ENTRIES, B))],
     "factorized": [(lambda f, x, b: f(sparse_matrix(x))(b), (ENTRIES, B))],
     "splu": [(lambda f, x, b: f(sparse_matrix(x)).solve(b), (ENTRIES, B))],

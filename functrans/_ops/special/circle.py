@@ -7,6 +7,8 @@ second may end. The density is smooth, so 48 nodes of Gauss's rule give all digi
 is a sum of rows, its derivatives are those of the function, to any order.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -4,6 +4,8 @@ Each is what SciPy's documentation defines it to be, and is differentiable in ev
 no count.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from scipy import special as sp
 

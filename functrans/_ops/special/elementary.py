@@ -1,5 +1,7 @@
 """Elementary functions under SciPy's names, and what rules of other files are made of."""
 
+from __future__ import annotations
+
 import numpy as np
 from scipy import special as sp
 

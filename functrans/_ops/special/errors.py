@@ -1,5 +1,7 @@
 """Error functions and the normal distribution. Source: DLMF, chapter 7."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The gamma function and its relatives. Source: DLMF, chapter 5 and section 25.11."""
 
+from __future__ import annotations
+
 import numpy as np
 from scipy import special as sp
 

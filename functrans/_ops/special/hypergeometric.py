@@ -3,6 +3,8 @@
 Sources: DLMF 15.5.1, 13.3.15 and 13.3.22.
 """
 
+from __future__ import annotations
+
 from scipy import special as sp
 
 from functrans._ops.declare import POSITIVE, UNIT, elementwise

@@ -9,6 +9,8 @@ rule is a sum of rows, its derivatives are those of the function, to any order. 
 constant: no integral depends on it.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -3,6 +3,8 @@
 Sources: DLMF 6.2, 7.2, 8.19.13, 19.4, 25.12 and 4.13.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Logistic functions, entropies and losses, and powers that go over into logarithms."""
 
+from __future__ import annotations
+
 import numpy as np
 from scipy import special as sp
 

@@ -4,6 +4,8 @@ Sources: DLMF 18.9.15 and 18.9.16 and the table of 18.7, by which all are Jacobi
 for degrees below 0, 14.9.5 and 18.5.2, which hold for any degree.
 """
 
+from __future__ import annotations
+
 from scipy import special as sp
 
 from functrans._ops.declare import UNIT, elementwise, where

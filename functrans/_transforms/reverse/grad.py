@@ -22,6 +22,7 @@ from functrans._transforms.arguments import (
     open_argument,
     plain_argnums,
     require_callable,
+    require_open,
     select,
     zeros_like,
 )
@@ -220,7 +221,7 @@ ONE = np.float64(1.0)
 def _gradients(cts: list, inputs: Sequence, holomorphic: bool) -> list:
     """Gradients from cotangents, in place."""
     for i, x in enumerate(inputs):
-        ct, dtype = cts[i], x.dtype
+        ct, dtype = cts[i], (x.known or x.aval)[1]
         if type(ct) is not np.ndarray or ct.dtype is not dtype or dtype.kind != "f":
             cts[i] = _gradient(ct, x, holomorphic)
     return cts
@@ -242,6 +243,7 @@ def _scalar(
             f"{who} needs a scalar output, but `{name_of(f)}` returned {describe(out)}. Return one "
             "number (with has_aux=True also anything else), or use jacobian."
         )
+    require_open(f"{who}: `{name_of(f)}`", value)
     value = value if hasattr(value, "dtype") else np.asarray(value)
     if value.size != 1:
         raise NotDifferentiable(

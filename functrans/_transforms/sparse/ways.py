@@ -111,6 +111,11 @@ def _recorded(f: Callable, values: Sequence, name: str, known: Sequence[Outcome]
         way = record(f, values, values, name, known)
     except Endless as end:
         raise _too_many(name, "a way that does not end", end.line) from None
+    if way.draws.draws:
+        raise UnsupportedError(
+            f"{name}: the function draws random numbers, so that it has no one pattern. Draw them "
+            "outside, and pass them as an argument."
+        )
     if way.lifted:
         raise UnsupportedError(f"{name}: the function reads a traced value; pass it as an argument")
     return way

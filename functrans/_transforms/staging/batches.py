@@ -26,7 +26,7 @@ from functrans._transforms.staging.paths import (
     Tree,
     called,
     decides,
-    read,
+    reached,
 )
 from functrans._transforms.staging.recording import Outcome, outcome_of
 from functrans._transforms.vmap import BatchTrace, BatchTracer
@@ -190,7 +190,7 @@ def _results(paths: Tree, ends: Sequence[Walk]) -> list[Sequence] | None:
     columns: list[Sequence] = []
     for node, values, _, _ in ends:
         assert node is not None and node.piece.entry is not None, node
-        args = read(node.piece.reads, values)
+        args = reached(node, values)
         if args is None:
             return None
         paths.use(node)

@@ -34,6 +34,7 @@ from functrans._core.products import NanArrived, Products, forming, products
 from functrans._core.writing import current
 from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_callable, require_numbers
+from functrans._transforms.drawing import Draw, drawing
 from functrans.errors import (
     ConcretizationError,
     SolverError,
@@ -196,6 +197,17 @@ class StagingTrace(Trace):
         self.eqns.append(Eqn(prim, inputs, {}, tuple(t.variable for t in outs), line))
         return tuple(outs)
 
+    def draw(self, d: Draw, outside: Callable[[Draw], Any]) -> Any:
+        """Random numbers: not here, where one program is for all passes of a loop."""
+        raise UnsupportedError(
+            f"{user_line()}: `{d.name}` of a generator draws in {self.fun}, which is staged once "
+            "and run many times, with the same numbers. Draw before it, and pass the numbers as "
+            "an argument; or pass a key, from which functrans.random.normal(key) draws."
+        )
+
+    def rehearse(self, kept: bool) -> Callable[[], None] | None:
+        return None  # nothing is drawn here
+
     def call(self, call: Any, args: tuple) -> tuple:
         return call.staged(self, args)
 
@@ -308,7 +320,7 @@ def write(
     token = _writing.set(True)
     try:
         inputs = trace.arguments(args)
-        with forming(trace.products):
+        with forming(trace.products), drawing(trace):
             outs, structure = tree.flatten(f(*inputs))
         require_numbers(trace.fun, outs)
         outputs = tuple([trace.atom(plain(x)) for x in outs])

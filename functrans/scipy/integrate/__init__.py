@@ -7,6 +7,8 @@
 True
 """
 
+from __future__ import annotations
+
 from scipy import integrate as _theirs
 
 from functrans.scipy.integrate import odes as _odes

@@ -7,6 +7,8 @@
 Array(12.)
 """
 
+from __future__ import annotations
+
 from scipy import interpolate as _theirs
 
 from functrans.scipy.interpolate import bsplines as _bsplines

@@ -7,6 +7,8 @@ Array([[1., 0.],
        [0., 1.]])
 """
 
+from __future__ import annotations
+
 from scipy import linalg as _theirs
 
 from functrans.scipy.linalg import factors as _factors

@@ -1,5 +1,7 @@
 """Matrices of a structure after ``scipy.linalg``, and products with them."""
 
+from __future__ import annotations
+
 import numpy as np
 from scipy import linalg as sl
 

@@ -6,6 +6,8 @@
 array([0.667, 0.333, 0.   ])
 """
 
+from __future__ import annotations
+
 from scipy import ndimage as _theirs
 
 from functrans.scipy.ndimage import linear as _linear

@@ -14,6 +14,8 @@ On plain arrays too, SciPy is given the gradient, Jacobian or Hessian that a met
 True
 """
 
+from __future__ import annotations
+
 from scipy import optimize as _theirs
 
 from functrans.scipy.optimize import linear as _linear

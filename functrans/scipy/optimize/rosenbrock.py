@@ -1,5 +1,7 @@
 """Rosenbrock's function and what SciPy has of its derivatives."""
 
+from __future__ import annotations
+
 import numpy as np
 from scipy import optimize as so
 

@@ -6,6 +6,8 @@
 Array(2.)
 """
 
+from __future__ import annotations
+
 from scipy import signal as _theirs
 
 from functrans.scipy.public import namespace as _namespace

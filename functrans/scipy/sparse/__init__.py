@@ -9,6 +9,8 @@ A constant array of SciPy's takes part in products with traced values as it is, 
 Array([1., 1.])
 """
 
+from __future__ import annotations
+
 from scipy import sparse as _theirs
 
 from functrans.scipy.public import namespace as _namespace

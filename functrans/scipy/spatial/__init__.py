@@ -1,5 +1,7 @@
 """``scipy.spatial``'s names on plain arrays and traced values; most are in ``distance``."""
 
+from __future__ import annotations
+
 from scipy import spatial as _theirs
 
 from functrans.scipy.public import namespace as _namespace

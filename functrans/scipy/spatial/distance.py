@@ -6,6 +6,8 @@
 Array([0.6, 0.8])
 """
 
+from __future__ import annotations
+
 from scipy.spatial import distance as _theirs
 
 from functrans.scipy.public import namespace as _namespace

@@ -9,6 +9,8 @@ Array([[ 0.,  0.,  0.],
        [ 0., -1.,  0.]])
 """
 
+from __future__ import annotations
+
 from scipy.spatial import transform as _theirs
 
 from functrans.scipy.public import namespace as _namespace

@@ -12,6 +12,8 @@ Ufuncs are SciPy's own: they take traced values as they are.
 Array(-0.57721566)
 """
 
+from __future__ import annotations
+
 from scipy import special as _theirs
 
 from functrans.scipy.public import namespace as _namespace

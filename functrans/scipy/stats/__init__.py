@@ -12,6 +12,8 @@ included; frozen ones too.
 Array(-0.34397176)
 """
 
+from __future__ import annotations
+
 from scipy import stats as _theirs
 
 from functrans.scipy import special as _special

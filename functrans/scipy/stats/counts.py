@@ -1,5 +1,7 @@
 """Distributions of counts: they have derivatives in their parameters, and none in the counts."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Distributions of a half line, of the unit interval, and of extremes."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

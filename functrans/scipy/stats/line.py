@@ -1,5 +1,7 @@
 """Distributions of the whole line, and of the circle."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

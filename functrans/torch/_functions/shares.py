@@ -1,5 +1,7 @@
 """Sums of exponentials, and shares in them, along dimensions."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from functrans._kernels.large import in_one_pass

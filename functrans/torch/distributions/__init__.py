@@ -7,6 +7,8 @@
 tensor(1.5000)
 """
 
+from __future__ import annotations
+
 from functrans.torch._names import absent
 from functrans.torch.distributions import constraint_registry, constraints, kl, transforms, utils
 from functrans.torch.distributions.constraint_registry import biject_to, transform_to

@@ -1,5 +1,7 @@
 """``torch.nn``: parameters, modules of layers, and ``functional``."""
 
+from __future__ import annotations
+
 from functrans.torch._names import absent
 from functrans.torch.nn import attention, functional, init, modules, parameter, utils
 from functrans.torch.nn.modules import (

@@ -6,6 +6,8 @@
 tensor(0.4100, grad_fn=<NllLossBackward0>)
 """
 
+from __future__ import annotations
+
 from functrans.torch._functions import special
 from functrans.torch._functions.table import NN
 from functrans.torch._names import absent

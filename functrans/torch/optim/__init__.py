@@ -9,6 +9,8 @@
 tensor([0.5000], requires_grad=True)
 """
 
+from __future__ import annotations
+
 from functrans.torch._names import absent
 from functrans.torch.optim import lr_scheduler, swa_utils
 from functrans.torch.optim.lbfgs import LBFGS

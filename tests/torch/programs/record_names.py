@@ -3,6 +3,8 @@
 Needs torch itself. The test asks for each name whether the shim has it, or its page a reason.
 """
 
+from __future__ import annotations
+
 import importlib
 import json
 import types

@@ -3,6 +3,8 @@
 Each program weighs a result with cosines and returns it with its gradients.
 """
 
+from __future__ import annotations
+
 import torch
 import torch.nn.functional as F
 from torch import masked

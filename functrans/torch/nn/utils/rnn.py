@@ -1,5 +1,7 @@
 """``torch.nn.utils.rnn``: sequences of different lengths in one tensor."""
 
+from __future__ import annotations
+
 from functrans.torch.nn._functions.sequences import (
     PackedSequence,
     pack_padded_sequence,

@@ -7,6 +7,8 @@
 [tensor([0, 1]), tensor([2, 3]), tensor([4])]
 """
 
+from __future__ import annotations
+
 from functrans.torch.utils.data.datasets import (
     ChainDataset,
     ConcatDataset,
