@@ -329,6 +329,3 @@ def _five_diagonals(n: int) -> Pattern:
     i = np.arange(n)
     return Pattern(np.concatenate([i, i[:-1], i[1:], i[:-2], i[2:]]),
                    np.concatenate([i, i[1:], i[:-1], i[2:], i[:-2]]), (n, n))
-
-
-__all__ = ["BSpline", "make_interp_spline", "make_lsq_spline", "make_smoothing_spline"]

@@ -261,7 +261,3 @@ class LSQUnivariateSpline(UnivariateSpline):
         plain = si.LSQUnivariateSpline(x, values, t, w, bbox, k, ext, check_finite)
         x = np.asarray(x, float)
         self._hold(plain, closest_on(x, y, t, k, w, bbox) if is_traced(y) else None, ext)
-
-
-__all__ = ["InterpolatedUnivariateSpline", "LSQUnivariateSpline", "UnivariateSpline", "splantider",
-           "splder", "splev", "splint", "splrep"]
