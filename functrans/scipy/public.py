@@ -59,13 +59,11 @@ def namespace(
     What the ``modules`` have of the names that are ours, by ``NAMES``, replaces SciPy's. Where a
     function of SciPy's without a counterpart cannot take a traced value, its error says so.
     """
-    space = theirs.__name__.removeprefix("scipy.")
-    known = NAMES[space]
+    known = NAMES[theirs.__name__.removeprefix("scipy.")]
     takes_traced = {*known.called.split(), *known.constant.split()}
     names = [n for n in dir(theirs) if not n.startswith("_")]
     for module in modules:
-        into |= {name: getattr(module, name) for name in known.ours.split()
-                 if hasattr(module, name)}
+        into |= {n: getattr(module, n) for n in known.ours.split() if hasattr(module, n)}
 
     def get(name: str) -> Any:
         try:
