@@ -51,8 +51,8 @@ NAMES: dict[str, Names] = {
     ),
     "fft": Names(
         ours="""
-            fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft
-            rfft2 rfftn
+            dct dctn dst dstn fft fft2 fftn fftshift hfft idct idctn idst idstn ifft ifft2 ifftn
+            ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftn
         """,
     ),
     "integrate": Names(

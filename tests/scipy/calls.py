@@ -457,6 +457,9 @@ ROTATION = {"Rotation": [
     (lambda R, v: R.from_rotvec(v).magnitude(), (MEAN,)),
 ]}
 FFT = {
+    **{n: [(lambda f, x, k=k: f(x, k), (LONG[:9],)) for k in (1, 2, 3, 4)]
+       for n in ("dct", "dst", "idct", "idst")},
+    **{n: [of(IMAGE)] for n in ("dctn", "dstn", "idctn", "idstn")},
     **{n: [of(LONG)] for n in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftshift",
                                "ifftshift")},
     **{n: [of(IMAGE)] for n in ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn",
