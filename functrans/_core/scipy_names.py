@@ -57,8 +57,8 @@ NAMES: dict[str, Names] = {
     ),
     "integrate": Names(
         ours="""
-            cumulative_simpson cumulative_trapezoid dblquad fixed_quad odeint quad quad_vec simpson
-            solve_ivp trapezoid
+            cumulative_simpson cumulative_trapezoid dblquad fixed_quad nquad odeint quad quad_vec
+            simpson solve_ivp tplquad trapezoid
         """,
     ),
     "interpolate": Names(
@@ -71,9 +71,9 @@ NAMES: dict[str, Names] = {
     ),
     "optimize": Names(
         ours="""
-            bisect brenth brentq curve_fit fixed_point fsolve least_squares leastsq linprog minimize
-            minimize_scalar newton ridder root root_scalar rosen rosen_der rosen_hess
-            rosen_hess_prod toms748
+            bisect brenth brentq curve_fit fixed_point fsolve least_squares leastsq linprog
+            lsq_linear minimize minimize_scalar newton nnls ridder root root_scalar rosen rosen_der
+            rosen_hess rosen_hess_prod toms748
         """,
     ),
     "linalg": Names(
