@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import interpolate
 
+from functrans._core.bind import known
 from functrans._core.locks import lazy
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
@@ -224,23 +225,55 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, **options):
 def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
     """The cubic spline that is smooth and close to values: for a given ``lam`` linear in them.
 
+    It is differentiated in values, weights and ``lam``.
+
     >>> import functrans as ft, numpy as np
     >>> f = lambda y: make_smoothing_spline(np.arange(5.0), y, lam=1e9)(2.0)
     >>> ft.grad(f)(np.zeros(5)).round(6)
     array([0.2, 0.2, 0.2, 0.2, 0.2])
     """
-    refuse_traced("make_smoothing_spline", x=x, weights=w, lam=lam)
+    refuse_traced("make_smoothing_spline", x=x)
     options: dict[str, Any] = {"axis": axis} if axis else {}  # SciPy has it since 1.16
-    if not is_traced(y):
+    if not is_traced((y, w, lam)):
         return wrapped(si.make_smoothing_spline(x, y, w, lam, **options))
     if lam is None:
         raise UnsupportedError(
             f"{user_line()}: make_smoothing_spline got lam=None beside traced values, and would "
             "choose it by them. Pass lam=."
         )
+    if is_traced((w, lam)):
+        y, w, lam = _smoothed(x, y, w, lam, axis), None, 0.0
     # SciPy takes several columns only since 1.16
     return fitted(lambda unit: _side_by_side(
         [si.make_smoothing_spline(x, column, w, lam) for column in unit]), y, axis)
+
+
+def _smoothed(x: Any, y: Any, w: Any, lam: Any, axis: int) -> Any:
+    """The values of the smoothing spline at ``x``: it is the natural spline through them.
+
+    By its second derivatives at the inner points, of which the system has few bands (C. Reinsch,
+    Smoothing by spline functions, 1967).
+    """
+    x = np.asarray(x, float)
+    w = np.ones(len(x)) if w is None else as_operand(w)
+    weights, parameter = known(w), known(as_operand(lam))
+    if weights is not None and np.any(weights <= 0):
+        raise ValueError("Invalid vector of weights")
+    if parameter is not None and parameter < 0:
+        raise ValueError("Regularization parameter should be non-negative")
+    h, inner = np.diff(x), np.arange(len(x) - 2)
+    differences = np.zeros((len(x), len(x) - 2))
+    differences[inner, inner] = 1 / h[:-1]
+    differences[inner + 1, inner] = -1 / h[:-1] - 1 / h[1:]
+    differences[inner + 2, inner] = 1 / h[1:]
+    beside = np.diag(h[1:-1] / 6, 1)
+    roughness = np.diag((h[:-1] + h[1:]) / 3) + beside + beside.T
+    values = np.moveaxis(as_operand(y), axis, 0)
+    columns = values.reshape((len(x), -1))
+    system = roughness + lam * ((differences.T / w) @ differences)
+    second = np.linalg.solve(system, differences.T @ columns)
+    smooth = columns - lam * (differences @ second) / w[:, None]
+    return np.moveaxis(smooth.reshape(values.shape), 0, axis)
 
 
 def _side_by_side(splines: list) -> Any:
