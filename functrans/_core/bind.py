@@ -102,6 +102,10 @@ class Trace:
     def decided(self, x: Tracer, use: str) -> None:
         """Python has taken the number in ``x``, one of mine, which ends its derivative."""
 
+    def lacks(self, error: ConcretizationError) -> Exception:
+        """What is raised where Python needs numbers that are not known."""
+        return error
+
     def lend(self) -> None:
         """Leave ops on my values to a newer trace, in contexts where that is the writer."""
         self.closed = self.closed or LENT
@@ -214,16 +218,12 @@ class Tracer:
             return np.empty((), object)
         if self.dtype.kind in "iub" and (x := self.decided_entries()) is not None:
             return np.array(x, dtype)
-        if self.dtype.kind in "iu":
-            raise ConcretizationError(
-                f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
-                f"while it is traced; {remedies.remedy()}."
-            )
-        raise ConcretizationError(
-            scipy_names.advice(self)
-            or f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be "
-            f"lost; {remedies.remedy()}."
-        )
+        whole = self.dtype.kind in "iub"
+        why = "numbers are not known while it is traced" if whole else "derivative would be lost"
+        text = f"{user_line()}: {self!r} cannot become a plain ndarray: its {why}"
+        advice = "" if whole else scipy_names.advice(self)
+        error = ConcretizationError(advice or f"{text}; {remedies.remedy()}.")
+        raise self.owner.lacks(error) if whole else error
 
     def __hash__(self) -> int:
         raise ArgumentError(

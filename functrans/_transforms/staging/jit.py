@@ -39,7 +39,7 @@ from functrans._transforms.staging.entry import Entry, JitCall
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.paths import Tree
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
-from functrans._transforms.staging.recording import Endless, Outcome, Recording, record
+from functrans._transforms.staging.recording import Outcome, Recording, Uncompiled, record
 from functrans._transforms.staging.signature import BoundCall, Signature
 from functrans._transforms.staging.staging import StagedFunction, with_consts, writing
 from functrans._transforms.staging.warned import warned
@@ -331,9 +331,9 @@ class Jitted:
         operands, traced = given.operands, environment.traced
         try:
             path, before, after = self._recorded(environment, given, (), how)
-        except Endless as endless:
+        except Uncompiled as why:
             made = Tree(self.name, self.rounding, self.most, self.told)
-            made.end(endless.line, endless.how)
+            made.give_up(why)
             return made, made.values({}, operands, given.drawn)
         except ConcretizationError:
             if not environment.tracers:
@@ -383,8 +383,8 @@ class Jitted:
         try:
             how = self._products(given)
             path, before, after = self._recorded(environment, given, known, how)
-        except Endless as endless:
-            paths.end(endless.line, endless.how)
+        except Uncompiled as why:
+            paths.give_up(why)
             return
         places = {id(x): key for key, x in reversed(environment.traced.items())}
         places |= path.draws.keys()
