@@ -437,3 +437,29 @@ def test_branches_may_return_nothing():
     nothing = ft.jit(lambda x: (x * 2, ft.cond(x[0] > 0, lambda x: None, lambda x: None, x)))
     doubled, none = nothing(ONES)
     assert doubled.tolist() == [2, 2, 2] and none is None
+
+
+TRANSFORMED = {
+    "grad": lambda f: ft.grad(f)(1.0), "value_and_grad": lambda f: ft.value_and_grad(f)(1.0),
+    "vjp": lambda f: ft.vjp(f, 1.0), "linearize": lambda f: ft.linearize(f, 1.0),
+    "jvp": lambda f: ft.jvp(f, 1.0, 1.0), "jet": lambda f: ft.jet(f, 1.0, [1.0]),
+    "jacobian": lambda f: ft.jacobian(f)(1.0), "hessian": lambda f: ft.hessian(f)(1.0),
+    "hvp": lambda f: ft.hvp(f, 1.0, 1.0), "vmap": lambda f: ft.vmap(f)(np.ones(2)),
+    "jit": lambda f: ft.jit(f)(1.0), "checkpoint": lambda f: ft.grad(ft.checkpoint(f))(1.0),
+    "aux": lambda f: ft.grad(lambda x: (x, f(x)), has_aux=True)(1.0),
+}
+
+
+@pytest.mark.parametrize("kept_by", ["grad", "jvp", "vmap", "jit", "jet"])
+@pytest.mark.parametrize("transform", TRANSFORMED.values(), ids=TRANSFORMED)
+def test_a_kept_value_is_refused_where_it_is_returned_as_it_is(kept_by, transform):
+    cache = []
+
+    def remembered(x):
+        if not cache:
+            cache.append(x * x)
+        return cache[0]
+
+    TRANSFORMED[kept_by](remembered)
+    with raises(errors.LeakedTracerError, "returned a traced value", "already ended"):
+        transform(remembered)

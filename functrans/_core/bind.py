@@ -117,11 +117,15 @@ class Trace:
 
     def require_open(self, prim: Primitive) -> None:
         if self.closed is True:
-            raise LeakedTracerError(
-                f"{user_line()}: `{prim.name}` got a traced value of {self.fun}, which has already "
-                f"ended. A value that {self.fun} traces must not be kept in a global, an attribute "
-                "or a default argument; return it (with has_aux=True) instead."
-            )
+            raise self.leaked(f"{user_line()}: `{prim.name}` got")
+
+    def leaked(self, found: str) -> LeakedTracerError:
+        """The error of a traced value of this trace, which has ended."""
+        return LeakedTracerError(
+            f"{found} a traced value of {self.fun}, which has already ended. A value that "
+            f"{self.fun} traces must not be kept in a global, an attribute or a default argument; "
+            "return it (with has_aux=True) instead."
+        )
 
 
 # why an array cannot be written to

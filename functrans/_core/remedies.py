@@ -151,5 +151,3 @@ _REMAINDERS = tuple([
     next(i.arg for i in dis.get_instructions(compile(text, "", "exec")) if i.opname == "BINARY_OP")
     for text in ("a % b", "a %= b")
 ])
-
-__all__ = ["formats_text", "remedy"]

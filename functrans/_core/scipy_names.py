@@ -110,7 +110,10 @@ NAMES: dict[str, Names] = {
         """,
     ),
     "sparse.linalg": Names(
-        ours="bicgstab cg expm_multiply factorized gmres minres splu spsolve",
+        ours="""
+            bicgstab cg eigsh expm_multiply factorized gcrotmk gmres inv lgmres minres norm splu
+            spsolve tfqmr
+        """,
     ),
     "spatial": Names(ours="distance_matrix minkowski_distance minkowski_distance_p"),
     "spatial.distance": Names(
@@ -150,10 +153,15 @@ def advice(x: Any) -> str | None:
             )
     known_to_scipy = (c for c in _candidates(frames) if _is_public(c[0], c[1]))
     namespace, _, function = next(known_to_scipy, next(_candidates(frames)))
+    return no_counterpart(f"scipy.{namespace}.{function}", x)
+
+
+def no_counterpart(function: str, x: Any) -> str:
+    """What to do about a traced value for a function that ``functrans.scipy`` does not have."""
     return (
-        f"{user_line()}: scipy.{namespace}.{function} got {x!r}, whose derivative it would lose, "
-        "and functrans.scipy has no counterpart. Wrap the call with ft.external, or pass the "
-        "constant ft.stop_gradient(x)."
+        f"{user_line()}: {function} got {x!r}, whose derivative it would lose, and functrans.scipy "
+        "has no counterpart. Wrap the call with ft.external, or pass the constant "
+        "ft.stop_gradient(x)."
     )
 
 

@@ -257,6 +257,3 @@ def _example(written: Any) -> Any:
         by_key = dict(zip(canonical, values, strict=True))
         return {k: by_key[k] for k in keys}
     return None if kind == "none" else _KINDS[kind](values)
-
-
-__all__ = ["Exported", "exported", "loaded"]

@@ -276,6 +276,3 @@ def source(names: Called) -> str:
     parts += [f"double {special_functions.PREFIX}{name}(double x, int32_t skip)\n"
               f"{{\n  return {_SPECIAL[name]};\n}}\n" for name in sorted(names.special)]
     return "\n".join(parts)
-
-
-__all__ = ["Called", "called", "missing", "source"]

@@ -373,6 +373,3 @@ def groups(modules: tuple[ModuleType, ...]) -> list[Group]:
     scipy = [group for name, group in _SCIPY.items() if f"scipy.{name}" in sys.modules]
     own = [_modules.setdefault(m, Group(of_module(m))) for m in modules]
     return [NUMPY, *scipy, *own]
-
-
-__all__ = ["groups"]

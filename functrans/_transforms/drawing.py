@@ -254,7 +254,3 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.dtype == b.dtype and np.array_equal(a, b)
     return a is b or (type(a) is type(b) and bool(np.all(a == b)))
-
-
-__all__ = ["Again", "Draw", "Drawing", "Drawn", "draw", "drawing", "drawn", "is_inside",
-           "is_plain", "key_of", "level", "rehearsal"]

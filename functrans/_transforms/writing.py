@@ -22,7 +22,7 @@ from functrans._core.array import OPERATORS
 from functrans._core.bind import UNSEEN, Tracer
 from functrans._core.warned import at_users_lines
 from functrans._core.writing import patched, with_names
-from functrans._transforms.callees import GIVEN, Callees, function_of
+from functrans._transforms.callees import GIVEN, Callees, functions_of
 from functrans._transforms.staging.names import codes_inside
 from functrans.errors import ConcretizationError, ImmutableError, name_of, user_line
 
@@ -42,18 +42,18 @@ _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
 _sums: WeakValueDictionary[int, types.CodeType] = WeakValueDictionary()
 
 
-def follow(f: Callable) -> Callable:
+def follow(f: Callable, callees: Callees | None = None) -> Callable:
     """``f``, with names for the arrays it works on if it may write into them.
 
     In a block of ``functrans.patch`` any function may. Where it names what is not defined yet, it
     is looked at when it is called first.
     """
-    callees, codes = Callees(f), []
+    callees, codes = callees or Callees(f), []
     for g in callees:
         if _code_writes(g.__code__):
             return _followed(f)
         codes.append(g.__code__)
-    if function_of(f) is None:
+    if not functions_of(f):
         return f
     told = _told(f) if any(map(_calls_solver, codes)) else f
     return _followed_where_patched(told, bool(callees.unknown))
@@ -236,6 +236,3 @@ def _ends(i: dis.Instruction) -> set[tuple]:
     if at is None or at.col_offset is None or at.end_col_offset is None:
         return set()
     return {("begin", at.lineno, at.col_offset), ("end", at.end_lineno, at.end_col_offset)}
-
-
-__all__ = ["follow", "follow_always", "may_write", "require_rebinding"]

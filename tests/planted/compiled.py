@@ -32,6 +32,13 @@ ERRORS = (
         "tests/test_gather.py::test_places_may_be_more_than_a_constant_index_can_say",
     ),
     Planted(
+        "shared constants: any array of the size is taken for one",
+        "functrans/_compile/run/frame.py",
+        "return np.array_equal(octets, others) and checksum(c) == known",
+        "return True",
+        "tests/test_shared_constants.py::test_arrays_of_a_size_are_not_mixed_up",
+    ),
+    Planted(
         "loops: a state that only the test reads is pruned",
         "functrans/_compile/ir/structured.py",
         "needed[:stop] = [a or b for a, b in zip(needed[:stop], asked, strict=True)]",
@@ -397,5 +404,3 @@ ERRORS = (
         "tests/test_values.py::test_numpy_does_what_is_not_finite_or_huge_and_warns",
     ),
 )
-
-__all__ = ["ERRORS"]

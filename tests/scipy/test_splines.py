@@ -245,6 +245,43 @@ def test_plain_splines_have_scipy_s_methods_and_traced_ones_refuse_them():
             _ = thing._knot
 
 
+def test_a_smoothing_spline_is_differentiated_in_its_strength_and_weights():
+    def value(y, lam, w):
+        return fi.make_smoothing_spline(X, y, w, lam)(P)
+
+    w = 1 + X**2
+    assert_derivatives(value, Y, 0.3, w)
+    np.testing.assert_allclose(ft.jit(ft.jacobian(value, 1))(Y, 0.3, w),
+                               ft.vmap(ft.jacobian(value, 1), in_axes=(None, 0, None))(
+                                   Y, np.array([0.3, 0.5]), w)[0], rtol=1e-10)
+    with pytest.raises(ValueError, match="should be non-negative"):
+        ft.grad(lambda lam: value(Y, lam, w).sum())(-0.3)
+
+
+MANY = np.cumsum(0.5 + np.random.default_rng(3).random(80))
+OF_MANY = {
+    "through": (lambda y: fi.make_interp_spline(MANY, y, 5), lambda y: si.make_interp_spline(
+        MANY, y, 5)),
+    "natural": (lambda y: fi.make_interp_spline(MANY, y, bc_type="natural"),
+                lambda y: si.make_interp_spline(MANY, y, bc_type="natural")),
+    "smooth": (lambda y: fi.make_smoothing_spline(MANY, y, lam=0.3),
+               lambda y: si.make_smoothing_spline(MANY, y, lam=0.3)),
+    "FITPACK's": (lambda y: fi.UnivariateSpline(MANY, y, s=0),
+                  lambda y: si.UnivariateSpline(MANY, y, s=0)),
+}
+
+
+@pytest.mark.parametrize("kind", OF_MANY)
+def test_splines_of_many_values_are_scipy_s(kind):
+    ours, theirs = OF_MANY[kind]
+    at, y, t = MANY[::3] + 0.1, np.sin(MANY), np.cos(3 * MANY)
+    value, slope = ft.jvp(lambda y: ours(y)(at), (y,), (t,))
+    np.testing.assert_allclose(value, theirs(y)(at), atol=1e-12)
+    np.testing.assert_allclose(slope, theirs(t)(at), atol=1e-12)
+    pull = ft.vjp(lambda y: ours(y)(at), y)[1]
+    np.testing.assert_allclose(pull(at)[0] @ t, at @ slope, rtol=1e-12)
+
+
 def test_what_chooses_knots_by_the_values_is_refused():
     for match, f in [
         ("splrep got s=0.5", lambda y: fi.splrep(X, y, s=0.5)[1].sum()),

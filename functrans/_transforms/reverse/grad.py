@@ -22,6 +22,7 @@ from functrans._transforms.arguments import (
     open_argument,
     plain_argnums,
     require_callable,
+    require_open,
     select,
     zeros_like,
 )
@@ -242,6 +243,7 @@ def _scalar(
             f"{who} needs a scalar output, but `{name_of(f)}` returned {describe(out)}. Return one "
             "number (with has_aux=True also anything else), or use jacobian."
         )
+    require_open(f"{who}: `{name_of(f)}`", value)
     value = value if hasattr(value, "dtype") else np.asarray(value)
     if value.size != 1:
         raise NotDifferentiable(

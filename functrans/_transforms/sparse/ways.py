@@ -130,6 +130,3 @@ def _too_many(name: str, what: str, line: str) -> UnsupportedError:
         "ft.while_loop, all of whose branches are one program; sparsity can be asked for the "
         "pattern at these values, local=True."
     )
-
-
-__all__ = ["Guard", "Way", "every_way", "the_way"]

@@ -219,6 +219,3 @@ def _require_like(paths: Tree, first: Any, xs: Sequence, other: Any, ys: Sequenc
         f"{user_line()}: {paths.name} returns {a} for some entries of a batch and {b} for others. "
         "All must be alike, as those of ft.cond are."
     )
-
-
-__all__ = ["is_batched", "run"]

@@ -111,8 +111,12 @@ class Entry:
         """From plain arguments to what the caller gets, with nothing looked up between.
 
         The first is called with the arguments and may return NotImplemented; the second takes all.
+        Both are called right after what the function reads has been compared.
         """
         run, native, structure = self.executable.run, self.executable.entry, self.structure
+        if self.reads is not None and (code := self.executable.verified) is not None:
+            own = code.sharing(self.reads.checksums())
+            run, native = (own, own.entry) if own is not code else (run, native)
         if self.check_integers is not None:
             native, run = None, functools.partial(_checked, self.check_integers, run)
         if structure is tree.LEAF:
@@ -248,6 +252,3 @@ class Residuals(restage.ProgramNode):
         read = [self.primals[i] for i in self.pair.reads]
         backward = JitCall(self.pair.backward)
         return self.spread(backward(*read, *self.residuals, *self.seeds(cts)))
-
-
-__all__ = ["Entry", "JitCall"]

@@ -374,8 +374,9 @@ class Jitted:
         examples = list(map(_example, operands))
         with rehearsal(given.drawn):
             path = record(given.call, operands, examples, self.name, known, how, given.drawn)
-        draws.refuse(self.name, "each call", path.draws.states)
-        return path, before, checks(Environment(self.f, *given.fixed))
+        after = Environment(self.f, *given.fixed)
+        draws.refuse(self.name, "the same for each call", after.generators, path.draws.states)
+        return path, before, checks(after)
 
     def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome]) -> None:
         """Add the path of a call, which begins with ``known`` outcomes."""

@@ -473,6 +473,3 @@ def _straight(eqns: Sequence[Eqn], outputs: tuple[Atom, ...]) -> tuple[list[Var]
     used = {a for eqn in program.eqns for a in eqn.inputs} | set(outputs)
     reads = [v for v in free if v in used]
     return reads, Program(tuple(reads), program.eqns, outputs)
-
-
-__all__ = ["Grow", "Node", "Source", "Tree", "called", "decides", "reached"]

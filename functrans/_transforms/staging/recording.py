@@ -305,7 +305,3 @@ def record(
 
 def _variables(trace: PathTrace) -> list[Var]:
     return [d.variable for d in trace.decisions]
-
-
-__all__ = ["MOST_DECISIONS", "Decision", "Endless", "Outcome", "Recording", "Uncompiled",
-           "outcome_of", "record"]

@@ -211,6 +211,3 @@ def _orders(structure: tree.Structure) -> tuple:
     inner = tuple([_orders(s) for s in structure.children if s is not tree.LEAF])
     order = getattr(structure.aux, "order", None)
     return inner if order is None else (order, tuple(map(type, order)), inner)
-
-
-__all__ = ["BoundCall", "Signature", "kind_of", "typed"]

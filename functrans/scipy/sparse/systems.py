@@ -183,6 +183,8 @@ def _matrix_free(name: str, A: Any, b: Any, x0: Any, options: dict) -> Any:
     return implicit(name, lambda x: product(x) - b, x)
 
 
-bicgstab, cg, gmres, minres = [_iterative(n) for n in ("bicgstab", "cg", "gmres", "minres")]
+bicgstab, cg, gcrotmk, gmres, lgmres, minres, tfqmr = [_iterative(n) for n in (
+    "bicgstab", "cg", "gcrotmk", "gmres", "lgmres", "minres", "tfqmr")]
 
-__all__ = ["bicgstab", "cg", "factorized", "gmres", "minres", "splu", "spsolve"]
+__all__ = ["bicgstab", "cg", "factorized", "gcrotmk", "gmres", "lgmres", "minres", "splu",
+           "spsolve", "tfqmr"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -23,11 +23,7 @@ from functrans.torch._tensors.tensor import Tensor
 _ldexp = row("ldexp")
 
 
-class Frexp(NamedTuple):
-    """What ``frexp`` returns."""
-
-    mantissa: Any
-    exponent: Any
+Frexp = namedtuple("Frexp", "mantissa exponent")
 
 
 @op
