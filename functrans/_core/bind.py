@@ -102,10 +102,6 @@ class Trace:
     def decided(self, x: Tracer, use: str) -> None:
         """Python has taken the number in ``x``, one of mine, which ends its derivative."""
 
-    def lacks(self, error: ConcretizationError) -> Exception:
-        """What is raised where Python needs numbers that are not known."""
-        return error
-
     def lend(self) -> None:
         """Leave ops on my values to a newer trace, in contexts where that is the writer."""
         self.closed = self.closed or LENT
@@ -126,13 +122,6 @@ class Trace:
             f"{self.fun} traces must not be kept in a global, an attribute or a default argument; "
             "return it (with has_aux=True) instead."
         )
-
-
-# why an array cannot be written to
-UNSEEN = (
-    "a function's arrays can be written to where functrans sees that it does so, in its own code "
-    "or that of the functions it names"
-)
 
 
 class Tracer:
@@ -212,7 +201,7 @@ class Tracer:
     def __setitem__(self, key: Any, value: Any) -> None:
         raise ImmutableError(
             scipy_names.advice(self)
-            or f"{user_line()}: a traced array cannot be assigned into here: {UNSEEN}. Write y = "
+            or f"{user_line()}: a traced array cannot be assigned into here: {remedies.UNSEEN}. Write y = "
             "x.at[index].set(value), build the result with np.stack, np.concatenate or np.where, "
             "or run this in a block of `functrans.patch()`."
         )
@@ -222,12 +211,16 @@ class Tracer:
             return np.empty((), object)
         if self.dtype.kind in "iub" and (x := self.decided_entries()) is not None:
             return np.array(x, dtype)
-        whole = self.dtype.kind in "iub"
-        why = "numbers are not known while it is traced" if whole else "derivative would be lost"
-        text = f"{user_line()}: {self!r} cannot become a plain ndarray: its {why}"
-        advice = "" if whole else scipy_names.advice(self)
-        error = ConcretizationError(advice or f"{text}; {remedies.remedy()}.")
-        raise self.owner.lacks(error) if whole else error
+        if self.dtype.kind in "iub":
+            raise ConcretizationError(
+                f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
+                f"while it is traced; {remedies.remedy()}."
+            )
+        raise ConcretizationError(
+            scipy_names.advice(self)
+            or f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be "
+            f"lost; {remedies.remedy()}."
+        )
 
     def __hash__(self) -> int:
         raise ArgumentError(

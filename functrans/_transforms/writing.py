@@ -19,7 +19,8 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import OPERATORS
-from functrans._core.bind import UNSEEN, Tracer
+from functrans._core.bind import Tracer
+from functrans._core.remedies import UNSEEN
 from functrans._core.warned import at_users_lines
 from functrans._core.writing import patched, with_names
 from functrans._transforms.callees import GIVEN, Callees, functions_of
