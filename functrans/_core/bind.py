@@ -201,9 +201,9 @@ class Tracer:
     def __setitem__(self, key: Any, value: Any) -> None:
         raise ImmutableError(
             scipy_names.advice(self)
-            or f"{user_line()}: a traced array cannot be assigned into here: {remedies.UNSEEN}. Write y = "
-            "x.at[index].set(value), build the result with np.stack, np.concatenate or np.where, "
-            "or run this in a block of `functrans.patch()`."
+            or f"{user_line()}: a traced array cannot be assigned into here: {remedies.UNSEEN}. "
+            "Write y = x.at[index].set(value), build the result with np.stack, np.concatenate or "
+            "np.where, or run this in a block of `functrans.patch()`."
         )
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:

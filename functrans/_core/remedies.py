@@ -27,7 +27,7 @@ _CONVERTERS = frozenset({
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite",
 })
 
-# why an array cannot be written to
+# Why an array cannot be written to.
 UNSEEN = (
     "a function's arrays can be written to where functrans sees that it does so, in its own code "
     "or that of the functions it names"
