@@ -10,8 +10,9 @@ import functools
 import sys
 import warnings
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -63,6 +64,8 @@ MANY = 4
 NAN_ARRIVED = "a derivative had a NaN: now with strong zero"
 # Paths that are kept for one kind of arguments.
 MOST = 64
+# Whose path is staged of a batch that is not known to take several.
+FIRST: Mapping = MappingProxyType({})
 
 
 @overload
@@ -365,12 +368,13 @@ class Jitted:
         return entry, [*[drawn.get(places.get(id(x)), x) for x in values], *operands]
 
     def _recorded(
-        self, environment: Environment, given: BoundCall, known: Sequence[Outcome], how: Products
+        self, environment: Environment, given: BoundCall, known: Sequence[Outcome], how: Products,
+        entry: Mapping = FIRST,
     ) -> tuple[Recording, dict, dict]:
         """The path of a call, and what the function read beside its arguments before and after."""
         before, draws = checks(environment), Draws(environment.generators)
         environment.lend()
-        operands = given.operands
+        operands = batches.one_of(given.operands, entry)
         examples = list(map(_example, operands))
         with rehearsal(given.drawn):
             path = record(given.call, operands, examples, self.name, known, how, given.drawn)
@@ -378,12 +382,14 @@ class Jitted:
         draws.refuse(self.name, "the same for each call", after.generators, path.draws.states)
         return path, before, checks(after)
 
-    def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome]) -> None:
-        """Add the path of a call, which begins with ``known`` outcomes."""
+    def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome],
+              entry: Mapping = FIRST) -> None:
+        """Add the path of a call, or of an entry of a batch, which begins with ``known`` outcomes.
+        """
         environment, start = Environment(self.f, *given.fixed), perf_counter()
         try:
             how = self._products(given)
-            path, before, after = self._recorded(environment, given, known, how)
+            path, before, after = self._recorded(environment, given, known, how, entry)
         except Uncompiled as why:
             paths.give_up(why)
             return

@@ -48,8 +48,8 @@ MOST_RESTARTS = 8
 # The plan of the C function is made anew when a path has been added, in a time that grows with the
 # tree: so after one call for each so many paths that meets no new one.
 CALLS_BEFORE_PLAN = 7
-# What adds the path that begins with such outcomes.
-Grow = Callable[[list[Outcome]], None]
+# What adds the path that begins with a list of outcomes; of a batch, that of an entry.
+Grow = Callable[..., None]
 
 
 class Piece(NamedTuple):
