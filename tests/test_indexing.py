@@ -468,3 +468,15 @@ def test_only_parts_with_short_rows_are_copied():
                         ((None, None, None), (1, 39, None)): False}.items():
         assert np.shares_memory(rows.getitem(x, pattern=key), x) is not copied
     assert np.shares_memory(rows.getitem(x.T, pattern=((1, 4, None),)), x)
+
+
+@pytest.mark.parametrize("how", ["set", "add", "mul", "min", "max"])
+def test_a_number_of_pythons_is_updated_with_like_one_of_numpys(how):
+    def updated(v):
+        return getattr(ft.array(np.ones(4)).at[1:3], how)(v)
+
+    ct = np.arange(1.0, 5.0)
+    want = ft.vjp(updated, np.float64(2.5))[1](ct)[0]
+    assert want == (0 if how == "min" else 5)
+    for pulled in (f := lambda v: ft.vjp(updated, v)[1](ct)[0], ft.jit(f)):
+        assert pulled(2.5) == want

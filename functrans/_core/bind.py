@@ -27,7 +27,7 @@ from functrans._core.array import (
     writer,
 )
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
-from functrans._core.sums import summed
+from functrans._core.sums import broadcast_axes, summed
 from functrans.errors import (
     ArgumentError,
     ConcretizationError,
@@ -471,9 +471,9 @@ def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         return x
     have = shape_of(x)
     if have != shape:
-        lead = len(have) - len(shape)
-        axes = [i for i, n in enumerate(have) if i < lead or (n != 1 and shape[i - lead] == 1)]
-        x = (summed(x, axes) if type(x) is np.ndarray else x.sum(axis=tuple(axes))).reshape(shape)
+        axes = broadcast_axes(have, shape)
+        x = summed(x, axes) if type(x) is np.ndarray else x.sum(axis=tuple(axes))
+        x = x if x.shape == shape else x.reshape(shape)
     return cast(x, dtype)
 
 

@@ -222,6 +222,7 @@ def _readable(subscripts):
 def _outer(x1, x2, plan):
     """Nothing is summed: a broadcast product, laid out as the output."""
     b, r, c = plan.batch, plan.rows, plan.columns
+    x1, x2 = np.asarray(x1), np.asarray(x2)  # one may be a number of Python's
     v1, v2 = x1.transpose(plan.perm1), x2.transpose(plan.perm2)
     v1 = v1.reshape((*v1.shape, *(1,) * c)).transpose(plan.perm)
     v2 = v2.reshape((*v2.shape[:b], *(1,) * r, *v2.shape[b:])).transpose(plan.perm)

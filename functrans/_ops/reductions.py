@@ -65,7 +65,9 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     if not whole:
         v = v.reshape(kept_shape(shape, axis))
     if size > SMALL and not (columns and size < sizes.LARGE):
-        return repeated(v, shape)
+        rows = not whole and axis == (len(shape) - 1,)
+        filled = large.filled_rows(v, shape) if rows else None
+        return repeated(v, shape) if filled is None else filled
     y = np.empty(shape, dtype_of(v))
     if columns and size >= MANY:
         for j in range(shape[-1]):
@@ -76,8 +78,13 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
 
 
 def _sum(x, axis):
-    several = type(x) is np.ndarray and x.ndim > 1
-    return reduced(x, axis) if several else np.add.reduce(x, axis)
+    return added(x, axis) if type(x) is np.ndarray and x.ndim > 1 else np.add.reduce(x, axis)
+
+
+def added(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
+    """``np.add.reduce(x, axis)``, to the last bit."""
+    y = large.row_sums(x) if axis == (x.ndim - 1,) else None
+    return reduced(x, axis) if y is None else y
 
 
 sum = linear(

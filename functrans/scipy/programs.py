@@ -282,5 +282,3 @@ OURS = SimpleNamespace(
     arrays=list, numbers=lambda ys: [np.asarray(plain(y)) for y in ys],
     pushed=_pushed, pulled_back=_pulled_back,
 )
-
-__all__ = ["handed_parts", "in_programs"]

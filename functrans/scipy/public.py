@@ -56,15 +56,14 @@ def namespace(
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """``__all__``, ``__getattr__`` and ``__dir__`` of a module with SciPy's names.
 
-    What the ``modules`` have in their ``__all__`` replaces SciPy's. Where a function of SciPy's
-    without a counterpart cannot take a traced value, its error says so.
+    What the ``modules`` have of the names that are ours, by ``NAMES``, replaces SciPy's. Where a
+    function of SciPy's without a counterpart cannot take a traced value, its error says so.
     """
-    space = theirs.__name__.removeprefix("scipy.")
-    known = NAMES[space]
+    known = NAMES[theirs.__name__.removeprefix("scipy.")]
     takes_traced = {*known.called.split(), *known.constant.split()}
     names = [n for n in dir(theirs) if not n.startswith("_")]
     for module in modules:
-        into |= {name: getattr(module, name) for name in module.__all__}
+        into |= {n: getattr(module, n) for n in known.ours.split() if hasattr(module, n)}
 
     def get(name: str) -> Any:
         try:

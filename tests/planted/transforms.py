@@ -376,7 +376,7 @@ ERRORS = (
     ),
     Planted(
         "bind: a sum over broadcast axes is missing",
-        "functrans/_core/bind.py",
+        "functrans/_core/sums.py",
         "if i < lead or (n != 1 and shape[i - lead] == 1)]",
         "if i < lead]",
         "tests/table/test_calculus.py::test_holomorphic_row_on_complex_numbers",

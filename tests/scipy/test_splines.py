@@ -259,6 +259,7 @@ def test_a_smoothing_spline_is_differentiated_in_its_strength_and_weights():
 
 
 MANY = np.cumsum(0.5 + np.random.default_rng(3).random(80))
+KNOTS = np.r_[[MANY[0]] * 4, MANY[4:-4], [MANY[-1]] * 4]
 OF_MANY = {
     "through": (lambda y: fi.make_interp_spline(MANY, y, 5), lambda y: si.make_interp_spline(
         MANY, y, 5)),
@@ -268,6 +269,10 @@ OF_MANY = {
                lambda y: si.make_smoothing_spline(MANY, y, lam=0.3)),
     "FITPACK's": (lambda y: fi.UnivariateSpline(MANY, y, s=0),
                   lambda y: si.UnivariateSpline(MANY, y, s=0)),
+    "closest": (lambda y: fi.LSQUnivariateSpline(MANY, y, MANY[5:-5:10], MANY),
+                lambda y: si.LSQUnivariateSpline(MANY, y, MANY[5:-5:10], MANY)),
+    "closest of many": (lambda y: fi.make_lsq_spline(MANY, y, KNOTS, 3, MANY),
+                        lambda y: si.make_lsq_spline(MANY, y, KNOTS, 3, MANY)),
 }
 
 

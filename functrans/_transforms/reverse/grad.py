@@ -220,7 +220,7 @@ ONE = np.float64(1.0)
 def _gradients(cts: list, inputs: Sequence, holomorphic: bool) -> list:
     """Gradients from cotangents, in place."""
     for i, x in enumerate(inputs):
-        ct, dtype = cts[i], x.dtype
+        ct, dtype = cts[i], (x.known or x.aval)[1]
         if type(ct) is not np.ndarray or ct.dtype is not dtype or dtype.kind != "f":
             cts[i] = _gradient(ct, x, holomorphic)
     return cts

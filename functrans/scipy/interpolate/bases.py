@@ -107,6 +107,3 @@ def axis_back(y: Any, points: int, axis: int) -> Any:
     axes = list(range(y.ndim))
     k = points + axis
     return y.transpose(axes[points:k] + axes[:points] + axes[k:])
-
-
-__all__ = ["NAMED_ENDS", "Basis", "axis_back", "combined", "refuse_traced"]

@@ -1,7 +1,7 @@
 """Splines as sums of B-splines, differentiable in points and coefficients, and in values fitted.
 
-What a fit of fixed knots finds is linear in the values. The coefficients of splines through values
-solve a system with a band; of others SciPy gives the matrix, as the fits of unit vectors.
+What a fit of fixed knots finds is linear in the values: the solution of a system with a band. Of
+periodic splines SciPy gives the matrix, as the fits of unit vectors.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import interpolate
 
-from functrans._core.bind import known
+from functrans._core.bind import bind, known
 from functrans._core.locks import lazy
+from functrans._ops import sparse
 from functrans._ops.sparse import Pattern
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
@@ -235,7 +236,36 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, **options):
     refuse_traced("make_lsq_spline", x=x, knots=t, weights=w)
     if not is_traced(y):
         return wrapped(si.make_lsq_spline(x, y, t, k, w, axis, check_finite, **options))
-    return fitted(lambda unit: si.make_lsq_spline(x, unit, t, k, w, **options), y, axis)
+    y = as_operand(y)
+    y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), 0)
+    # SciPy's checks
+    spline = wrapped(si.make_lsq_spline(x, np.zeros(y.shape[0]), t, k, w, **options))
+    return _with_traced(spline, closest(spline.t, k, x, y, w), axis)
+
+
+def closest(t: np.ndarray, k: int, x: Any, y: Any, w: Any = None) -> Any:
+    """Coefficients of the spline on knots ``t`` that is closest to ``y`` at ``x``, weighted.
+
+    Up to 64 of them by the inverse of a QR factor, more by the normal equations, whose solution is
+    improved once (A. Bjorck, Numerical Methods for Least Squares Problems, 1996, section 6.6.5).
+    """
+    n, m = len(t) - k - 1, y.shape[0]
+    first, values = Basis(t, k).at(np.asarray(x, float))
+    w = np.ones(m) if w is None else np.asarray(w, float)
+    cols, data = first[:, None] + np.arange(k + 1), (values * w[:, None]).ravel()
+    places = Pattern(np.repeat(np.arange(m), k + 1), cols.ravel(), (m, n))
+    matrix, y = places.matrix(data), y * _column(w, y.ndim)
+    if n <= bands.DENSE:
+        q, r = np.linalg.qr(matrix.toarray())
+        return np.tensordot(np.linalg.solve(r, q.T), y, 1)
+    normal = (matrix.T @ matrix).tocoo()
+    ahead, back = [functools.partial(bind, sparse.product, data, places=p)
+                   for p in (places, places.T)]
+    inverse = functools.partial(bands.solve, Pattern(normal.row, normal.col, normal.shape),
+                                normal.data)
+    y = y if y.dtype.kind in "fc" else y.astype(float)
+    c = inverse(back(y))
+    return c + inverse(back(y - ahead(c)))
 
 
 def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
@@ -299,6 +329,3 @@ def _five_diagonals(n: int) -> Pattern:
     i = np.arange(n)
     return Pattern(np.concatenate([i, i[:-1], i[1:], i[:-2], i[2:]]),
                    np.concatenate([i, i[1:], i[:-1], i[2:], i[:-2]]), (n, n))
-
-
-__all__ = ["BSpline", "make_interp_spline", "make_lsq_spline", "make_smoothing_spline"]

@@ -262,6 +262,3 @@ class RectBivariateSpline:
         spline._plain, spline._traced = made, self._traced
         spline._hold(tx, ty, c, kx, ky)
         return spline
-
-
-__all__ = ["RectBivariateSpline", "RegularGridInterpolator", "interpn"]

@@ -276,6 +276,3 @@ class CubicSpline(_Interpolant, si.CubicSpline):
             both = (y[:1] + y[-1:]) / 2
             y, ends = np.concatenate([both, y[1:-1], both]), bc_type
         self._from_slopes(x, y, slopes.smooth(x, y, ends), like.axis, like.extrapolate)
-
-
-__all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "CubicSpline", "PPoly", "PchipInterpolator"]

@@ -127,6 +127,3 @@ def _periodic(h: Any, m: Any) -> Any:
     data = np.concatenate([after, 2 * (before + after), before])
     s = bands.solve_well(_cyclic(n), data, 3 * rhs, directly)
     return np.concatenate([s, s[:1]])
-
-
-__all__ = ["akima", "monotone", "smooth"]

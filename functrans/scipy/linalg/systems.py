@@ -268,9 +268,3 @@ def block_diag(*arrs):
         lines.append(np.pad(a, ((0, 0), (left, rest))))
         left += a.shape[1]
     return np.concatenate(lines)
-
-
-__all__ = ["block_diag", "cho_solve", "circulant", "det", "hankel", "inv", "lstsq", "lu_solve",
-           "norm", "pinv", "solve", "solve_banded", "solve_continuous_lyapunov",
-           "solve_discrete_lyapunov", "solve_sylvester", "solve_toeplitz", "solve_triangular",
-           "solveh_banded", "toeplitz"]

@@ -206,6 +206,3 @@ def _covariance(residuals: Callable, p: Any, absolute: bool) -> Any:
     if freedom <= 0:
         return np.full((p.size, p.size), np.inf)
     return covariance * (np.sum(r**2) / freedom)
-
-
-__all__ = ["curve_fit", "least_squares", "leastsq"]
