@@ -293,7 +293,8 @@ HOSTED = {
                     "SciPy's algorithms are in Python"),
     **dict.fromkeys([f"sparse.{n}" for n in ("product", "sampled", "solve")],
                     "SciPy has the loops, and SuperLU"),
-    **dict.fromkeys(["signal.convolve_nd", "signal.lfilter", "ndimage.spline_filter"],
+    **dict.fromkeys(["fft.trigonometric", "signal.convolve_nd", "signal.lfilter",
+                     "ndimage.spline_filter"],
                     "NumPy and SciPy have the fast algorithm"),
     "norm2": "how it is scaled depends on the numbers",
 }

@@ -211,7 +211,7 @@ class Tracer:
             return np.empty((), object)
         if self.dtype.kind in "iub" and (x := self.decided_entries()) is not None:
             return np.array(x, dtype)
-        if self.dtype.kind in "iu":
+        if self.dtype.kind in "iub":
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
                 f"while it is traced; {remedies.remedy()}."

@@ -32,6 +32,12 @@ _CONVERTERS = frozenset({
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite",
 })
 
+# Why an array cannot be written to.
+UNSEEN = (
+    "a function's arrays can be written to where functrans sees that it does so, in its own code "
+    "or that of the functions it names"
+)
+
 
 def remedy() -> str:
     """What to write instead, for the instruction that the user's code is at."""

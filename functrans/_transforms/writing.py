@@ -200,8 +200,9 @@ def _passes_out(steps: list[dis.Instruction]) -> bool:
 def _span(i: dis.Instruction) -> tuple[tuple, tuple]:
     """Where the text of an instruction begins and ends."""
     at = i.positions
-    known = at is not None and at.end_col_offset is not None
-    return ((at.lineno, at.col_offset), (at.end_lineno, at.end_col_offset)) if known else ((), ())
+    if at is None or at.end_col_offset is None:
+        return (), ()
+    return (at.lineno, at.col_offset), (at.end_lineno, at.end_col_offset)
 
 
 def _is_sum(name: tuple[str, Any], steps: list[dis.Instruction]) -> bool:

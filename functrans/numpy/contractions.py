@@ -289,8 +289,7 @@ def _apply(x, moves):
         if kind == "diagonal":
             x = np.diagonal(x, 0, *what)
         elif kind == "sum":
-            total = x.sum(axis=what)  # of narrow integers and booleans in 64 bits
-            x = total if total.dtype == x.dtype else total.astype(x.dtype)
+            x = x.sum(axis=what, dtype=x.dtype)  # narrow integers and booleans stay as they are
         elif kind == "reshape":
             x = x.reshape(what)
         else:

@@ -77,6 +77,3 @@ def kinds(modules: dict[str, ModuleType]) -> dict[str, type]:
     power._roots = staticmethod(
         lambda c: np.sort(roots(np.flip(c))) if isinstance(c, Tracer) else theirs(c))
     return made
-
-
-__all__ = ["kinds"]

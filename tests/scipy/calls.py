@@ -210,6 +210,11 @@ INTEGRATE = {
     "simpson": [(lambda f, y, x: f(y, x=x), (HEIGHTS, GRID))],
     "dblquad": [(lambda f, a, b, c, d: f(lambda y, x: np.exp(-x * y), a, b, c, d)[0],
                  (0.1, 0.9, 0.2, 1.3))],
+    "nquad": [(lambda f, a, b, c: f(lambda x, y, c: np.exp(-c * x * y),
+                                   [lambda y, c: (a, y), (0.1, b)], (c,))[0], (0.05, 0.9, 0.7))],
+    "tplquad": [(lambda f, a, b, c: f(lambda z, y, x: c * x * y * z, a, b, 0.1,
+                                      lambda x: x, 0.0, lambda x, y: x + c * y)[0],
+                 (0.2, 0.9, 0.7))],
     "fixed_quad": [(lambda f, a, b, c: f(decay, a, b, args=(c,), n=5)[0], (0.1, 1.2, 0.7))],
     "quad": [(lambda f, a, b, c: f(decay, a, b, args=(c,))[0], (0.1, 1.2, 0.7)),
              (lambda f, a, c: f(decay, a, np.inf, args=(c,))[0], (0.1, 0.7))],
@@ -245,6 +250,8 @@ OPTIMIZE = {
     "linprog": [(lambda f, c, A, b: f(c, A, b).x,
                  (np.array([-1.0, -2.0]), np.array([[1.0, 1.0], [0.3, 1.5]]),
                   np.array([2.0, 1.6])))],
+    "nnls": [of(POINTS, VECTOR[:4])],
+    "lsq_linear": [(lambda f, A, b, u: f(A, b, (-1.0, u)).x, (POINTS, VECTOR[:4], 0.2))],
     "rosen": [of(VECTOR)], "rosen_der": [of(VECTOR)], "rosen_hess": [of(VECTOR)],
     "rosen_hess_prod": [of(VECTOR, OTHER)],
 }
@@ -457,6 +464,9 @@ ROTATION = {"Rotation": [
     (lambda R, v: R.from_rotvec(v).magnitude(), (MEAN,)),
 ]}
 FFT = {
+    **{n: [(lambda f, x, k=k: f(x, k), (LONG[:9],)) for k in (1, 2, 3, 4)]
+       for n in ("dct", "dst", "idct", "idst")},
+    **{n: [of(IMAGE)] for n in ("dctn", "dstn", "idctn", "idstn")},
     **{n: [of(LONG)] for n in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftshift",
                                "ifftshift")},
     **{n: [of(IMAGE)] for n in ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn",

@@ -202,10 +202,9 @@ class _Run:
 
     def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
         """The value of the output and the cotangents of the inputs."""
-        if type(out) is VJPTracer and out.owner is trace:
-            value = out.primal
-        else:
-            value = out = out.current() if isinstance(out, Tracer) else out
+        if isinstance(out, Tracer):
+            out = out.current()
+        value = out.primal if type(out) is VJPTracer and out.owner is trace else out
         if trace.hidden:
             value = trace.settled(value)
         if type(value) is not np.float64 or self.holomorphic:

@@ -13,6 +13,7 @@ from functrans._transforms.staging.recording import (
     Endless,
     Outcome,
     Recording,
+    Uncompiled,
     outcome_of,
     record,
 )
@@ -111,6 +112,8 @@ def _recorded(f: Callable, values: Sequence, name: str, known: Sequence[Outcome]
         way = record(f, values, values, name, known)
     except Endless as end:
         raise _too_many(name, "a way that does not end", end.line) from None
+    except Uncompiled as why:
+        raise why.error from None
     if way.draws.draws:
         raise UnsupportedError(
             f"{name}: the function draws random numbers, so that it has no one pattern. Draw them "

@@ -10,8 +10,9 @@ import functools
 import sys
 import warnings
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -39,7 +40,7 @@ from functrans._transforms.staging.entry import Entry, JitCall
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.paths import Tree
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
-from functrans._transforms.staging.recording import Endless, Outcome, Recording, record
+from functrans._transforms.staging.recording import Outcome, Recording, Uncompiled, record
 from functrans._transforms.staging.signature import BoundCall, Signature
 from functrans._transforms.staging.staging import StagedFunction, with_consts, writing
 from functrans._transforms.staging.warned import warned
@@ -63,6 +64,8 @@ MANY = 4
 NAN_ARRIVED = "a derivative had a NaN: now with strong zero"
 # Paths that are kept for one kind of arguments.
 MOST = 64
+# Whose path is staged of a batch that is not known to take several.
+FIRST: Mapping = MappingProxyType({})
 
 
 @overload
@@ -331,9 +334,9 @@ class Jitted:
         operands, traced = given.operands, environment.traced
         try:
             path, before, after = self._recorded(environment, given, (), how)
-        except Endless as endless:
+        except Uncompiled as why:
             made = Tree(self.name, self.rounding, self.most, self.told)
-            made.end(endless.line, endless.how)
+            made.give_up(why)
             return made, made.values({}, operands, given.drawn)
         except ConcretizationError:
             if not environment.tracers:
@@ -365,12 +368,13 @@ class Jitted:
         return entry, [*[drawn.get(places.get(id(x)), x) for x in values], *operands]
 
     def _recorded(
-        self, environment: Environment, given: BoundCall, known: Sequence[Outcome], how: Products
+        self, environment: Environment, given: BoundCall, known: Sequence[Outcome], how: Products,
+        entry: Mapping = FIRST,
     ) -> tuple[Recording, dict, dict]:
         """The path of a call, and what the function read beside its arguments before and after."""
         before, draws = checks(environment), Draws(environment.generators)
         environment.lend()
-        operands = given.operands
+        operands = batches.one_of(given.operands, entry)
         examples = list(map(_example, operands))
         with rehearsal(given.drawn):
             path = record(given.call, operands, examples, self.name, known, how, given.drawn)
@@ -378,14 +382,16 @@ class Jitted:
         draws.refuse(self.name, "the same for each call", after.generators, path.draws.states)
         return path, before, checks(after)
 
-    def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome]) -> None:
-        """Add the path of a call, which begins with ``known`` outcomes."""
+    def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome],
+              entry: Mapping = FIRST) -> None:
+        """Add the path of a call, or of an entry of a batch, which begins with ``known`` outcomes.
+        """
         environment, start = Environment(self.f, *given.fixed), perf_counter()
         try:
             how = self._products(given)
-            path, before, after = self._recorded(environment, given, known, how)
-        except Endless as endless:
-            paths.end(endless.line, endless.how)
+            path, before, after = self._recorded(environment, given, known, how, entry)
+        except Uncompiled as why:
+            paths.give_up(why)
             return
         places = {id(x): key for key, x in reversed(environment.traced.items())}
         places |= path.draws.keys()

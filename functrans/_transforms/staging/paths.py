@@ -29,7 +29,14 @@ from functrans._transforms.staging.containers import nothing
 from functrans._transforms.staging.entry import Entry, JitCall
 from functrans._transforms.staging.likeness import same_atom, same_eqn
 from functrans._transforms.staging.reads import Check, Reads
-from functrans._transforms.staging.recording import Decision, Outcome, Recording, outcome_of
+from functrans._transforms.staging.recording import (
+    Decision,
+    Endless,
+    Outcome,
+    Recording,
+    Uncompiled,
+    outcome_of,
+)
 from functrans.errors import warn
 
 # Where a value on a path comes from: the number of an argument or of a result of an equation, or
@@ -41,8 +48,8 @@ MOST_RESTARTS = 8
 # The plan of the C function is made anew when a path has been added, in a time that grows with the
 # tree: so after one call for each so many paths that meets no new one.
 CALLS_BEFORE_PLAN = 7
-# What adds the path that begins with such outcomes.
-Grow = Callable[[list[Outcome]], None]
+# What adds the path that begins with a list of outcomes; of a batch, that of an entry.
+Grow = Callable[..., None]
 
 
 class Piece(NamedTuple):
@@ -247,6 +254,17 @@ class Tree:
         if sum(self.dropped.values()) >= self.most:
             self.end(self.dropped.most_common(1)[0][0], f"in ever new ways: {self.staged} paths "
                      f"were compiled, of which max_paths={self.most} are kept")
+
+    def give_up(self, why: Uncompiled) -> None:
+        """Add no more paths, for Python has to run what has none here."""
+        if isinstance(why, Endless):
+            self.end(why.line, why.how)
+            return
+        self.endless = True
+        text = str(why.error)
+        if text not in self.told:
+            self.told.add(text)
+            warn(f"{text} All other calls of {self.name} run as plain Python from now on.")
 
     def end(self, line: str, how: str) -> None:
         """Add no more paths, for there seem to be endlessly many."""

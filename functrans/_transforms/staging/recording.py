@@ -29,7 +29,7 @@ from functrans._transforms.staging.staging import (
     used_of,
     write,
 )
-from functrans.errors import UnsupportedError, user_line
+from functrans.errors import ConcretizationError, UnsupportedError, user_line
 
 # Decisions on one path, at most.
 MOST_DECISIONS = 1000
@@ -75,14 +75,22 @@ class Undecided(BaseException):
     """A number is not known while the function is staged: the path ends there for now."""
 
 
-class Endless(BaseException):
+class Uncompiled(BaseException):
+    """A function that only its Python can run; ``error`` says why, and what to do."""
+
+    def __init__(self, error: ConcretizationError):
+        self.error = error
+        super().__init__(str(error))
+
+
+class Endless(Uncompiled):
     """A path makes too many decisions, most of them in ``line``."""
 
     def __init__(self, trace: PathTrace):
         lines = Counter([d.line for d in trace.decisions])
         self.line = lines.most_common(1)[0][0]
         self.how = f"and so more than {MOST_DECISIONS} times in one call"
-        super().__init__(self.line)
+        super().__init__(ConcretizationError(self.line))
 
 
 class Recording(NamedTuple):
@@ -139,7 +147,7 @@ class PathTrace(StagingTrace):
         self.outcomes: dict[tuple, Outcome] = {}
         self.values: dict[Any, Any] = {}
         # why the path ends here, whatever the function's own ``finally`` makes of it
-        self.stopped: Undecided | Endless | None = None
+        self.stopped: Undecided | Uncompiled | None = None
 
     def arguments(self, args: Sequence[Any]) -> list[StagedTracer]:
         inputs = super().arguments(args)
@@ -210,7 +218,10 @@ class PathTrace(StagingTrace):
             self._stop(Undecided())
         self.outcomes[v, convert] = outcome
 
-    def _stop(self, why: Undecided | Endless) -> NoReturn:
+    def lacks(self, error: ConcretizationError) -> NoReturn:
+        self._stop(Uncompiled(error))
+
+    def _stop(self, why: Undecided | Uncompiled) -> NoReturn:
         self.stopped = why
         raise why
 
@@ -267,7 +278,8 @@ def record(
 ) -> Recording:
     """The path of ``f`` on ``operands``, of whose kinds ``examples`` are, after known decisions.
 
-    ``drawn`` is what this call has drawn so far. Raises Endless where Python decides without end.
+    ``drawn`` is what this call has drawn so far. Raises Uncompiled where Python decides without
+    end, or needs numbers that are not known.
     """
     trace = PathTrace(name, operands, known, products, drawn or Drawn())
     token = writer.set(trace)
@@ -275,12 +287,12 @@ def record(
     structure: Any = None
     try:
         program, structure = write(trace, f, examples)
-    except (Exception, Undecided, Endless):
+    except (Exception, Undecided, Uncompiled):
         if trace.stopped is None:
             raise
     finally:
         writer.reset(token)
-    if isinstance(trace.stopped, Endless):
+    if isinstance(trace.stopped, Uncompiled):
         raise trace.stopped
     if trace.stopped is not None:
         last, inputs = trace.decisions[-1], tuple(list(trace.operands)[: len(operands)])

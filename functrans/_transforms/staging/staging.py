@@ -79,6 +79,13 @@ class StagedTracer(Tracer):
     def followed(self) -> bool:
         return False
 
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        try:
+            return super().__array__(dtype, copy)
+        except ConcretizationError as error:
+            owner: Any = self.owner  # a StagingTrace
+            raise owner.lacks(error) if self.dtype.kind in "iub" else error from None
+
     def __float__(self) -> float:
         if scipy_names.advice(self) or remedies.formats_text():
             return super().__float__()
@@ -182,6 +189,10 @@ class StagingTrace(Trace):
             "compiled function is given. Use np.where(condition, a, b), or ft.cond instead of "
             "`if`; mark arguments that choose the code with static_argnums."
         )
+
+    def lacks(self, error: ConcretizationError) -> Exception:
+        """What is raised where Python needs numbers that are not known."""
+        return error
 
     def enter(self, prim: Structured, args: tuple) -> tuple:
         """The outputs of an equation that holds programs; none of its values is known."""
