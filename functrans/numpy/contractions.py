@@ -239,8 +239,10 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     if options:
         raise TypeError(f"Did not understand the following kwargs: {sorted(options)}")
     subscripts, arrays = _read(operands)
-    arrays = [x if dtype is None else x.astype(dtype) for x in map(as_operand, arrays)]
-    return _einsum(subscripts, arrays)
+    arrays = list(map(as_operand, arrays))
+    if dtype is None:  # what comes first must not be reckoned more narrowly than the whole
+        dtype = np.result_type(*{x.dtype for x in arrays})
+    return _einsum(subscripts, [x if x.dtype == dtype else x.astype(dtype) for x in arrays])
 
 
 def _read(operands: tuple) -> tuple[str, Sequence]:
@@ -288,7 +290,7 @@ def _apply(x, moves):
         if kind == "diagonal":
             x = np.diagonal(x, 0, *what)
         elif kind == "sum":
-            x = x.sum(axis=what)
+            x = x.sum(axis=what, dtype=x.dtype)  # narrow integers and booleans stay as they are
         elif kind == "reshape":
             x = x.reshape(what)
         else:

@@ -19,6 +19,7 @@ from functrans.numpy.lengths import even_power, length
 from functrans.numpy.structure import (
     as_operand,
     as_places,
+    common_dtype,
     is_traced,
     is_traced_slice,
     numpy_like,
@@ -375,10 +376,10 @@ def choose(a, choices, out=None, mode="raise"):
         a = a % n
     else:
         a = _within(a, n)
-    y = as_operand(choices[-1])
+    y = as_operand(choices[-1]).astype(common_dtype(*choices))
     for i in range(n - 2, -1, -1):
         y = where(a == i, choices[i], y)
-    return y
+    return y if n > 1 else np.broadcast_to(y, np.broadcast_shapes(y.shape, a.shape))
 
 
 def _within(a: Any, n: int) -> Any:

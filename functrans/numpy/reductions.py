@@ -274,8 +274,14 @@ def _extreme(row, better, a, axis, out, keepdims, initial, where):
     initial = _start(initial, a) if is_set(initial) else initial
     a = prepared(row.name, a, out, None, where, initial)
     axis = axes_of(axis, a.ndim)
-    if is_set(initial) and 0 in a.shape:
-        return rows.sum(a, axis=axis) + initial
+    if 0 in a.shape:
+        none = keep(rows.sum(a, axis=axis), a, axis, keepdims).shape
+        if is_set(initial):
+            return np.broadcast_to(initial, none)
+        if 0 not in none:
+            raise ValueError(
+                f"zero-size array to reduction operation {better} which has no identity"
+            )
     y = keep(row(a, axis=axis), a, axis, keepdims)
     return getattr(ops, better)(y, initial) if is_set(initial) else y
 

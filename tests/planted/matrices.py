@@ -147,5 +147,3 @@ ERRORS = (
         "tests/test_native.py::test_convolutions_with_few_taps_and_many",
     ),
 )
-
-__all__ = ["ERRORS"]

@@ -4,6 +4,20 @@ from tests.planted.error import Planted
 
 ERRORS = (
     Planted(
+        "drawing: what a call has drawn is drawn again",
+        "functrans/_transforms/drawing.py",
+        "if d is other or d.like(other):",
+        "if d is other:",
+        "tests/test_draws.py::test_a_call_that_needs_strong_zero_draws_once",
+    ),
+    Planted(
+        "drawing: a program writes down draws of another when that is staged",
+        "functrans/_transforms/drawing.py",
+        "        for undo in undoing:\n            undo()\n",
+        "        pass\n",
+        "tests/test_draws.py::test_each_call_draws_what_the_function_would_in_python[jit jit]",
+    ),
+    Planted(
         "checkpoint: operands that no rule reads are captured too",
         "functrans/_transforms/reverse/vjp.py",
         "self.capture(x) if s and p is None else x",
@@ -32,6 +46,34 @@ ERRORS = (
         "    if _outside.get() is not None:\n        return f(*args, **kwargs)\n",
         "",
         "tests/test_warnings.py",
+    ),
+    Planted(
+        "draws: what functions of ours are made of is not looked at",
+        "functrans/_transforms/reach.py",
+        "self._meet([*inside, *[x for f in closed for x in _held(f)]])",
+        "self._meet(inside)",
+        "tests/test_draws.py::test_one_draw_for_all_slices_is_refused",
+    ),
+    Planted(
+        "draws: entries of a container that is changed are not compared",
+        "functrans/_transforms/reach.py",
+        "return len(now) == len(met) and all(map(is_, now, met))",
+        "return len(now) == len(met)",
+        "tests/test_draws.py::test_what_changes_after_a_function_was_mapped_is_seen",
+    ),
+    Planted(
+        "draws: new attributes are not noticed",
+        "functrans/_transforms/reach.py",
+        "            return len(holder) == met\n",
+        "            return True\n",
+        "tests/test_draws.py::test_what_changes_after_a_function_was_mapped_is_seen",
+    ),
+    Planted(
+        "draws: a matrix that takes several runs does not look",
+        "functrans/_transforms/matrices/matrix.py",
+        "with nullcontext() if run is None else self._refusing_draws():",
+        "with nullcontext():",
+        "tests/test_draws.py::test_a_matrix_that_takes_several_runs_does_not_mix_draws",
     ),
     Planted(
         "vmap: an operand of fewer axes is not aligned",
@@ -702,5 +744,3 @@ ERRORS = (
         "tests/scipy/test_odes_in_programs.py::test_events_of_a_program_are_those_of_scipy",
     ),
 )
-
-__all__ = ["ERRORS"]

@@ -164,5 +164,3 @@ ERRORS = (
         WRITING + "test_methods_that_nobody_names_are_not_looked_at",
     ),
 )
-
-__all__ = ["ERRORS"]

@@ -461,6 +461,3 @@ def _counts(size: int, width: int) -> np.ndarray:
     counts = np.array([size, max(1, BLOCK // width) * width, width])
     counts.setflags(write=False)
     return counts
-
-
-__all__ = ["run"]

@@ -22,6 +22,7 @@ from functrans._transforms.arguments import (
     open_argument,
     plain_argnums,
     require_callable,
+    require_open,
     select,
     zeros_like,
 )
@@ -204,10 +205,9 @@ class _Run:
 
     def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
         """The value of the output and the cotangents of the inputs."""
-        if type(out) is VJPTracer and out.owner is trace:
-            value = out.primal
-        else:
-            value = out = out.current() if isinstance(out, Tracer) else out
+        if isinstance(out, Tracer):
+            out = out.current()
+        value = out.primal if type(out) is VJPTracer and out.owner is trace else out
         if trace.hidden:
             value = trace.settled(value)
         seed = ONES.get(type(value))
@@ -247,6 +247,7 @@ def _scalar(
             f"{who} needs a scalar output, but `{name_of(f)}` returned {describe(out)}. Return one "
             "number (with has_aux=True also anything else), or use jacobian."
         )
+    require_open(f"{who}: `{name_of(f)}`", value)
     value = value if hasattr(value, "dtype") else np.asarray(value)
     if value.size != 1:
         raise NotDifferentiable(

@@ -61,6 +61,3 @@ def _pool() -> ModuleType:
 def enter_pool() -> None:
     """Have NumPy keep the memory of large arrays in this context, as ``config`` says."""
     _pool().enter()
-
-
-__all__ = ["added", "compiled", "enter_pool", "kernel"]
