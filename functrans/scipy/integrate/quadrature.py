@@ -142,7 +142,8 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
     quad_alone = inspect.unwrap(quad)  # in a program the whole is one step
     errors = []
 
-    def over(level: int, outside: tuple) -> Any:
+    # what is traced goes by arguments, so that SciPy's own evaluations are of numbers
+    def over(level: int, outside: tuple, args: tuple) -> Any:
         limits, given = [f(*outside, *args) if callable(f) else f
                          for f in (ranges[level], options[level])]
         given = dict(given)
@@ -151,14 +152,15 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
             ends = sorted(concrete((low, high)))
             given["points"] = [p for p in given["points"] if ends[0] <= p <= ends[1]]
 
-        def inside(x: Any) -> Any:
-            return over(level - 1, (x, *outside)) if level else func(x, *outside, *args)
+        def inside(x: Any, outside: tuple, args: tuple) -> Any:
+            outside = (x, *outside)
+            return over(level - 1, outside, args) if level else func(*outside, *args)
 
-        value, error = quad_alone(inside, low, high, **given)
+        value, error = quad_alone(inside, low, high, (outside, args), **given)
         errors.append(error)
         return value
 
-    value = over(len(ranges) - 1, ())
+    value = over(len(ranges) - 1, (), args)
     return value, max(errors)
 
 
