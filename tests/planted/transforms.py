@@ -9,7 +9,8 @@ ERRORS = errors_in({
          "tests/test_generators.py::test_a_call_that_needs_strong_zero_draws_once"),
         ("drawing: a program writes down draws of another when that is staged",
          "        for undo in undoing:\n            undo()\n", "        pass\n",
-         "tests/test_generators.py::test_each_call_draws_what_the_function_would_in_python[jit jit]"),
+         "tests/test_generators.py::"
+         "test_each_call_draws_what_the_function_would_in_python[jit jit]"),
     ],
     "functrans/_transforms/reverse/vjp.py": [
         ("checkpoint: operands that no rule reads are captured too",
