@@ -46,9 +46,7 @@ def _compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
     return None  # replaced by the floor where programs are staged; until then nothing compiles
 
 
-def _kernel(
-    name: str, width: int, *xs: np.ndarray, out: np.ndarray | None = None
-) -> np.ndarray | None:
+def _kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
     return None  # likewise
 
 
@@ -56,18 +54,26 @@ def _added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
     return False  # likewise
 
 
+def _looped(
+    ufunc: np.ufunc, xs: Sequence, out: np.ndarray | None, work: float
+) -> np.ndarray | None:
+    return None  # likewise
+
+
 def _enter_pool() -> None:
     pass  # likewise
 
 
 def install(compiled: Callable[..., list | None], kernel: Callable[..., np.ndarray | None],
-            added: Callable[..., bool], enter_pool: Callable[[], None]) -> None:
+            added: Callable[..., bool], looped: Callable[..., np.ndarray | None],
+            enter_pool: Callable[[], None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
-    list, by native code, ``kernel(name, width, *xs, out=)`` that of ``row_kernels``; None where
-    there is none. ``added(index, v, y)`` is that of ``add_kernels``. ``enter_pool()`` lets NumPy
-    use the pool, or no longer, as ``config`` says."""
-    global _compiled, _kernel, _added, _enter_pool
-    _compiled, _kernel, _added, _enter_pool = compiled, kernel, added, enter_pool
+    list, by native code, ``kernel(name, width, *xs)`` that of ``row_kernels``; None where
+    there is none. ``added(index, v, y)`` is that of ``add_kernels``, ``looped(ufunc, xs, out,
+    work)`` of ``ufunc_loops``. ``enter_pool()`` lets NumPy use the pool, or no longer, as
+    ``config`` says."""
+    global _compiled, _kernel, _added, _looped, _enter_pool
+    _compiled, _kernel, _added, _looped, _enter_pool = compiled, kernel, added, looped, enter_pool
 
 
 class _Demand:
@@ -243,27 +249,17 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
             if not (y.flags.aligned and (y.flags.c_contiguous or not any(y.strides))):
                 return None
         ordered.append(y)
-    if axis is None and x.size >= sizes.THREADED:
-        return _shared(name, ordered)
     return _kernel(name, width, *ordered, *filled)
 
 
-# Entries of which a thread takes a multiple, so that vectors begin where they do on one thread.
-STRIDE = 1 << 11
-
-
-def _shared(name: str, xs: Sequence[np.ndarray]) -> np.ndarray | None:
-    """The kernel ``name``, entry by entry: a share of it for each thread."""
-    y = np.empty(xs[0].shape, xs[0].dtype)
-    flat, out, done = [x.reshape(-1) for x in xs], y.reshape(-1), []
-
-    def block(start: int, stop: int) -> None:
-        parts = [x[start:stop] for x in flat]
-        done.append(_kernel(name, 1, *parts, out=out[start:stop]) is not None)
-
-    share = -(-y.size // blocks.cores())
-    blocks.run_blocks(block, y.size, 1, -(-share // STRIDE) * STRIDE)
-    return y if all(done) else None
+def scaled_rows(x: np.ndarray, factor: Any, axis: tuple[int, ...]) -> np.ndarray:
+    """``x`` times a number for each row along ``axis``."""
+    if axis == (x.ndim - 1,) and x.flags.c_contiguous and factor.dtype == x.dtype:
+        y = in_one_pass("scaled_rows", x, axis=axis, filled=(np.ascontiguousarray(factor),))
+        if y is not None:
+            return y
+    kept = [1 if i in axis else n for i, n in enumerate(x.shape)]
+    return elementwise(np.multiply, x, factor.reshape(kept) if factor.ndim else factor)
 
 
 def add_rows(index: Any, v: Any, y: np.ndarray) -> bool:
@@ -310,15 +306,33 @@ def by_rows(f: Callable, axis: tuple[int, ...], x: np.ndarray, *ys: Any, dtype: 
     return out
 
 
-def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> np.ndarray:
+# Ufuncs that take less than 0.2 ns an entry of double precision, where others take about 0.8.
+ARITHMETIC = frozenset({
+    np.add, np.subtract, np.multiply, np.divide, np.negative, np.positive, np.absolute, np.fabs,
+    np.maximum, np.minimum, np.square, np.conjugate, np.sign, np.copysign,
+})
+
+
+def elementwise(impl: Any, *xs: Any, out: np.ndarray | None = None) -> np.ndarray:
     """``impl`` on operands of which some are large: a share of a ufunc's work for each thread."""
+    x = xs[0] if _has_axes(xs[0]) else xs[-1]
+    work = x.nbytes * (0.025 if impl in ARITHMETIC else 0.08)
+    if type(impl) is np.ufunc and work >= sizes.SHARED_WORK:
+        if settings().compiles and (y := _looped(impl, xs, out, work)) is not None:
+            return y
+        if x.size >= sizes.THREADED:
+            return _by_python(impl, xs, out)
+    return impl(*xs) if out is None else impl(*xs, out=out)
+
+
+def _by_python(impl: np.ufunc, xs: Sequence, out: np.ndarray | None) -> np.ndarray:
+    """The same on threads of Python's."""
     shapes = {x.shape for x in xs if _has_axes(x)}
     shape = max(shapes, key=math.prod)
     width = 1 if len(shapes) == 1 else shape[-1]
     column = (*shape[:-1], 1)  # one number a row
-    if type(impl) is not np.ufunc or not all(
-        not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous) for x in xs
-    ):
+    if not all([not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous)
+                for x in xs]):
         return impl(*xs) if out is None else impl(*xs, out=out)
     rows = [x.reshape(-1, width if x.shape == shape else 1) if _has_axes(x) else x for x in xs]
     out = np.empty(shape, _result_dtype(impl, xs)) if out is None else out
