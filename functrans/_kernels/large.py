@@ -102,6 +102,11 @@ def _compiles(xs: Sequence) -> bool:
     )
 
 
+def compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
+    """``f(static, *xs)`` by code that is compiled for it; None where none is."""
+    return _compiled(f, static, xs) if _compiles(xs) else None
+
+
 def forward(row: Primitive, impl: Callable, native_from: str) -> Callable:
     """The function of ``row``: natively where its first operand is large, else ``impl``."""
 

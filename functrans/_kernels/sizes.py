@@ -9,7 +9,7 @@ BLOCK = 16000
 # Entries from which working block by block beats working on whole arrays ...
 LARGE = 1 << 17
 # ... and from which threads pay, which wait for the interpreter lock less often on wider blocks.
-THREADED, WIDE = 1 << 20, 32768
+THREADED, WIDE = 1 << 20, 1 << 17
 
 # Entries from which native code pays for rows that NumPy makes several passes for; to compile
 # it takes 10 to 60 ms. And entries of a matrix from which a system with it is worth a call of
