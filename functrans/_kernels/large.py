@@ -54,6 +54,10 @@ def _added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
     return False  # likewise
 
 
+def _read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
+    return False  # likewise
+
+
 def _looped(
     ufunc: np.ufunc, xs: Sequence, out: np.ndarray | None, work: float
 ) -> np.ndarray | None:
@@ -65,15 +69,17 @@ def _enter_pool() -> None:
 
 
 def install(compiled: Callable[..., list | None], kernel: Callable[..., np.ndarray | None],
-            added: Callable[..., bool], looped: Callable[..., np.ndarray | None],
+            added: Callable[..., bool], read: Callable[..., bool],
+            looped: Callable[..., np.ndarray | None],
             enter_pool: Callable[[], None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
     list, by native code, ``kernel(name, width, *xs)`` that of ``row_kernels``; None where
-    there is none. ``added(index, v, y)`` is that of ``add_kernels``, ``looped(ufunc, xs, out,
-    work)`` of ``ufunc_loops``. ``enter_pool()`` lets NumPy use the pool, or no longer, as
-    ``config`` says."""
-    global _compiled, _kernel, _added, _looped, _enter_pool
-    _compiled, _kernel, _added, _looped, _enter_pool = compiled, kernel, added, looped, enter_pool
+    there is none. ``added(index, v, y)`` and ``read`` are those of ``add_kernels``,
+    ``looped(ufunc, xs, out, work)`` of ``ufunc_loops``. ``enter_pool()`` lets NumPy use the pool,
+    or no longer, as ``config`` says."""
+    global _compiled, _kernel, _added, _read, _looped, _enter_pool
+    _compiled, _kernel, _added, _read = compiled, kernel, added, read
+    _looped, _enter_pool = looped, enter_pool
 
 
 class _Demand:
@@ -265,6 +271,16 @@ def scaled_rows(x: np.ndarray, factor: Any, axis: tuple[int, ...]) -> np.ndarray
             return y
     kept = [1 if i in axis else n for i, n in enumerate(x.shape)]
     return elementwise(np.multiply, x, factor.reshape(kept) if factor.ndim else factor)
+
+
+def take_rows(x: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """The rows of ``x``, which is in order, at an index of C's integers."""
+    size = index.size * (x.size // len(x)) if x.size else 0
+    if size >= sizes.SHARED and x.dtype.char in "fdFD" and x.dtype.isnative and config.jit:
+        y = np.empty(index.shape + x.shape[1:], x.dtype)
+        if x.flags.aligned and _read(np.require(index, None, ["C", "A"]), y, x):
+            return y
+    return x.take(index, 0)  # the same as x[index], in up to half the time
 
 
 def add_rows(index: Any, v: Any, y: np.ndarray) -> bool:

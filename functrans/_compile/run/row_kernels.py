@@ -28,8 +28,11 @@ from functrans._kernels import sizes
 from functrans._kernels.large import SCALAR, WHOLE
 
 # Entries of a block of rows, which stays in the first-level cache, and of a chunk, which a thread
-# takes at a time; chunks at most; about how many nanoseconds an entry takes.
-BLOCK, CHUNK, CHUNKS, ENTRY = 2048, 8192, 64, 0.5
+# takes at a time; chunks at most.
+BLOCK, CHUNK, CHUNKS = 2048, 8192, 64
+# Nanoseconds that kernels take for a byte of their first operand, about: those of exponentials, and
+# of arithmetic.
+ENTRY, CHEAP = 0.06, 0.02
 
 
 class _Kernel(NamedTuple):
@@ -39,14 +42,15 @@ class _Kernel(NamedTuple):
     operands: int
     body: Callable[[_Writer], None]
     reduces: bool = False
+    entry: float = ENTRY
 
 
 KERNELS: dict[str, _Kernel] = {}
 
 
-def _kernel(operands: int, reduces: bool = False) -> Callable:
+def _kernel(operands: int, reduces: bool = False, entry: float = ENTRY) -> Callable:
     def enter(body: Callable) -> Callable:
-        KERNELS[body.__name__.strip("_")] = _Kernel(operands, body, reduces)
+        KERNELS[body.__name__.strip("_")] = _Kernel(operands, body, reduces, entry)
         return body
 
     return enter
@@ -156,7 +160,7 @@ def _sigmoid(w: _Writer) -> None:
            "%x0", "%y")
 
 
-@_kernel(2)
+@_kernel(2, entry=CHEAP)
 def _sigmoid_slope(w: _Writer) -> None:
     w.flat(lambda g, y: w.op("mul", w.op("mul", w.op("sub", w.number(1), y), y), g),
            "%x0", "%x1", "%y")
@@ -230,12 +234,12 @@ def _rounded(f: str) -> Callable[[_Writer], None]:
 KERNELS |= {f: _Kernel(1, _rounded(f)) for f in SCALAR}
 
 
-@_kernel(1)
+@_kernel(1, entry=CHEAP)
 def _relu(w: _Writer) -> None:
     w.flat(lambda x: _positive(w, x, x), "%x0", "%y")
 
 
-@_kernel(2)
+@_kernel(2, entry=CHEAP)
 def _relu_slope(w: _Writer) -> None:
     w.flat(lambda g, y: _positive(w, y, g), "%x0", "%x1", "%y")
 
@@ -280,7 +284,7 @@ def _shares(w: _Writer, note_top: Callable, note_total: Callable) -> None:
             w.store(w.op("div", w.load("%y", i), total), "%y", i)
 
 
-@_kernel(2)
+@_kernel(2, entry=CHEAP)
 def _softmax_slope(w: _Writer) -> None:
     with w.rows() as (lo, hi):
         moved = w.single(w.total(lambda g, y: w.op("mul", g, y), lo, hi, "%x0", "%x1"))
@@ -289,7 +293,7 @@ def _softmax_slope(w: _Writer) -> None:
             w.store(w.op("mul", y, w.op("sub", g, moved)), "%y", i)
 
 
-@_kernel(2)
+@_kernel(2, entry=CHEAP)
 def _scaled_rows(w: _Writer) -> None:
     """The second operand has a number for each row."""
     with w.rows() as (lo, hi):
@@ -298,7 +302,7 @@ def _scaled_rows(w: _Writer) -> None:
             w.store(w.op("mul", w.load("%x0", i), by), "%y", i)
 
 
-@_kernel(1, reduces=True)
+@_kernel(1, reduces=True, entry=CHEAP)
 def _squares(w: _Writer) -> None:
     """The sum of the squares of a row."""
     def square(x: str) -> str:
@@ -343,7 +347,7 @@ def _log_softmax_slope(w: _Writer) -> None:
 def text(name: str, dtype: np.dtype, repeated: tuple[bool, ...], vectors: Any, wide: bool) -> str:
     """The module of a kernel; empty where it calls a function of which the C library has no
     ``vectors``, and NumPy may have some."""
-    operands, body, _ = KERNELS[name]
+    operands, body, *_ = KERNELS[name]
     w = _Writer(dtype, repeated)
     body(w)
     called = [(f, how.split()[0]) for f, how in w.code.functions.items() if "@" not in how]
@@ -414,7 +418,7 @@ def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
     x = xs[0]
     y = np.empty(x.shape[:-1] if KERNELS[name].reduces else x.shape, x.dtype)
     counts, chunks = _counts(x.size, width)
-    found[1]([*xs, y, counts], chunks, x.size * ENTRY)
+    found[1]([*xs, y, counts], chunks, x.nbytes * KERNELS[name].entry)
     return y
 
 

@@ -42,7 +42,7 @@ PATIENCE, STOPPED, LATE = 40_000, 500_000, 80_000
 ALONE, LONGEST = 10_000_000, 500_000_000
 # Nanoseconds of work from which it pays to share it, to wake a thread that sleeps for it, and to
 # start threads of Python's where there are no others.
-SHARED, WAKE, LONG = 8_000, 40_000, 1_000_000
+SHARED, WAKE, LONG = 8_000, 100_000, 1_000_000
 # The number of the system call that sleeps and wakes, and the instruction of a loop that waits.
 FUTEX = {"x86_64": 202, "aarch64": 98}
 PAUSE = {"x86_64": ("x86.sse2.pause", ""), "aarch64": ("aarch64.hint", "i32 1")}
@@ -50,15 +50,19 @@ MOST = 64  # threads
 LINE = 8  # words of a line of the cache
 
 # Words of the state, in lines of their own where several threads write to them.
-WORDS = {"ticket": 0, "function": 8, "argument": 9, "count": 10, "limit": 11, "began": 12,
-         "done": 16, "status": 17, "sleepers": 24, "lock": 32, "until": 33, "penalty": 34}
+WORDS = {"ticket": 0, "function": 8, "argument": 9, "limit": 10, "began": 11,
+         "done": 16, "status": 17, "sleepers": 24,
+         "lock": 32, "until": 33, "penalty": 34, "seen": 35, "credit": 36}
 SIZE = 40
 
-# What is taken next: the number of a job in the upper half, of its next chunk in the lower one.
-# CLOSED while a job is entered: no chunk has that number.
+# The ticket: the number of a job in the upper half; below, where the chunks end and begin that
+# nobody has taken. The caller takes the first, others the last, so that each thread has the same
+# parts of arrays in job after job, which are in its cache. All ones: no chunk, a job is entered.
+MANY = 1 << 15  # chunks, which are not as many as there is room for
 TEXT = """\
 declare void @llvm.<pause.type>
 declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
 declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_yield()
@@ -106,7 +110,6 @@ define internal i64 @drain(ptr %state, i64 %index) {
   %ticket = getelementptr i64, ptr %state, i64 <ticket>
   %at.function = getelementptr i64, ptr %state, i64 <function>
   %at.argument = getelementptr i64, ptr %state, i64 <argument>
-  %at.count = getelementptr i64, ptr %state, i64 <count>
   %at.limit = getelementptr i64, ptr %state, i64 <limit>
   %done = getelementptr i64, ptr %state, i64 <done>
   %status = getelementptr i64, ptr %state, i64 <status>
@@ -116,15 +119,20 @@ look:
   %t = load atomic i64, ptr %ticket acquire, align 8
   %function = load atomic ptr, ptr %at.function acquire, align 8
   %argument = load atomic ptr, ptr %at.argument acquire, align 8
-  %count = load atomic i64, ptr %at.count acquire, align 8
   %limit = load atomic i64, ptr %at.limit acquire, align 8
-  %i = and i64 %t, 4294967295
-  %some = icmp ult i64 %i, %count
+  %first = and i64 %t, 65535
+  %ends = lshr i64 %t, 16
+  %stop = and i64 %ends, 65535
+  %last = sub i64 %stop, 1
+  %caller = icmp eq i64 %index, 0
+  %i = select i1 %caller, i64 %first, i64 %last
+  %step = select i1 %caller, i64 1, i64 -65536
+  %some = icmp ult i64 %first, %stop
   %mine = icmp ult i64 %index, %limit
   %go = and i1 %some, %mine
   br i1 %go, label %claim, label %leave
 claim:
-  %next = add i64 %t, 1
+  %next = add i64 %t, %step
   %pair = cmpxchg ptr %ticket, i64 %t, i64 %next acq_rel acquire
   %claimed = extractvalue {i64, i1} %pair, 1
   br i1 %claimed, label %work, label %look
@@ -210,7 +218,6 @@ define i32 @share(ptr %state, ptr %function, ptr %argument, i64 %count, i64 %lim
   %ticket = getelementptr i64, ptr %state, i64 <ticket>
   %at.function = getelementptr i64, ptr %state, i64 <function>
   %at.argument = getelementptr i64, ptr %state, i64 <argument>
-  %at.count = getelementptr i64, ptr %state, i64 <count>
   %at.limit = getelementptr i64, ptr %state, i64 <limit>
   %done = getelementptr i64, ptr %state, i64 <done>
   %status = getelementptr i64, ptr %state, i64 <status>
@@ -222,12 +229,28 @@ define i32 @share(ptr %state, ptr %function, ptr %argument, i64 %count, i64 %lim
   %others = sub i64 %limit, 1
   %asleep.now = load atomic i64, ptr %sleepers monotonic, align 8
   %awake = icmp slt i64 %asleep.now, %others
-  %worth = icmp ugt i64 %work, <wake>
-  %help = or i1 %awake, %worth
   %several = icmp sgt i64 %others, 0
-  %use = and i1 %help, %several
-  br i1 %use, label %try, label %taken
+  br i1 %several, label %weigh, label %taken
+weigh:
+  br i1 %awake, label %try, label %remember
+remember:
+  ; work of late that was not shared: it fades, a quarter as fast as time goes by
+  %present = call i64 @now()
+  %at.seen = getelementptr i64, ptr %state, i64 <seen>
+  %at.credit = getelementptr i64, ptr %state, i64 <credit>
+  %previous = load atomic i64, ptr %at.seen monotonic, align 8
+  %credit = load atomic i64, ptr %at.credit monotonic, align 8
+  store atomic i64 %present, ptr %at.seen monotonic, align 8
+  %elapsed = sub i64 %present, %previous
+  %faded = lshr i64 %elapsed, 2
+  %rest = sub i64 %credit, %faded
+  %kept = call i64 @llvm.smax.i64(i64 %rest, i64 0)
+  %total = add i64 %kept, %work
+  store atomic i64 %total, ptr %at.credit monotonic, align 8
+  %worth = icmp ugt i64 %total, <wake>
+  br i1 %worth, label %try, label %taken
 try:
+  %wake = phi i1 [false, %weigh], [true, %remember]
   %pair = cmpxchg ptr %lock, i64 0, i64 1 acquire monotonic
   %free = extractvalue {i64, i1} %pair, 1
   br i1 %free, label %mine, label %taken
@@ -248,16 +271,17 @@ enter:
   store atomic i64 %numbered, ptr %ticket seq_cst, align 8
   store atomic ptr %function, ptr %at.function release, align 8
   store atomic ptr %argument, ptr %at.argument release, align 8
-  store atomic i64 %count, ptr %at.count release, align 8
   store atomic i64 %limit, ptr %at.limit release, align 8
   store atomic i64 0, ptr %done release, align 8
   store atomic i64 0, ptr %status release, align 8
   store atomic i64 %begin, ptr %at.began release, align 8
-  %open = add i64 %numbered, 1
+  %number = add i64 %numbered, 1
+  %end.place = shl i64 %count, 16
+  %open = or i64 %number, %end.place
   store atomic i64 %open, ptr %ticket seq_cst, align 8
   %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
   %any = icmp ne i64 %asleep, 0
-  %call = and i1 %any, %worth
+  %call = and i1 %any, %wake
   br i1 %call, label %ring, label %compute
 ring:
   %rung = call i64 (i64, ...) @syscall(i64 <futex>, ptr %job, i64 129, i64 %limit)
@@ -373,7 +397,10 @@ def on_threads(function: Any) -> Callable[[list, int, float], int]:
     alone = kind(address)
 
     def run(arrays: list, chunks: int, work: float) -> int:
-        if chunks == 1 or work < SHARED or (threads := min(blocks.cores(), chunks, MOST)) == 1:
+        if not 1 < chunks < MANY or work < SHARED:
+            return alone(arrays, 0, chunks)
+        threads = min(blocks.cores(), chunks, MOST)
+        if threads == 1:
             return alone(arrays, 0, chunks)
         team = workers()
         if team is not None:

@@ -76,6 +76,13 @@ def holds(x: np.ndarray, infinite: bool) -> bool | None:
     return _scans().holds(x, infinite)
 
 
+def read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
+    """Whether ``v`` was filled with the rows of ``y`` at ``index``, by native code."""
+    from functrans._compile.run import add_kernels  # lazy: few programs need it
+
+    return add_kernels.read(index, v, y)
+
+
 @functools.cache
 def _pool() -> ModuleType:
     from functrans._compile.run import pool  # lazy: few programs need it
@@ -88,4 +95,4 @@ def enter_pool() -> None:
     _pool().enter()
 
 
-__all__ = ["added", "compiled", "enter_pool", "holds", "kernel", "looped"]
+__all__ = ["added", "compiled", "enter_pool", "holds", "kernel", "looped", "read"]
