@@ -152,6 +152,15 @@ def test_a_forked_process_has_threads_of_its_own(team, counting):
     assert (counts == 1).all()
 
 
+def test_without_them_threads_of_pythons_serve(monkeypatch, counting):
+    monkeypatch.setattr(module, "workers", lambda: None)
+    for work in (module.SHARED, module.LONG):
+        counts = np.zeros(9, np.int64)
+        with ft.config(threads=3):
+            assert counting([counts], 9, work) == 3
+        assert (counts == 1).all()
+
+
 # ---- what they compute
 
 THREADS = 1, 2, 5

@@ -47,6 +47,7 @@ SHARED, WAKE, LONG = 8_000, 100_000, 1_000_000
 FUTEX = {"x86_64": 202, "aarch64": 98}
 PAUSE = {"x86_64": ("x86.sse2.pause", ""), "aarch64": ("aarch64.hint", "i32 1")}
 MOST = 64  # threads
+STACK = 1 << 22  # bytes of the stack of each
 LINE = 8  # words of a line of the cache
 
 # Words of the state, in lines of their own where several threads write to them.
@@ -54,6 +55,7 @@ WORDS = {"ticket": 0, "function": 8, "argument": 9, "limit": 10, "began": 11,
          "done": 16, "status": 17, "sleepers": 24,
          "lock": 32, "until": 33, "penalty": 34, "seen": 35, "credit": 36}
 SIZE = 40
+_UNTIL, _SLEEPERS, _SEEN, _CREDIT = [WORDS[x] for x in ("until", "sleepers", "seen", "credit")]
 
 # The ticket: the number of a job in the upper half; below, where the chunks end and begin that
 # nobody has taken. The caller takes the first, others the last, so that each thread has the same
@@ -366,20 +368,30 @@ class Workers:
         return self._share(self.state, function, argument, chunks, threads, int(work))
 
     def ready(self, work: float) -> bool:
-        """Whether somebody would take a part of so many nanoseconds of work."""
-        words, alone = self.words, self.count == 0 or self.words[WORDS["sleepers"]] >= self.count
-        return not (alone and work <= WAKE) and monotonic_ns() >= words[WORDS["until"]]
+        """Whether somebody would take a part of so many nanoseconds of work: as ``share`` decides,
+        for who would rather do it in another way than alone."""
+        words, now = self.words, monotonic_ns()
+        if now < words[_UNTIL]:
+            return False
+        if words[_SLEEPERS] < self.count:
+            return True
+        credit = max(0, words[_CREDIT] - (now - words[_SEEN]) // 4) + int(work)
+        words[_SEEN], words[_CREDIT] = now, credit
+        return credit > WAKE
 
     def _start(self, wanted: int) -> None:
         with self._lock:
             if not hasattr(signal, "pthread_sigmask"):
                 return
+            attributes = (ctypes.c_int64 * 16)()
+            self._libc.pthread_attr_init(attributes)
+            self._libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(STACK))
             before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 while self.count < wanted:
                     me = (ctypes.c_int64 * 2)(self.state, self.count + 1)
                     thread = ctypes.c_void_p()
-                    if self._libc.pthread_create(ctypes.byref(thread), None,
+                    if self._libc.pthread_create(ctypes.byref(thread), attributes,
                                                  ctypes.c_void_p(self._worker), me):
                         return  # the system gives no more: those that there are do
                     self._libc.pthread_detach(thread)
