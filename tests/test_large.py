@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._kernels import blocks, sizes
+from functrans._kernels import blocks, large, sizes
 from functrans._ops import reductions
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._transforms.reverse import fusion
@@ -19,9 +19,11 @@ N = 1000
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks of 64 from 100 elements on, on three threads from 200 on."""
-    for name, value in {"LARGE": 100, "THREADED": 200, "BLOCK": 64, "WIDE": 64}.items():
+    """Blocks of 64 from 100 elements on, on three threads of Python's from 200 on."""
+    for name, value in {"LARGE": 100, "THREADED": 200, "BLOCK": 64, "WIDE": 64, "PARALLEL": 200,
+                        "PARALLEL_WORK": 0}.items():
         monkeypatch.setattr(sizes, name, value)
+    monkeypatch.setattr(large, "_looped", lambda *args: None)
     monkeypatch.setattr(reductions, "SMALL", 8)
     monkeypatch.setattr(blocks, "cores", lambda: 3)
 

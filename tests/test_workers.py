@@ -73,7 +73,7 @@ def team(monkeypatch):
 
 
 def refresh(team):
-    team.words[WORDS["until"]] = team.words[WORDS["penalty"]] = 0
+    team.words[WORDS["until"]] = 0
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 3, 7, 64, 1000])
@@ -216,7 +216,7 @@ def test_what_is_not_finite_is_found_in_any_chunk(team, at, value, nan, infinite
 @pytest.fixture
 def shared(team, monkeypatch):
     """Ufuncs of anything are shared, in small chunks; yields how often."""
-    monkeypatch.setattr(sizes, "SHARED_WORK", 0)
+    monkeypatch.setattr(sizes, "PARALLEL_WORK", 0)
     monkeypatch.setattr(ufunc_loops, "CHUNK", 512)
     ufunc_loops._numbers.cache_clear()
     found, run = [], large._looped

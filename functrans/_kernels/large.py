@@ -276,7 +276,7 @@ def scaled_rows(x: np.ndarray, factor: Any, axis: tuple[int, ...]) -> np.ndarray
 def take_rows(x: np.ndarray, index: np.ndarray) -> np.ndarray:
     """The rows of ``x``, which is in order, at an index of C's integers."""
     size = index.size * (x.size // len(x)) if x.size else 0
-    if size >= sizes.SHARED and x.dtype.char in "fdFD" and x.dtype.isnative and config.jit:
+    if size >= sizes.PARALLEL and x.dtype.char in "fdFD" and x.dtype.isnative and config.jit:
         y = np.empty(index.shape + x.shape[1:], x.dtype)
         if x.flags.aligned and _read(np.require(index, None, ["C", "A"]), y, x):
             return y
@@ -338,7 +338,7 @@ def elementwise(impl: Any, *xs: Any, out: np.ndarray | None = None) -> np.ndarra
     """``impl`` on operands of which some are large: a share of a ufunc's work for each thread."""
     x = xs[0] if _has_axes(xs[0]) else xs[-1]
     work = x.nbytes * (0.025 if impl in ARITHMETIC else 0.08)
-    if type(impl) is np.ufunc and work >= sizes.SHARED_WORK:
+    if type(impl) is np.ufunc and work >= sizes.PARALLEL_WORK:
         if settings().compiles and (y := _looped(impl, xs, out, work)) is not None:
             return y
         if x.size >= sizes.THREADED:

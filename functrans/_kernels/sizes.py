@@ -24,7 +24,7 @@ PASSES, NARROWEST, WIDEST = 1 << 9, 8, 4096
 
 # Entries from which a ufunc may be worth sharing among native threads, and nanoseconds of its work
 # from which it is: an empty call of what shares it takes 5,000.
-SHARED, SHARED_WORK = 1 << 16, 20_000
+PARALLEL, PARALLEL_WORK = 1 << 16, 20_000
 
 # Entries from which a kernel takes the place of a ufunc that NumPy computes number by number.
 VALUES = 3 << 8
@@ -37,6 +37,7 @@ KEPT, KEPT_FROM = 1 << 15, 1 << 23
 TILE = 1 << 15
 # Bytes from which what is shared does not stay in the cache by itself.
 SHARED = 1 << 17
-# Estimated nanoseconds of work from which threads pay, which take about 40,000 to start, and of a
-# chunk; chunks at most.
-WORK, CHUNK, CHUNKS = 1_000_000, 100_000, 64
+# Estimated nanoseconds of work from which threads pay, and of a chunk; chunks at most.
+WORK, CHUNK, CHUNKS = 100_000, 25_000, 64
+# Chunks of a step from which Python's loop is not rolled up, since loops run on one thread.
+APART = 40

@@ -7,8 +7,8 @@ that it never waits for a thread that has not begun.
 
 Where processors are scarce, threads that look for work take time from their own caller. Signs of
 that are a thread that was stopped while it looked, one that rose late, a chunk that took long, and
-a long job with which nobody helped. From then on callers work alone for a while, and for longer
-each time. So they do where another thread uses the workers.
+a long job with which nobody helped. Callers work alone then, for eight times as long as was lost.
+So they do where another thread uses the workers.
 
 A function takes a list of arrays, or any address, and the first and the last of its chunks, and
 returns a status: what is not zero in any chunk is in the result. It calls nothing of Python's.
@@ -38,8 +38,9 @@ GLANCE, SPIN = 4_000, 100_000
 # Nanoseconds that a caller waits for others' chunks before it lets other threads run; that a thread
 # may stop between two looks at the clock; and in which somebody should have come to help.
 PATIENCE, STOPPED, LATE = 40_000, 500_000, 80_000
-# Nanoseconds for which callers work alone then, at first and at most.
-ALONE, LONGEST = 10_000_000, 500_000_000
+# A thread that looks for work offers its processor to others each time. Where somebody took it for
+# so long, it does not look any further.
+WANTED = 20_000
 # Nanoseconds of work from which it pays to share it, to wake a thread that sleeps for it, and to
 # start threads of Python's where there are no others.
 SHARED, WAKE, LONG = 8_000, 100_000, 1_000_000
@@ -53,7 +54,7 @@ LINE = 8  # words of a line of the cache
 # Words of the state, in lines of their own where several threads write to them.
 WORDS = {"ticket": 0, "function": 8, "argument": 9, "limit": 10, "began": 11,
          "done": 16, "status": 17, "sleepers": 24,
-         "lock": 32, "until": 33, "penalty": 34, "seen": 35, "credit": 36}
+         "lock": 32, "until": 33, "seen": 34, "credit": 35}
 SIZE = 40
 _UNTIL, _SLEEPERS, _SEEN, _CREDIT = [WORDS[x] for x in ("until", "sleepers", "seen", "credit")]
 
@@ -63,9 +64,7 @@ _UNTIL, _SLEEPERS, _SEEN, _CREDIT = [WORDS[x] for x in ("until", "sleepers", "se
 MANY = 1 << 15  # chunks, which are not as many as there is room for
 TEXT = """\
 declare void @llvm.<pause.type>
-declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
-declare i64 @llvm.umin.i64(i64, i64)
 declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_yield()
 declare i64 @syscall(i64, ...)
@@ -93,17 +92,12 @@ leave:
   ret void
 }
 
-; Processors are scarce: callers work alone for a while, for longer where that happens again.
-define internal void @scarce(ptr %state, i64 %time) {
+; Processors are scarce: callers work alone for a while, eight times as long as was lost.
+define internal void @scarce(ptr %state, i64 %time, i64 %lost) {
   %until = getelementptr i64, ptr %state, i64 <until>
-  %penalty = getelementptr i64, ptr %state, i64 <penalty>
-  %last = load atomic i64, ptr %penalty monotonic, align 8
-  %twice = shl i64 %last, 1
-  %least = call i64 @llvm.umax.i64(i64 %twice, i64 <alone>)
-  %next = call i64 @llvm.umin.i64(i64 %least, i64 <longest>)
-  store atomic i64 %next, ptr %penalty monotonic, align 8
-  %end = add i64 %time, %next
-  store atomic i64 %end, ptr %until monotonic, align 8
+  %span = shl i64 %lost, 3
+  %end = add i64 %time, %span
+  %before = atomicrmw max ptr %until, i64 %end monotonic
   ret void
 }
 
@@ -177,16 +171,21 @@ again:
 spin:
   %before = phi i64 [%start, %again], [%time, %fine]
   call void @pause()
+  %offered = call i32 @sched_yield()
   %seen.now = load atomic i32, ptr %job acquire, align 4
   %fresh = icmp ne i32 %seen.now, %seen
   br i1 %fresh, label %again, label %idle
 idle:
   %time = call i64 @now()
   %step = sub i64 %time, %before
-  %stopped = icmp ugt i64 %step, <stopped>
-  br i1 %stopped, label %starved, label %fine
+  %stopped = icmp ugt i64 %step, <wanted>
+  br i1 %stopped, label %contended, label %fine
+contended:
+  %starving = icmp ugt i64 %step, <stopped>
+  br i1 %starving, label %starved, label %rest
 starved:
-  call void @scarce(ptr %state, i64 %time)
+  %part = lshr i64 %step, 2
+  call void @scarce(ptr %state, i64 %time, i64 %part)
   br label %rest
 fine:
   %spent = sub i64 %time, %start
@@ -210,7 +209,8 @@ rise:
   %tardy = icmp sgt i64 %delay, <stopped>
   br i1 %tardy, label %kept, label %again
 kept:
-  call void @scarce(ptr %state, i64 %risen)
+  %share = lshr i64 %delay, 2
+  call void @scarce(ptr %state, i64 %risen, i64 %share)
   br label %again
 }
 
@@ -225,7 +225,6 @@ define i32 @share(ptr %state, ptr %function, ptr %argument, i64 %count, i64 %lim
   %status = getelementptr i64, ptr %state, i64 <status>
   %sleepers = getelementptr i64, ptr %state, i64 <sleepers>
   %until = getelementptr i64, ptr %state, i64 <until>
-  %penalty = getelementptr i64, ptr %state, i64 <penalty>
   %at.began = getelementptr i64, ptr %state, i64 <began>
   %job = getelementptr i8, ptr %state, i64 4
   %others = sub i64 %limit, 1
@@ -318,17 +317,14 @@ judge:
   %much = shl i64 %work, 3
   %expected = add i64 %much, <stopped>
   %slow = icmp ugt i64 %spent, %expected
-  %dear = or i1 %late, %useless
-  %bad = or i1 %dear, %slow
-  br i1 %bad, label %punish, label %forgive
+  %some.lost = select i1 %late, i64 %waited, i64 0
+  %half = lshr i64 %own, 1
+  %help.lost = select i1 %useless, i64 %half, i64 %some.lost
+  %lost = select i1 %slow, i64 %spent, i64 %help.lost
+  %bad = icmp ne i64 %lost, 0
+  br i1 %bad, label %punish, label %leave
 punish:
-  call void @scarce(ptr %state, i64 %time)
-  br label %leave
-forgive:
-  %last = load atomic i64, ptr %penalty monotonic, align 8
-  %part = lshr i64 %last, 5
-  %less = sub i64 %last, %part
-  store atomic i64 %less, ptr %penalty monotonic, align 8
+  call void @scarce(ptr %state, i64 %time, i64 %lost)
   br label %leave
 leave:
   %found = load atomic i64, ptr %status monotonic, align 8
@@ -460,8 +456,8 @@ def _text(machine: str) -> str:
     pause, hint = PAUSE[machine]
     words = WORDS | {
         "pause": f"{pause}({hint})", "pause.type": f"{pause}({hint.split(' ')[0]})",
-        "futex": FUTEX[machine], "spin": SPIN, "glance": GLANCE, "wake": WAKE, "late": LATE,
-        "patience": PATIENCE, "stopped": STOPPED, "alone": ALONE, "longest": LONGEST,
+        "futex": FUTEX[machine], "spin": SPIN, "glance": GLANCE, "wake": WAKE, "late": LATE, "wanted": WANTED,
+        "patience": PATIENCE, "stopped": STOPPED,
     }
     return re.sub("<([a-z.]+)>", lambda name: str(words[name[1]]), TEXT)
 
