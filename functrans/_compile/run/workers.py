@@ -456,8 +456,8 @@ def _text(machine: str) -> str:
     pause, hint = PAUSE[machine]
     words = WORDS | {
         "pause": f"{pause}({hint})", "pause.type": f"{pause}({hint.split(' ')[0]})",
-        "futex": FUTEX[machine], "spin": SPIN, "glance": GLANCE, "wake": WAKE, "late": LATE, "wanted": WANTED,
-        "patience": PATIENCE, "stopped": STOPPED,
+        "futex": FUTEX[machine], "spin": SPIN, "glance": GLANCE, "wake": WAKE, "late": LATE,
+        "wanted": WANTED, "patience": PATIENCE, "stopped": STOPPED,
     }
     return re.sub("<([a-z.]+)>", lambda name: str(words[name[1]]), TEXT)
 
