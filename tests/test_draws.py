@@ -1,4 +1,4 @@
-"""Random numbers drawn in a function of which one run serves for many: refused, however reached."""
+"""Random numbers drawn by plain NumPy in a function of which one run serves for many: refused."""
 
 import collections
 import dataclasses

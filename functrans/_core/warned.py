@@ -94,6 +94,3 @@ def at_users_lines(f: Callable, args: tuple, kwargs: dict) -> Any:
         _outside.reset(token)
         if changed:
             _change(**changed)
-
-
-__all__ = ["at_users_lines"]

@@ -85,6 +85,3 @@ def unstore(ct, x, v, indices, pattern, wanted, alone):
         return None, ct_v
     zero = np.zeros(shape_of(v), ct.dtype)
     return cast(written(ct, zero, indices, pattern, alone), x.dtype), ct_v
-
-
-__all__ = ["fetch", "store", "unstore", "written"]

@@ -233,6 +233,3 @@ def _imports_us(module: str) -> bool:
     values = list(vars(sys.modules.get(module, builtins)).values())
     parts = [v for v in values if isinstance(v, ModuleType | FunctionType | type)]
     return any([package_of(v) == "functrans" for v in parts])
-
-
-__all__ = ["GIVEN", "Callees", "functions_of", "named"]

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._transforms.callees import Callees, named
-from functrans._transforms.staging.draws import OF_NUMPYS, Draws, is_generator, of_numpy
+from functrans._transforms.staging.draws import NOTHING, OF_NUMPYS, Draws, is_generator, of_numpy
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.libraries import package_of
 from functrans._transforms.staging.names import in_context
@@ -154,20 +154,23 @@ class Reach(Callees):
 class RefusingDraws:
     """A block in which a function is run; it raises at its end if the function has drawn.
 
-    ``why`` says of the numbers what would be wrong with them.
+    ``why`` says of the numbers what would be wrong with them; ``known`` has the states of
+    generators after draws that are made anew each time.
     """
 
-    __slots__ = ("draws", "name", "reach", "why")
+    __slots__ = ("draws", "known", "name", "reach", "why")
 
-    def __init__(self, reach: Reach, name: str, why: str):
-        self.reach, self.name, self.why = reach, name, why
+    def __init__(
+        self, reach: Reach, name: str, why: str, known: Mapping[int, object] = NOTHING
+    ):
+        self.reach, self.name, self.why, self.known = reach, name, why, known
 
     def __enter__(self) -> None:
         self.draws = Draws(self.reach.generators)
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is None:
-            self.draws.refuse(self.name, self.why, self.reach.current().generators)
+            self.draws.refuse(self.name, self.why, self.reach.current().generators, self.known)
 
 
 def _held(f: Any) -> list[Any]:
@@ -178,6 +181,3 @@ def _held(f: Any) -> list[Any]:
         return [f]
     inside = getattr(f, "__dict__", {}).values()  # what it wraps among them
     return [x for x in inside if callable(x) and not isinstance(x, type)]
-
-
-__all__ = ["Reach", "RefusingDraws"]

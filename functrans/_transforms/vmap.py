@@ -17,6 +17,7 @@ from functrans._core.primitive import Primitive
 from functrans._kernels.large import keep_memory
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
 from functrans._transforms.derived import deriving
+from functrans._transforms.drawing import Draw, drawing
 from functrans._transforms.reach import Reach, RefusingDraws
 from functrans._transforms.sharding.executors import (
     Chunk,
@@ -24,8 +25,9 @@ from functrans._transforms.sharding.executors import (
     require_values,
     run,
 )
+from functrans._transforms.staging.draws import state_of
 from functrans._transforms.writing import follow
-from functrans.errors import ArgumentError, ShapeError, name_of
+from functrans.errors import ArgumentError, ShapeError, UnsupportedError, name_of, user_line
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -79,11 +81,12 @@ class Unbatched(NamedTuple):
 
 
 class BatchTrace(Trace):
-    __slots__ = ("batch_size",)
+    __slots__ = ("batch_size", "states", "whole")
 
-    def __init__(self, fun: str, batch_size: int):
+    def __init__(self, fun: str, batch_size: int, whole: bool = True):
         super().__init__(fun)
-        self.batch_size = batch_size
+        self.batch_size, self.whole = batch_size, whole
+        self.states: dict[int, object] = {}  # of generators that draw for each row
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         if self.closed:
@@ -94,6 +97,21 @@ class BatchTrace(Trace):
         if prim.outputs > 1:
             return tuple(BatchTracer(self, v) for v in y)
         return BatchTracer(self, y)
+
+    def draw(self, d: Draw, outside: Callable[[Draw], Any]) -> BatchTracer:
+        """Random numbers, for each row its own."""
+        if not self.whole:
+            raise UnsupportedError(
+                f"{user_line()}: `{d.name}` of a generator draws in a chunk of {self.fun}: the "
+                "numbers would depend on chunk_size. Draw outside, and pass the numbers as an "
+                "argument; or pass a key, from which functrans.random.normal(key) draws."
+            )
+        y = BatchTracer(self, outside(d.rows(self.batch_size)))
+        self.states[id(d.generator)] = state_of(d.generator)
+        return y
+
+    def rehearse(self, kept: bool) -> Callable[[], None] | None:
+        return None  # no draw is kept here
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)
@@ -240,20 +258,22 @@ def _in_chunks(
 
 def _followed_run(f: Callable, *args: Any) -> tuple[list, tree.Structure]:
     reach = Reach(f)
-    return _run(follow(f, reach), reach.finish(), *args)
+    return _run(follow(f, reach), reach.finish(), *args, whole=False)
 
 
 def _run(
     f: Callable, reach: Reach, structure: tree.Structure, xs: Sequence,
-    flat_axes: Sequence[int | None], size: int,
+    flat_axes: Sequence[int | None], size: int, whole: bool = True,
 ) -> tuple[list, tree.Structure]:
-    """Batched output leaves, batch axis 0, and the output's structure."""
-    trace = BatchTrace(f"vmap({name_of(f)})", size)
+    """Batched output leaves, batch axis 0, and the output's structure; of a chunk unless ``whole``.
+    """
+    trace = BatchTrace(f"vmap({name_of(f)})", size, whole)
     try:
         leaves = [x if a is None else trace.input(x) for x, a in zip(xs, flat_axes, strict=True)]
         args, kwargs = tree.unflatten(structure, leaves)
         reach = reach.given([x for x in leaves if not is_number(x)])
-        with RefusingDraws(reach, trace.fun, "the same for every slice"):
+        why = "the same for every slice"
+        with RefusingDraws(reach, trace.fun, why, trace.states), drawing(trace):
             outs, out_structure = tree.flatten(f(*args, **kwargs))
         require_numbers(f"vmap: `{name_of(f)}`", outs, "an array")
         return [trace.batched(plain(x)) for x in outs], out_structure
@@ -355,6 +375,3 @@ def _place_out(f: Callable, out_axes: Any, outs: list, structure: tree.Structure
         if a:
             outs[i] = np.moveaxis(outs[i], 0, a)
     return tree.unflatten(structure, hand_out_all(outs))
-
-
-__all__ = ["BatchTrace", "BatchTracer", "Unbatched", "vmap"]

@@ -49,10 +49,6 @@ def basic_entry(e: Any) -> Any:
     return basic_entry
 
 
-def _is_index_array(e: Any) -> bool:
-    return type(e) is np.ndarray and e.dtype.kind in "iu"
-
-
 def _slice_of_indices(*parts):
     return tuple([None if p is None else operator.index(p) for p in parts])
 
@@ -66,7 +62,7 @@ def getitem(x: Any, key: Any) -> Any:
     elif kind is np.ndarray and key.dtype.kind in "iu":
         return _gathered(x, (key,))
     elif kind is tuple:
-        if key and all(map(_is_index_array, key)):
+        if key and all([type(e) is np.ndarray and e.dtype.kind in "iu" for e in key]):
             return _gathered(x, key)
         entries = tuple([basic_entry(e) for e in key])
         pattern = None if basic_entry in entries else entries

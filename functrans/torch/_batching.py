@@ -360,6 +360,3 @@ def _by_rule(rule: Callable, n: int, randomness: str, dims: Any, args: tuple,
     wanted = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(out)
     return tuple([x if p in (None, w) else movedim(x, p, w)
                   for x, p, w in zip(out, places, wanted, strict=True)])
-
-
-__all__ = ["VmapInfo", "vmap"]

@@ -94,6 +94,3 @@ def staged_scan(
         return None
     last, collected = outputs
     return handed_out((tree.unflatten(shape, last), tree.unflatten(structures[-1], collected)))
-
-
-__all__ = ["Carry", "as_arrays", "handed_out", "is_value", "staged_scan"]

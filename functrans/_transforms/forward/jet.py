@@ -487,6 +487,3 @@ def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence, unit: in
                 c = coefficient(c, k, unit)
             column.append(c)
     return columns
-
-
-__all__ = ["JetTrace", "JetTracer", "Series", "jet"]

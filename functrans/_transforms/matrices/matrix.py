@@ -464,6 +464,3 @@ INSTEAD = {
     "jacobian": "jvp, vjp and linear_operator give products with it that need no matrix, and "
     "sparse_jacobian leaves out its zeros; argnums takes some of the arguments.",
 }
-
-
-__all__ = ["Options", "matrix_function", "options_of"]

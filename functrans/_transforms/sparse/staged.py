@@ -302,7 +302,3 @@ def _inputs(s: Staged) -> list[Sets | None]:
         sets[i] = identity(a.shape, first, s.shape[1])
         first += a.size
     return sets
-
-
-__all__ = ["Staged", "hessian_pattern", "jacobian_pattern", "kinds_of", "numbers_in",
-           "require_scalar", "staged", "staged_ways"]

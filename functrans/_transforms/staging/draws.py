@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
+from types import FrameType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,12 @@ _INSTEAD = (
     "Draw outside, and pass the numbers as an argument; or pass a key, from which "
     "functrans.random.normal(key) draws."
 )
+_ANEW = (
+    "Make the generator by functrans.numpy.random.default_rng(seed), whose draws are others each "
+    f"time. {_INSTEAD.replace('Draw', 'Or draw', 1)}"
+)
 
+NOTHING: Mapping[int, object] = MappingProxyType({})
 # Names by which the generator behind ``np.random`` may be drawn from: SciPy's ``rvs`` does.
 OF_NUMPYS = frozenset({"random", "rvs"})
 _GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("numpy", "BitGenerator"),
@@ -55,13 +61,17 @@ def _count_unseeded() -> None:
         return  # a NumPy that asks in another way: such generators are not noticed
 
     def randbits(k: int) -> int:
-        caller = sys._getframe(1)
-        if package_of_frame(caller) not in ("functrans", "numpy", "scipy"):
-            line = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-            _unseeded.set((_unseeded.get()[0] + 1, line))
+        note_unseeded(sys._getframe(1))
         return original(k)
 
     numpys.randbits = randbits
+
+
+def note_unseeded(caller: FrameType) -> None:
+    """Count a generator that is made without a seed, unless it is by a library."""
+    if package_of_frame(caller) not in ("functrans", "numpy", "scipy"):
+        line = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        _unseeded.set((_unseeded.get()[0] + 1, line))
 
 
 class Draws:
@@ -72,13 +82,17 @@ class Draws:
     def __init__(self, generators: Mapping[str, Any]):
         _count_unseeded()
         self.generators = generators
-        self.states = {label: _state(g) for label, g in generators.items()}
+        self.states = {label: state_of(g) for label, g in generators.items()}
         self.unseeded = _unseeded.get()[0]
 
-    def refuse(self, name: str, why: str, now: Mapping[str, Any]) -> None:
+    def refuse(
+        self, name: str, why: str, now: Mapping[str, Any], known: Mapping[int, object] = NOTHING
+    ) -> None:
         """Raise if numbers have been drawn since, or may have been from an unseeded generator, or
-        from one of those that are in reach ``now`` and were not before. ``why`` says of the
-        numbers what would be wrong with them.
+        from one of those that are in reach ``now`` and were not before.
+
+        ``why`` says of the numbers what would be wrong with them; ``known`` are the states of
+        generators, by id, after draws that are made anew each time.
         """
         made, line = _unseeded.get()
         if made != self.unseeded:
@@ -87,10 +101,10 @@ class Draws:
                 f"{why}. {_INSTEAD}"
             )
         for label, g in self.generators.items():
-            if _state(g) != self.states[label]:
+            if state_of(g) != known.get(id(g), self.states[label]):
                 raise UnsupportedError(
                     f"{user_line()}: {name} drew random numbers from {label}: they would be {why}. "
-                    f"{_INSTEAD}"
+                    f"{_INSTEAD if known is NOTHING else _ANEW}"
                 )
         for label, g in now.items():
             if all([g is not known for known in self.generators.values()]):
@@ -100,7 +114,8 @@ class Draws:
                 )
 
 
-def _state(g: Any) -> object:
+def state_of(g: Any) -> object:
+    """Something that differs when numbers have been drawn."""
     if isinstance(g, random.SystemRandom):
         return None  # it has none
     if hasattr(g, "getstate"):  # Python's
@@ -116,6 +131,3 @@ def _frozen(x: Any) -> object:
     if isinstance(x, dict):
         return tuple((k, _frozen(v)) for k, v in x.items())
     return x.tobytes() if isinstance(x, np.ndarray) else x
-
-
-__all__ = ["OF_NUMPYS", "Draws", "is_generator", "is_generators", "of_numpy"]

@@ -330,6 +330,3 @@ def _is_sparse(x: Any) -> bool:
 def _may_change(x: np.ndarray) -> bool:
     """Whether someone may write into the memory of ``x``: an Array that says no means it."""
     return x.flags.writeable if type(x) is Array else changeable(x)
-
-
-__all__ = ["DEEPEST", "Environment", "Key", "Place", "has_places", "parts_of"]

@@ -88,7 +88,3 @@ def contents_of(f: FunctionType) -> Iterator[tuple[str, CellType, Any]]:
             yield name, cell, cell.cell_contents
         except ValueError:  # not assigned yet, or deleted
             continue
-
-
-__all__ = ["ANNOTATE", "MAKERS", "Names", "behind", "codes_inside", "contents_of", "in_context",
-           "is_iterators", "makers_of", "names_read"]

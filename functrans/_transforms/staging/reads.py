@@ -80,6 +80,11 @@ class Reads:
         self.checks = checks
         self.unchanged: Callable[[], bool] = _written(checks)
 
+    def checksums(self) -> list[tuple[np.ndarray, int]]:
+        """The large arrays that are compared, with the checksums that they must have."""
+        return [(c.holder, c.saved) for c in self.checks
+                if isinstance(c.holder, np.ndarray) and type(c.saved) is int]
+
     def changed(self) -> str:
         """What is not as it was."""
         return next((c.label for c in self.checks if not Reads([c]).unchanged()), "")
@@ -185,5 +190,3 @@ def same_items(x: dict, saved: tuple[tuple, tuple]) -> bool:
 _HELPERS = {"_ft_same": same, "_ft_same_all": same_all, "_ft_same_items": same_items,
             "_ft_content": content, "_ft_bytes": lambda x: bytes(memoryview(x)),
             "_ft_in_context": in_context, "_ft_gone": (AttributeError, LookupError, NameError)}
-
-__all__ = ["Reads", "checks", "unchanged_since"]
