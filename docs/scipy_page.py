@@ -95,10 +95,11 @@ SciPy's own functions, for plain arrays.
 - Iterations (`cg`, `gmres`, ...) are differentiated as solutions: what has not converged raises
   `SolverError`. `expm_multiply` takes as many products as the norm of the matrix needs, and records
   them.
-- Interpolants are differentiated in values and points, not in knots. A smoothing spline of traced
-  values needs `s=0` or `lam=`: otherwise its knots follow from the values. Cubic and quintic
-  `RegularGridInterpolator` have the coefficients of a direct solution; SciPy's default stops at an
-  error of 1e-5.
+- Interpolants are differentiated in values and points; piecewise polynomials (`CubicSpline`,
+  `PchipInterpolator`, `Akima1DInterpolator`, `CubicHermiteSpline`, `PPoly`) in their knots as well,
+  B-splines and grids not. A smoothing spline of traced values needs `s=0` or `lam=`: otherwise its
+  knots follow from the values. Cubic and quintic `RegularGridInterpolator` have the coefficients of
+  a direct solution; SciPy's default stops at an error of 1e-5.
 
 [How many of them other libraries have](scipy_peers.md) is a page of its own.
 

@@ -47,7 +47,7 @@ def _compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
 
 
 def _kernel(
-    name: str, width: int, *xs: np.ndarray, out: np.ndarray | None = None
+    name: str, width: int, xs: Sequence[np.ndarray], out: np.ndarray | None = None
 ) -> np.ndarray | None:
     return None  # likewise
 
@@ -63,7 +63,7 @@ def _enter_pool() -> None:
 def install(compiled: Callable[..., list | None], kernel: Callable[..., np.ndarray | None],
             added: Callable[..., bool], enter_pool: Callable[[], None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
-    list, by native code, ``kernel(name, width, *xs, out=)`` that of ``row_kernels``; None where
+    list, by native code, ``kernel(name, width, xs, out)`` that of ``row_kernels``; None where
     there is none. ``added(index, v, y)`` is that of ``add_kernels``. ``enter_pool()`` lets NumPy
     use the pool, or no longer, as ``config`` says."""
     global _compiled, _kernel, _added, _enter_pool
@@ -81,7 +81,7 @@ demand = _Demand()
 
 def keep_memory(x: np.ndarray) -> None:
     """Note a large array: from some on, memory of those that are dropped is kept for others."""
-    if x.nbytes < sizes.KEPT or not config.jit:
+    if x.nbytes < sizes.KEPT or not settings().compiles:
         return
     if demand.nbytes >= sizes.KEPT_FROM:
         _enter_pool()
@@ -233,19 +233,58 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
             return None
     if not settings().compiles:
         return None
-    ordered = []
+    if len(xs) > 1 or not x.flags.carray:
+        xs = _in_order(xs)
+        if not xs:
+            return None
+    if axis is None and x.size >= sizes.THREADED:
+        return _shared(name, xs)
+    return _kernel(name, width, (*xs, *filled) if filled else xs)
+
+
+def _in_order(xs: tuple[Any, ...]) -> tuple[np.ndarray, ...]:
+    """Arrays of one shape and dtype, aligned and in order or a number repeated; none if some are
+    not, nor can be written out so."""
+    ordered, x = [], xs[0]
     for y in xs:
         if type(y) is not np.ndarray or y.dtype is not x.dtype or y.shape != x.shape:
-            return None
-        if not y.flags.carray:  # aligned and in order
+            return ()
+        if not y.flags.carray:
             if 0 in y.strides and any(y.strides):
                 y = y.copy()
             if not (y.flags.aligned and (y.flags.c_contiguous or not any(y.strides))):
-                return None
+                return ()
         ordered.append(y)
-    if axis is None and x.size >= sizes.THREADED:
-        return _shared(name, ordered)
-    return _kernel(name, width, *ordered, *filled)
+    return tuple(ordered)
+
+
+def row_sums(x: np.ndarray) -> np.ndarray | None:
+    """``np.add.reduce(x, -1)`` to the last bit, of short rows, each of which takes NumPy 15 ns
+    before it adds anything; None where NumPy should do it."""
+    width = x.shape[-1]
+    if x.size < sizes.ROWS or not sizes.NARROWEST <= width <= sizes.SHORT:
+        return None
+    y = _of_rows("row_sums", x, width, x.shape[:-1])
+    return y if y is not None and is_finite(y) else None  # NumPy warns of others
+
+
+def filled_rows(v: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """An array whose rows repeat a number of ``v`` each; None where NumPy should do it.
+
+    A view takes no time, but each pass over it some ns for each row.
+    """
+    if not sizes.NARROWEST <= shape[-1] <= sizes.WIDEST or math.prod(shape) >= sizes.LARGE:
+        return None
+    return _of_rows("filled_rows", v, shape[-1], shape)
+
+
+def _of_rows(name: str, x: np.ndarray, width: int, shape: tuple[int, ...]) -> np.ndarray | None:
+    """A kernel between numbers of rows and rows."""
+    dtype = x.dtype
+    if not x.flags.carray or dtype.char not in "fd" or not dtype.isnative or (
+            not settings().compiles):
+        return None
+    return _kernel(name, width, (x,), np.empty(shape, dtype))
 
 
 # Entries of which a thread takes a multiple, so that vectors begin where they do on one thread.
@@ -259,7 +298,7 @@ def _shared(name: str, xs: Sequence[np.ndarray]) -> np.ndarray | None:
 
     def block(start: int, stop: int) -> None:
         parts = [x[start:stop] for x in flat]
-        done.append(_kernel(name, 1, *parts, out=out[start:stop]) is not None)
+        done.append(_kernel(name, 1, parts, out[start:stop]) is not None)
 
     share = -(-y.size // blocks.cores())
     blocks.run_blocks(block, y.size, 1, -(-share // STRIDE) * STRIDE)

@@ -21,17 +21,15 @@ from functrans._ops.elementwise import conjugate
 SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-def _fft(x, axis, norm, inverse):
-    return (np.fft.ifft if inverse else np.fft.fft)(x, axis=axis, norm=norm)
-
-
 @functools.cache
 def _dtype_of_result(transform, dtype):
     return transform(np.ones(2, dtype)).dtype
 
 
 fft = linear(
-    "fft", _fft,
+    "fft",
+    lambda x, axis, norm, inverse: (np.fft.ifft if inverse else np.fft.fft)(
+        x, axis=axis, norm=norm),
     lambda ct, x, axis, norm, inverse: cast(
         bind(fft, ct, axis=axis, norm=norm, inverse=inverse), x.dtype
     ),

@@ -272,6 +272,3 @@ def linear_map(forward: Callable, backward: Callable) -> Linear:
     there = row(forward, lambda ct, b: back(ct))
     back = row(backward, lambda ct, b: there(ct))
     return there
-
-
-__all__ = ["Numberless", "concrete", "implicit", "linear_map", "numbers", "orders_of"]

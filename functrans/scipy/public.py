@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from functrans._core.bind import Tracer
 from functrans._core.scipy_names import NAMES, no_counterpart
+from functrans._core.writing import handed_to, writing
 from functrans.errors import ConcretizationError, FunctransError, UnsupportedError, user_line
 
 F = TypeVar("F", bound=Callable)
@@ -20,7 +22,8 @@ def counterpart(theirs: Callable) -> Callable[[F], F]:
     def enter(ours: F) -> F:
         @functools.wraps(ours)
         def either(*args: Any, **kwargs: Any) -> Any:
-            return (ours if is_traced((args, kwargs)) else theirs)(*args, **kwargs)
+            y = (ours if is_traced((args, kwargs)) else theirs)(*args, **kwargs)
+            return y if writing.get() is None else handed_to(sys._getframe(1), y, fixed=False)
 
         return either  # type: ignore[return-value]  # it has the signature of ``ours``
 
@@ -53,15 +56,14 @@ def namespace(
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """``__all__``, ``__getattr__`` and ``__dir__`` of a module with SciPy's names.
 
-    What the ``modules`` have in their ``__all__`` replaces SciPy's. Where a function of SciPy's
-    without a counterpart cannot take a traced value, its error says so.
+    What the ``modules`` have of the names that are ours, by ``NAMES``, replaces SciPy's. Where a
+    function of SciPy's without a counterpart cannot take a traced value, its error says so.
     """
-    space = theirs.__name__.removeprefix("scipy.")
-    known = NAMES[space]
+    known = NAMES[theirs.__name__.removeprefix("scipy.")]
     takes_traced = {*known.called.split(), *known.constant.split()}
     names = [n for n in dir(theirs) if not n.startswith("_")]
     for module in modules:
-        into |= {name: getattr(module, name) for name in module.__all__}
+        into |= {n: getattr(module, n) for n in known.ours.split() if hasattr(module, n)}
 
     def get(name: str) -> Any:
         try:

@@ -7,7 +7,8 @@ from pytest import approx
 
 import functrans as ft
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
-from functrans.scipy import linalg
+from functrans.numpy.linear_algebra import from_triangle
+from functrans.scipy import bands, linalg
 from functrans.testing import check_grads
 from tests.drawing import generator
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
@@ -300,6 +301,72 @@ def test_riccati_equations_are_differentiated_in_all_their_matrices(name):
     close(x, getattr(scipy.linalg, name)(a, b, q, r, s=s), rtol=1e-9)  # two ways to the same
     with pytest.raises(UnsupportedError, match=f"{name} got e="):
         ft.grad(lambda a: np.sum(solve(a, b, q, r, np.eye(3))))(a)
+
+
+def full_matrix(ab, below, above):
+    places, entries = bands.band(ab.shape[1], below, above)
+    return bands.dense(places, ab.reshape(-1)[entries])
+
+
+@pytest.mark.parametrize("below, above", [(1, 1), (2, 0), (0, 1), (3, 1)])
+def test_many_equations_with_bands_are_solved_as_the_full_matrix_is(below, above):
+    n = 70
+    assert n > bands.DENSE
+    ab = RNG.normal(size=(below + above + 1, n))
+    ab[above] += 6
+    b = RNG.normal(size=(n, 2))
+
+    def loss(solve, ab, b):
+        return np.sum(np.sin(solve(ab, b)) * np.cos(np.arange(n)[:, None]))
+
+    def by_bands(ab, b):
+        return loss(lambda ab, b: linalg.solve_banded((below, above), ab, b), ab, b)
+
+    def in_full(ab, b):
+        full = full_matrix(ab, below, above)
+        return loss(lambda ab, b: np.linalg.solve(full, b), ab, b)
+
+    assert_same_derivatives(by_bands, in_full, ab, b)
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+@pytest.mark.parametrize("lower", [False, True])
+def test_many_hermitian_equations_with_bands_are_solved_as_the_full_matrix_is(lower, kind):
+    n, ab = 70, RNG.normal(size=(3, 70)) + (1j * RNG.normal(size=(3, 70)) if kind is complex else 0)
+    ab[0 if lower else 2] += 9
+    b = RNG.normal(size=n)
+
+    def by_bands(ab, b):
+        return np.sum(np.abs(linalg.solveh_banded(ab, b, lower=lower)) ** 2)
+
+    def in_full(ab, b):
+        half = full_matrix(ab, 2, 0) if lower else full_matrix(ab, 0, 2)
+        return np.sum(np.abs(np.linalg.solve(from_triangle(half, lower), b)) ** 2)
+
+    assert by_bands(ab, b) == approx(in_full(ab, b), rel=1e-12)
+    assert_same_derivatives(by_bands, in_full, ab, b)
+
+
+def assert_same_derivatives(f, g, ab, b):
+    """Gradients, products with Hessians, batches and compiled code of ``f`` are those of ``g``."""
+    grads = [ft.grad(h, (0, 1)) for h in (f, g)]
+    expected = grads[1](ab, b)
+    for found in (grads[0](ab, b), ft.jit(grads[0])(ab, b),
+                  [y[1] for y in ft.vmap(grads[0])(np.stack([2 * ab, ab]), np.stack([b, b]))]):
+        for y, e in zip(found, expected, strict=True):
+            np.testing.assert_allclose(y, e, rtol=1e-11, atol=1e-13)
+    if ab.dtype.kind == "f":
+        ts = np.cos(ab), np.sin(b)
+        along = [ft.jvp(h, (ab, b), ts)[1] for h in (*grads, f, g)]
+        for y, e in zip((*along[0], along[2]), (*along[1], along[3]), strict=True):
+            np.testing.assert_allclose(y, e, rtol=1e-10, atol=1e-12)
+
+
+def test_bands_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"shapes of ab \(3, 70\) and b \(4,\)"):
+        ft.grad(lambda ab: linalg.solve_banded((1, 1), ab, X).sum())(np.ones((3, 70)))
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        ft.grad(lambda ab: linalg.solve_banded((1, 1), ab, np.ones(70)).sum())(np.zeros((3, 70)))
 
 
 @pytest.mark.parametrize("kind", [2, 3])

@@ -246,6 +246,35 @@ def test_plain_splines_have_scipy_s_methods_and_traced_ones_refuse_them():
             _ = thing._knot
 
 
+MANY = np.cumsum(0.5 + np.random.default_rng(3).random(80))
+KNOTS = np.r_[[MANY[0]] * 4, MANY[4:-4], [MANY[-1]] * 4]
+OF_MANY = {
+    "through": (lambda y: fi.make_interp_spline(MANY, y, 5), lambda y: si.make_interp_spline(
+        MANY, y, 5)),
+    "natural": (lambda y: fi.make_interp_spline(MANY, y, bc_type="natural"),
+                lambda y: si.make_interp_spline(MANY, y, bc_type="natural")),
+    "smooth": (lambda y: fi.make_smoothing_spline(MANY, y, lam=0.3),
+               lambda y: si.make_smoothing_spline(MANY, y, lam=0.3)),
+    "FITPACK's": (lambda y: fi.UnivariateSpline(MANY, y, s=0),
+                  lambda y: si.UnivariateSpline(MANY, y, s=0)),
+    "closest": (lambda y: fi.LSQUnivariateSpline(MANY, y, MANY[5:-5:10], MANY),
+                lambda y: si.LSQUnivariateSpline(MANY, y, MANY[5:-5:10], MANY)),
+    "closest of many": (lambda y: fi.make_lsq_spline(MANY, y, KNOTS, 3, MANY),
+                        lambda y: si.make_lsq_spline(MANY, y, KNOTS, 3, MANY)),
+}
+
+
+@pytest.mark.parametrize("kind", OF_MANY)
+def test_splines_of_many_values_are_scipy_s(kind):
+    ours, theirs = OF_MANY[kind]
+    at, y, t = MANY[::3] + 0.1, np.sin(MANY), np.cos(3 * MANY)
+    value, slope = ft.jvp(lambda y: ours(y)(at), (y,), (t,))
+    np.testing.assert_allclose(value, theirs(y)(at), atol=1e-12)
+    np.testing.assert_allclose(slope, theirs(t)(at), atol=1e-12)
+    pull = ft.vjp(lambda y: ours(y)(at), y)[1]
+    np.testing.assert_allclose(pull(at)[0] @ t, at @ slope, rtol=1e-12)
+
+
 def test_what_chooses_knots_by_the_values_is_refused():
     for match, f in [
         ("splrep got s=0.5", lambda y: fi.splrep(X, y, s=0.5)[1].sum()),

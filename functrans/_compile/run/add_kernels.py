@@ -79,6 +79,3 @@ def run(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
         return False
     counts = np.array([index.size, width, len(y)])
     return found is not None and not found[1]([index, v, y, counts])
-
-
-__all__ = ["run"]

@@ -250,13 +250,9 @@ def ellipj(u, m):
 # ---- inverses of exponentials
 
 
-def _lambertw(z, k):
-    return sp.lambertw(z, k)
-
-
 # row: W with W exp(W) = z, complex also for real z
 lambertw = elementwise(
-    "special.lambertw", _lambertw,
+    "special.lambertw", lambda z, k: sp.lambertw(z, k),
     lambda g, y: g * (exp(-y) / (1 + y)), None, domain=POSITIVE, singular=True,
 )
 wrightomega = elementwise(

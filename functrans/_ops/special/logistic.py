@@ -22,10 +22,6 @@ from functrans._ops.special.elementary import log1p, slope_of_exprel
 # ---- logistic
 
 
-def _log_expit(x):
-    return -(log1p(exp(-absolute(x))) - minimum(x, 0.0))
-
-
 # the slope is y * (1 - y), whose second factor is expit(-x) to the last digit
 expit = elementwise(
     "special.expit", sp.expit, lambda g, x, y: g * (y * expit_of_minus(x)),
@@ -41,7 +37,8 @@ logit = elementwise(
     cython="logit",
 )
 log_expit = elementwise(
-    "special.log_expit", sp.log_expit, lambda g, x: g * expit_of_minus(x), formula=_log_expit
+    "special.log_expit", sp.log_expit, lambda g, x: g * expit_of_minus(x),
+    formula=lambda x: -(log1p(exp(-absolute(x))) - minimum(x, 0.0)),
 )
 
 # ---- products that are 0 where their first factor is

@@ -38,10 +38,10 @@ def _row_kernels() -> ModuleType:
 
 
 def kernel(
-    name: str, width: int, *xs: np.ndarray, out: np.ndarray | None = None
+    name: str, width: int, xs: Sequence[np.ndarray], out: np.ndarray | None = None
 ) -> np.ndarray | None:
     """The kernel ``name`` of arrays with rows of ``width`` entries, None where there is none."""
-    return _row_kernels().run(name, width, *xs, out=out)
+    return _row_kernels().run(name, width, xs, out)
 
 
 def added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
@@ -61,6 +61,3 @@ def _pool() -> ModuleType:
 def enter_pool() -> None:
     """Have NumPy keep the memory of large arrays in this context, as ``config`` says."""
     _pool().enter()
-
-
-__all__ = ["added", "compiled", "enter_pool", "kernel"]

@@ -65,7 +65,6 @@ def _functions() -> _types.ModuleType:
         _shift: ["fftshift", "ifftshift"],
     }
     functions: _Any = _types.ModuleType(f"{__name__}.functions")
-    functions.__all__ = [name for names in kinds.values() for name in names]
     for make, names in kinds.items():
         for name in names:
             f = make(name)

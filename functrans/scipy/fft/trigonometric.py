@@ -85,5 +85,3 @@ def _named(transform: Callable, name: str) -> Callable:
 
 dct, idct, dst, idst = [_single(k, i) for k in ("dct", "dst") for i in (False, True)]
 dctn, idctn, dstn, idstn = [_several(k, i) for k in ("dct", "dst") for i in (False, True)]
-
-__all__ = ["dct", "dctn", "dst", "dstn", "idct", "idctn", "idst", "idstn"]

@@ -354,7 +354,3 @@ def _under_parabolas(y: Any, d: Any, n: int) -> Any:
     # of the parabola through three values, from an end to the middle
     bend = ((other - middle) / far - (middle - end) / near) / (near + far)
     return near * (end + middle) / 2 - bend * near**3 / 6
-
-
-__all__ = ["cumulative_simpson", "cumulative_trapezoid", "dblquad", "fixed_quad", "nquad",
-           "quad", "quad_vec", "simpson", "tplquad", "trapezoid"]

@@ -16,7 +16,7 @@ from functrans._ops.declare import where
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.interpolate.bases import refuse_traced
-from functrans.scipy.interpolate.bsplines import BSpline, fitted
+from functrans.scipy.interpolate.bsplines import BSpline, closest, coefficients
 from functrans.scipy.public import is_traced, refused
 
 si: Any = interpolate  # its types say less than its functions take
@@ -31,15 +31,15 @@ def knots_of(x: Any, k: int, ends: Any = (None, None)) -> np.ndarray:
 
 def through(x: Any, y: Any, k: int, ends: Any = (None, None)) -> BSpline:
     """FITPACK's spline of degree ``k`` through values."""
-    t = knots_of(x, k, ends)
-    return fitted(lambda unit: si.make_interp_spline(x, unit, k, t), y)
+    t, y = knots_of(x, k, ends), as_operand(y)
+    return BSpline(t, coefficients(t, k, x, y), k)
 
 
-def closest(x: Any, y: Any, inner: Any, k: int, w: Any, ends: Any = (None, None)) -> BSpline:
+def closest_on(x: Any, y: Any, inner: Any, k: int, w: Any, ends: Any = (None, None)) -> BSpline:
     """FITPACK's spline on given inner knots that is closest to values."""
     low, high = [x[i] if end is None else end for i, end in zip((0, -1), ends, strict=True)]
-    t = np.concatenate([[low] * (k + 1), inner, [high] * (k + 1)])
-    return fitted(lambda unit: si.make_lsq_spline(x, unit, t, k, w), y)
+    t, y = np.concatenate([[low] * (k + 1), inner, [high] * (k + 1)]), as_operand(y)
+    return BSpline(t, closest(t, k, x, y, w), k)
 
 
 def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_output=0, per=0,
@@ -61,7 +61,7 @@ def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_out
             raise refused("splrep", name, value, "leave it out")
     x = np.asarray(x, float)
     if task == -1 or t is not None:
-        spline = closest(x, y, t, k, w, (xb, xe))
+        spline = closest_on(x, y, t, k, w, (xb, xe))
     elif s or (s is None and w is not None):
         raise _smoothing("splrep", s)
     else:
@@ -259,9 +259,5 @@ class LSQUnivariateSpline(UnivariateSpline):
         refuse_traced("LSQUnivariateSpline", x=x, knots=t, weights=w, bbox=bbox)
         values = np.zeros(np.shape(y)) if is_traced(y) else y
         plain = si.LSQUnivariateSpline(x, values, t, w, bbox, k, ext, check_finite)
-        self._hold(plain, closest(np.asarray(x, float), y, t, k, w, bbox) if is_traced(y) else None,
-                   ext)
-
-
-__all__ = ["InterpolatedUnivariateSpline", "LSQUnivariateSpline", "UnivariateSpline", "splantider",
-           "splder", "splev", "splint", "splrep"]
+        x = np.asarray(x, float)
+        self._hold(plain, closest_on(x, y, t, k, w, bbox) if is_traced(y) else None, ext)

@@ -229,8 +229,3 @@ def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_fini
     """Refused: the basis is not unique."""
     raise _not_unique("schur", "eigvals for the diagonal, and expm, logm or sqrtm for functions of "
                       "the matrix")
-
-
-__all__ = ["cho_factor", "cholesky", "eigh", "eigh_tridiagonal", "eigvalsh",
-           "eigvalsh_tridiagonal", "lu", "lu_factor", "null_space", "orth", "polar", "qr", "schur",
-           "svd", "svdvals"]

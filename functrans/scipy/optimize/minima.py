@@ -113,6 +113,3 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
             sol.x = conditions.solution()[0]
         sol.fun = fun(sol.x, *args)
     return sol
-
-
-__all__ = ["minimize", "minimize_scalar"]

@@ -254,6 +254,3 @@ def _closest(who: str, A: Any, b: Any, x: np.ndarray, ends: Any) -> Any:
     A = as_operand(A)
     conditions = Conditions(who, lambda x: A.T @ (A @ x - b), x, ends, ())
     return conditions.solution()
-
-
-__all__ = ["curve_fit", "least_squares", "leastsq", "lsq_linear", "nnls"]

@@ -360,7 +360,3 @@ def diags_array(diagonals, /, *, offsets: Any = 0, shape=None, format=None, dtyp
 def diags(diagonals, offsets: Any = 0, shape=None, format=None, dtype=None):
     """The matrix with these diagonals."""
     return _diagonals(diagonals, offsets, shape, dtype, "dia_matrix")
-
-
-__all__ = ["coo_array", "coo_matrix", "csc_array", "csc_matrix", "csr_array", "csr_matrix", "diags",
-           "diags_array"]

@@ -185,6 +185,3 @@ def _matrix_free(name: str, A: Any, b: Any, x0: Any, options: dict) -> Any:
 
 bicgstab, cg, gcrotmk, gmres, lgmres, minres, tfqmr = [_iterative(n) for n in (
     "bicgstab", "cg", "gcrotmk", "gmres", "lgmres", "minres", "tfqmr")]
-
-__all__ = ["bicgstab", "cg", "factorized", "gcrotmk", "gmres", "lgmres", "minres", "splu",
-           "spsolve", "tfqmr"]

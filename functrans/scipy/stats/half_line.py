@@ -405,6 +405,3 @@ genextreme = Continuous(theirs.genextreme, "c", Form(
     var=_var_of_genextreme,
     entropy=lambda c: EULER * (1 - c) + 1,
 ))
-
-__all__ = ["beta", "chi2", "expon", "f", "gamma", "genextreme", "genpareto", "halfnorm",
-           "invgamma", "lognorm", "pareto", "uniform", "weibull_min"]

@@ -121,6 +121,3 @@ class gaussian_kde:
                 "ft.stop_gradient(x)."
             )
         return getattr(self.theirs, name)
-
-
-__all__ = ["gaussian_kde"]

@@ -457,5 +457,3 @@ multivariate_t = MultivariateT(theirs.multivariate_t, "multivariate_t")
 dirichlet = Dirichlet(theirs.dirichlet, "dirichlet")
 multinomial = Multinomial(theirs.multinomial, "multinomial")
 wishart = Wishart(theirs.wishart, "wishart")
-
-__all__ = ["dirichlet", "multinomial", "multivariate_normal", "multivariate_t", "wishart"]
