@@ -51,14 +51,14 @@ NAMES: dict[str, Names] = {
     ),
     "fft": Names(
         ours="""
-            fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft
-            rfft2 rfftn
+            dct dctn dst dstn fft fft2 fftn fftshift hfft idct idctn idst idstn ifft ifft2 ifftn
+            ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftn
         """,
     ),
     "integrate": Names(
         ours="""
-            cumulative_simpson cumulative_trapezoid dblquad fixed_quad odeint quad quad_vec simpson
-            solve_ivp trapezoid
+            cumulative_simpson cumulative_trapezoid dblquad fixed_quad nquad odeint quad quad_vec
+            simpson solve_bvp solve_ivp tplquad trapezoid
         """,
     ),
     "interpolate": Names(
@@ -71,9 +71,9 @@ NAMES: dict[str, Names] = {
     ),
     "optimize": Names(
         ours="""
-            bisect brenth brentq curve_fit fixed_point fsolve least_squares leastsq linprog minimize
-            minimize_scalar newton ridder root root_scalar rosen rosen_der rosen_hess
-            rosen_hess_prod toms748
+            bisect brenth brentq curve_fit fixed_point fsolve least_squares leastsq linprog
+            lsq_linear minimize minimize_scalar newton nnls ridder root root_scalar rosen rosen_der
+            rosen_hess rosen_hess_prod toms748
         """,
     ),
     "linalg": Names(

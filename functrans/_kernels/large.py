@@ -81,7 +81,7 @@ demand = _Demand()
 
 def keep_memory(x: np.ndarray) -> None:
     """Note a large array: from some on, memory of those that are dropped is kept for others."""
-    if x.nbytes < sizes.KEPT or not config.jit:
+    if x.nbytes < sizes.KEPT or not settings().compiles:
         return
     if demand.nbytes >= sizes.KEPT_FROM:
         _enter_pool()

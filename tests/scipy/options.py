@@ -52,7 +52,12 @@ OPTIONS = {
     "integrate.cumulative_trapezoid": [option("dx", 0.7, HEIGHTS)],
     "integrate.simpson": [option("dx", 0.7, HEIGHTS)],
     "integrate.trapezoid": [option("dx", 0.7, HEIGHTS)],
-    "integrate.quad": [(lambda f, p: f(decay, 0.0, 1.0, args=(0.7,), points=[p])[0], (0.4,))],
+    "integrate.quad": [(lambda f, p: f(decay, 0.0, 1.0, args=(0.7,), points=[p])[0], (0.4,)),
+        *[(lambda f, a, b, c, w, k=k: f(decay, a, b, args=(c,), weight=k, wvar=w)[0],
+           (0.1, 2.2, 0.7, 9.0)) for k in ("cos", "sin")]],
+    "linalg.eigh": [(lambda f, a, b, k=k: [y * y for y in f(a, b, type=k)],
+                     (SPD, SPD + np.diag([1.0, 0.5, 0.2]))) for k in (2, 3)],
+    "linalg.qr": [(lambda f, a: [y * y for y in f(a, pivoting=True)[:2]], (GENERAL,))],
     "interpolate.CubicSpline": [
         (lambda f, a, b: f(GRID, HEIGHTS, bc_type=((1, a), (2, b)))(INSIDE), (0.4, 0.7))],
     "interpolate.make_interp_spline": [

@@ -93,7 +93,8 @@ class Captures:
 
         ``line`` is where it was used, none where it is an argument.
         """
-        *_, x = layers(x)
+        if type(x) is not np.ndarray:
+            *_, x = layers(x)
         if not isinstance(x, np.ndarray) or not changeable(x):
             return
         now = content(x)

@@ -381,7 +381,7 @@ class VJPTrace(Trace):
         if (x.size <= SMALL or (argument and x.nbytes < sizes.KEPT)) and (
                 held is None or held.digests is None) and x.flags.writeable:
             return x.copy()
-        return self._captures().keep(x, argument)
+        return (held or self._captures()).keep(x, argument)
 
     def _captures(self) -> Captures:
         if self.captures is None:

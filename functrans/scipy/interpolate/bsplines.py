@@ -269,7 +269,7 @@ def closest(t: np.ndarray, k: int, x: Any, y: Any, w: Any = None) -> Any:
 
 
 def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
-    """The cubic spline that is smooth and close to values, differentiated in ``lam`` and ``w`` too.
+    """The cubic spline that is smooth and close to values, also of traced weights and ``lam``.
 
     >>> import functrans as ft, numpy as np
     >>> f = lambda y: make_smoothing_spline(np.arange(5.0), y, lam=1e9)(2.0)

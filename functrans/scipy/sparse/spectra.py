@@ -92,6 +92,3 @@ def _equations(A: SparseArray) -> Callable:
         return np.concatenate([A @ v - w * v, length.reshape((1,))])
 
     return residual
-
-
-__all__ = ["eigsh", "inv", "norm"]
