@@ -432,7 +432,7 @@ def test_a_kept_value_is_refused_where_it_is_returned_as_it_is(kept_by, transfor
         return cache[0]
 
     TRANSFORMED[kept_by](remembered)
-    with raises(errors.LeakedTracerError, "returned a traced value", "already ended"):
+    with raises(errors.LeakedTracerError, "a traced value of", "already ended"):
         transform(remembered)
 
 

@@ -421,10 +421,15 @@ _NAMES = (bool, Enum)
 FLOAT = np.dtype(float)
 
 
-def require_numbers(who: str, outs: Sequence, what: str = "a number") -> None:
-    """Raise unless every output leaf is a number or a boolean, of no transform that has ended."""
+def require_numbers(
+    who: str, outs: Sequence, what: str = "a number", ended: bool = False
+) -> None:
+    """Raise unless every output leaf is a number or a boolean, and, unless they may have ``ended``,
+    of no transform that has.
+    """
     for x in outs:
-        require_open(who, x)
+        if not ended:
+            require_open(who, x)
         if not (is_number(x) or isinstance(x, bool)) or getattr(x, "dtype", FLOAT).kind in "OSUMm":
             raise ArgumentError(f"{who} returned {describe(x)}, which is not {what}")
 

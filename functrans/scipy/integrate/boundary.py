@@ -178,4 +178,3 @@ class Collocation:
         return scipy.sparse.csc_array((data, (i, j)), shape=(unknowns + k, unknowns + k))
 
 
-__all__ = ["solve_bvp"]
