@@ -15,7 +15,7 @@ ERRORS = (
         "functrans/_transforms/drawing.py",
         "        for undo in undoing:\n            undo()\n",
         "        pass\n",
-        "tests/test_generators.py::test_each_call_draws_what_the_function_would_in_python[jit jit]",
+        "tests/test_generators.py::test_each_call_draws_what_the_function_would_in_python[jit_jit]",
     ),
     Planted(
         "checkpoint: operands that no rule reads are captured too",
