@@ -485,7 +485,16 @@ def swapped(x):
     return s * u
 
 
-@pytest.mark.parametrize("f", [read_later, read_on_the_way, stored, swapped])
+def counted(x):
+    s, k, kept = 0.0, 0, np.zeros(4)
+    for v in x:
+        s += v
+        kept[k] = s
+        k += 1  # noqa: SIM113  # the counter is what is tested
+    return kept[0] * kept[2] + kept[3]
+
+
+@pytest.mark.parametrize("f", [read_later, read_on_the_way, stored, swapped, counted])
 def test_sums_that_others_have_are_what_they_were(f):
     x = np.array([0.3, 0.5, 0.2, 0.4])
     expected = ft.grad(differentiable(njit(f), mode="forward"))(x)

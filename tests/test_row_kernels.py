@@ -371,3 +371,36 @@ def test_the_gradient_of_reading_long_rows():
     assert_allclose(ft.grad(lambda x: np.sum(x[index] * w))(x), expected, rtol=1e-13, atol=1e-13)
     assert_allclose(ft.jit(ft.grad(lambda x: np.sum(x[index] * w)))(x), expected, rtol=1e-13,
                     atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_are_added_up_as_numpy_does(dtype):
+    for width in (8, 9, 15, 16, 100, 127, 128):
+        x = draw((300, width), dtype) * 10.0 ** RNG.integers(-3, 4, (300, width)).astype(dtype)
+        x[7] = -0.0
+        y = large.row_sums(x)
+        if y is None:
+            pytest.skip("no native code here")
+        expected = np.add.reduce(x, 1)
+        assert_array_equal(y, expected)
+        assert not np.signbit(y[7])
+
+
+def test_what_row_sums_leave_to_numpy():
+    x = draw((300, 100), np.float64)
+    assert large.row_sums(x[:, :7].copy()) is None
+    assert large.row_sums(np.tile(x, 2)) is None
+    assert large.row_sums(x.T) is large.row_sums(x[:10]) is None
+    assert large.row_sums(x.astype(">f8")) is None
+    x[3, 4] = np.inf
+    assert large.row_sums(x) is None
+    x[3] = 1e308
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        ft.value_and_grad(lambda v: np.sum(np.sum(v, axis=1)))(x)
+
+
+@pytest.mark.parametrize("shape", [(41, 100), (5, 1000), (3, 50, 30)])
+def test_the_cotangent_of_a_sum_fills_rows(shape):
+    x, w = draw(shape, np.float64), draw(shape[:-1], np.float64)
+    g = ft.grad(lambda v: np.sum(w * np.sum(v, axis=-1)))(x)
+    assert_array_equal(g, np.broadcast_to(w[..., None], shape))

@@ -26,7 +26,7 @@ from functrans._core.array import (
     writer,
 )
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
-from functrans._core.sums import summed
+from functrans._core.sums import broadcast_axes, summed
 from functrans.errors import (
     ArgumentError,
     ConcretizationError,
@@ -38,7 +38,7 @@ from functrans.errors import (
 if TYPE_CHECKING:
     from functrans._core.primitive import Primitive
 
-_levels = itertools.count(1)
+next_level = itertools.count(1).__next__
 
 # Values that are certainly not traced and certainly not weak.
 STRONG = frozenset(
@@ -71,7 +71,7 @@ class Trace:
         return object.__new__(cls) if watch is None else watch.trace(cls)
 
     def __init__(self, fun: str):
-        self.level: float = next(_levels)
+        self.level: float = next_level()
         self.fun = fun
         self.closed: bool | str = False
 
@@ -112,18 +112,15 @@ class Trace:
 
     def require_open(self, prim: Primitive) -> None:
         if self.closed is True:
-            raise LeakedTracerError(
-                f"{user_line()}: `{prim.name}` got a traced value of {self.fun}, which has already "
-                f"ended. A value that {self.fun} traces must not be kept in a global, an attribute "
-                "or a default argument; return it (with has_aux=True) instead."
-            )
+            raise self.leaked(f"{user_line()}: `{prim.name}` got")
 
-
-# why an array cannot be written to
-UNSEEN = (
-    "a function's arrays can be written to where functrans sees that it does so, in its own code "
-    "or that of the functions it names"
-)
+    def leaked(self, found: str) -> LeakedTracerError:
+        """The error of a traced value of this trace, which has ended."""
+        return LeakedTracerError(
+            f"{found} a traced value of {self.fun}, which has already ended. A value that "
+            f"{self.fun} traces must not be kept in a global, an attribute or a default argument; "
+            "return it (with has_aux=True) instead."
+        )
 
 
 class Tracer:
@@ -203,9 +200,9 @@ class Tracer:
     def __setitem__(self, key: Any, value: Any) -> None:
         raise ImmutableError(
             scipy_names.advice(self)
-            or f"{user_line()}: a traced array cannot be assigned into here: {UNSEEN}. Write y = "
-            "x.at[index].set(value), build the result with np.stack, np.concatenate or np.where, "
-            "or run this in a block of `functrans.patch()`."
+            or f"{user_line()}: a traced array cannot be assigned into here: {remedies.UNSEEN}. "
+            "Write y = x.at[index].set(value), build the result with np.stack, np.concatenate or "
+            "np.where, or run this in a block of `functrans.patch()`."
         )
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
@@ -213,7 +210,7 @@ class Tracer:
             return np.empty((), object)
         if self.dtype.kind in "iub" and (x := self.decided_entries()) is not None:
             return np.array(x, dtype)
-        if self.dtype.kind in "iu":
+        if self.dtype.kind in "iub":
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
                 f"while it is traced; {remedies.remedy()}."
@@ -467,9 +464,9 @@ def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         return x
     have = shape_of(x)
     if have != shape:
-        lead = len(have) - len(shape)
-        axes = [i for i, n in enumerate(have) if i < lead or (n != 1 and shape[i - lead] == 1)]
-        x = (summed(x, axes) if type(x) is np.ndarray else x.sum(axis=tuple(axes))).reshape(shape)
+        axes = broadcast_axes(have, shape)
+        x = summed(x, axes) if type(x) is np.ndarray else x.sum(axis=tuple(axes))
+        x = x if x.shape == shape else x.reshape(shape)
     return cast(x, dtype)
 
 

@@ -26,6 +26,10 @@ PASSES, NARROWEST, WIDEST = 1 << 9, 8, 4096
 # from which it is: an empty call of what shares it takes 5,000.
 PARALLEL, PARALLEL_WORK = 1 << 16, 20_000
 
+# Entries from which a kernel adds up rows, or fills them with a number each, and entries of a row
+# up to which: NumPy adds up those of more by halves.
+ROWS, SHORT = 1 << 11, 128
+
 # Entries from which a kernel takes the place of a ufunc that NumPy computes number by number.
 VALUES = 3 << 8
 
@@ -35,6 +39,9 @@ KEPT, KEPT_FROM = 1 << 15, 1 << 23
 
 # In native code. Bytes of a tile of what kernels share: well within the second-level cache.
 TILE = 1 << 15
+# Bytes of a row where a product of matrices takes part: no more than the second-level cache has.
+# And of what all chunks together have for rows that are larger than a tile.
+PRODUCTS, ROOMS = 1 << 20, 1 << 22
 # Bytes from which what is shared does not stay in the cache by itself.
 SHARED = 1 << 17
 # Estimated nanoseconds of work from which threads pay, and of a chunk; chunks at most.

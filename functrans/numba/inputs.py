@@ -136,6 +136,3 @@ def _unbox(kind: InputArray, x: Any, c: Any) -> NativeValue:
         setattr(y, name, getattr(given, name))
     y.data = c.builder.bitcast(given.data, y.data.type)
     return NativeValue(y._getvalue(), is_error=native.is_error, cleanup=native.cleanup)
-
-
-__all__ = ["Input", "Inputs"]

@@ -105,6 +105,3 @@ def _entries(block: Any, items: Any, entry: Any) -> Iterator[Any]:
         yield ir.Assign(ir.Expr.call(function, [v], (), v.loc), result, v.loc)
         made.append(result)
     return made
-
-
-__all__ = ["EntriesOfLists", "entry_of"]

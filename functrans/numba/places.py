@@ -125,8 +125,8 @@ class _Function:
 
     def _rewritten(self, block: Any, s: Any) -> Iterator[Any]:
         """A statement after others that change what it reads, and before one that settles it."""
-        if read := self.sums.reads(s):
-            yield from _called(block, s.loc, close, read)
+        for v in self.sums.reads(s):
+            yield from _called(block, s.loc, close, v)
         if name := self.sums.added(s):
             total, x, f = self.sums.adds[name]
             result = yield from _called(block, s.loc, f, total, x)
@@ -188,6 +188,3 @@ def _called(block: Any, loc: Any, f: Any, *operands: Any) -> Iterator[Any]:
             yield ir.Assign(ir.Const(x, loc), args[-1], loc)
     yield ir.Assign(ir.Expr.call(function, args, (), loc), result, loc)
     return result
-
-
-__all__ = ["TapeCompiler"]

@@ -91,15 +91,15 @@ class Sums:
         """The name of the sum that a statement adds to, as it is afterwards."""
         return s.target.name if isinstance(s, ir.Assign) and s.target.name in self.adds else ""
 
-    def reads(self, s: Any) -> ir.Var | None:
-        """A name of a sum that a statement reads in any other way."""
+    def reads(self, s: Any) -> list[ir.Var]:
+        """The names of sums that a statement reads in any other way: a counter may be one too."""
         own = {""}
         if isinstance(s, ir.Assign):
             e: Any = s.value
             if _moves(e) is not None or (_is_binary(e) and e.fn in CONSTANT):
-                return None
+                return []
             own = {s.target.name, self.adds[s.target.name][0].name if self.added(s) else ""}
-        return next((v for v in s.list_vars() if v.name in self.names - own), None)
+        return list({v.name: v for v in s.list_vars() if v.name in self.names - own}.values())
 
     def _found(self) -> dict[str, tuple]:
         """By their targets, the statements that add: the sum before, what is added, and how."""
@@ -199,6 +199,3 @@ def _backward(text: Any, graph: Any, entry: dict, label: Any) -> tuple[set[str],
 
 def _is_phi(e: Any) -> bool:
     return isinstance(e, ir.Expr) and e.op == "phi"
-
-
-__all__ = ["Sums", "adding", "close"]

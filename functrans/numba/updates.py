@@ -103,6 +103,3 @@ class KernelCompiler(CompilerBase):
         pipeline.add_pass_after(EntriesOfLists, InlineClosureLikes)
         pipeline.finalize()
         return [pipeline]
-
-
-__all__ = ["UPDATES", "KernelCompiler"]

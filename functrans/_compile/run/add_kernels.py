@@ -119,6 +119,3 @@ def _run(index: np.ndarray, v: np.ndarray, y: np.ndarray, reads: bool) -> bool:
     chunk = max(1, CHUNK // width) if reads else index.size
     counts = np.array([index.size, width, len(y), chunk])
     return not found[1]([index, v, y, counts], -(-index.size // chunk), v.size * ENTRY)
-
-
-__all__ = ["read", "run"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from numpy import empty, ndarray
 from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.lowering.library import refused
 from functrans._compile.run import pool
+from functrans._compile.run.checksum import checksum
 from functrans._compile.run.entry import entry_of
 from functrans._compile.run.workers import on_threads
 from functrans._compile.schedule.views import Shape, View
@@ -30,6 +32,9 @@ from functrans.errors import ArgumentError
 
 # Most bytes of constants in a frame that is kept on disk.
 KEPT_CONSTANTS = 1 << 16
+# Bytes from which constants may be arrays of others. Less is in the second-level cache beside its
+# copy, which begins with a line of it; the array may not, and products take 1.2 times as long.
+SHARED = 1 << 21
 
 
 class Argument(NamedTuple):
@@ -133,6 +138,17 @@ class Frame(NamedTuple):
         """The frame of the same program's code for any size."""
         return self._replace(slots=self.slots + 1, sizes=sizes)
 
+    def sharing(self, others: Sequence[tuple[np.ndarray, int]]) -> Frame:
+        """The frame with arrays of others in place of constants that are bit for bit the same.
+
+        They must have the checksums beside them whenever the code is called.
+        """
+        if len(self.segments) < len(self.runs):
+            return self  # who knows what NumPy's steps do between two reads
+        constants = tuple([next((x for x, known in others if _same(x, c, known)), c)
+                           for c in self.constants])
+        return self._replace(constants=constants)
+
     @property
     def segments(self) -> list[Segment]:
         return [run for run in self.runs if isinstance(run, Segment)]
@@ -155,6 +171,14 @@ class Frame(NamedTuple):
                     for name, makes, drops, chunks in runs]
         return cls(_records(Argument, arguments), tuple(arrays), slots, tuple(segments),
                    _records(Result, results), work)
+
+
+def _same(x: np.ndarray, c: np.ndarray, known: int) -> bool:
+    """Whether an array that is not to change is a constant, to the last bit."""
+    if c.nbytes < SHARED or x.nbytes != c.nbytes or not _fits(x, c.dtype):
+        return False
+    octets, others = (y.reshape(-1).view(np.uint8) for y in (x, c))
+    return np.array_equal(octets, others) and checksum(c) == known
 
 
 def _records(kind: type, records: list) -> tuple:
@@ -185,6 +209,15 @@ class Framed:
         self._rest = tuple([fixed.get(k) for k in range(len(frame.arguments), frame.slots)])
         self._runs = [(run.makes, self._function(run), run.drops) for run in frame.runs]
         self._results = [(y.slot, y.shape, y.copied) for y in frame.results]
+
+    def sharing(self, others: Sequence[tuple[np.ndarray, int]]) -> Framed:
+        """The same code on arrays of others, as a frame shares them; itself where it shares none.
+
+        So memory is read once where whoever calls has just compared these arrays.
+        """
+        frame = self.frame.sharing(others)
+        same = all(map(operator.is_, frame.constants, self.frame.constants))
+        return self if same else Framed(frame, self.functions, self.code)
 
     def _function(self, run: Segment | Host) -> Callable[[list], Any]:
         if isinstance(run, Host):

@@ -11,7 +11,7 @@ vectors too.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -106,6 +106,16 @@ class _Writer:
         """For each row of the block where it starts and where it ends."""
         with self.loop("%first", "%stop", "%width") as start:
             yield start, self.code.op(f"add nuw nsw i64 {start}, %width")
+
+    @contextmanager
+    def counted_rows(self) -> Any:
+        """The same, and which row it is, for kernels that do so little that a division shows."""
+        code = self.code
+        place = self.variable("i64", code.op("udiv i64 %first, %width"))
+        with self.rows() as (lo, hi):
+            row = code.op(f"load i64, ptr {place}")
+            yield row, lo, hi
+            code.line(f"store i64 {code.op(f'add nuw nsw i64 {row}, 1')}, ptr {place}")
 
     def greatest(self, pointer: str, lo: str, hi: str) -> str:
         """The greatest of a row, or one of its NaNs: as integers, which have no NaN, but for NaNs
@@ -315,6 +325,49 @@ def _squares(w: _Writer) -> None:
 
 
 @_kernel(1)
+def _row_sums(w: _Writer) -> None:
+    """A sum a row of 8 to 128 entries, in NumPy's order: eight sums of every eighth entry, added up
+    in pairs, then what is left of the row, one after the other."""
+    code, eight = w.code, f"<8 x {w.t}>"
+
+    def load(i: str) -> str:
+        return code.op(f"load {eight}, ptr {w.at('%x0', i)}, align {w.bits // 8}")
+
+    def halves(x: str, n: int) -> str:
+        """The sums of neighbours among the first ``2 * n``."""
+        even, odd = (
+            code.op(f"shufflevector <{2 * n} x {w.t}> {x}, <{2 * n} x {w.t}> poison, <{n} x i32> "
+                    f"<{', '.join(f'i32 {2 * i + first}' for i in range(n))}>")
+            for first in (0, 1)
+        )
+        return code.op(f"fadd <{n} x {w.t}> {even}, {odd}")
+
+    with w.counted_rows() as (row, lo, hi):
+        rest = code.op(f"sub nuw nsw i64 {hi}, {code.op('urem i64 %width, 8')}")
+        second = code.op(f"add nuw nsw i64 {lo}, 8")
+        total = w.variable(eight, load(lo))
+        with code.counted(second, rest, "8", "eights") as i:
+            have = code.op(f"load {eight}, ptr {total}")
+            code.line(f"store {eight} {code.op(f'fadd {eight} {have}, {load(i)}')}, ptr {total}")
+        pairs = halves(halves(halves(code.op(f"load {eight}, ptr {total}"), 4), 2), 1)
+        y = w.variable(w.t, code.op(f"extractelement <1 x {w.t}> {pairs}, i64 0"))
+        with code.counted(rest, hi, stem="left") as i:
+            have = code.op(f"load {w.t}, ptr {y}")
+            code.line(f"store {w.t} {w.op('add', have, w.load('%x0', i))}, ptr {y}")
+        # NumPy begins with 0, which makes 0.0 of -0.0
+        w.store(w.op("add", w.number(0), code.op(f"load {w.t}, ptr {y}")), "%y", row)
+
+
+@_kernel(1)
+def _filled_rows(w: _Writer) -> None:
+    """The operand has a number for each row, which fills it."""
+    with w.counted_rows() as (row, lo, hi):
+        x = w.load("%x0", row)
+        with w.loop(lo, hi) as i:
+            w.store(x, "%y", i)
+
+
+@_kernel(1)
 def _log_softmax(w: _Writer) -> None:
     with w.rows() as (lo, hi):
         top = w.greatest("%x0", lo, hi)
@@ -406,19 +459,29 @@ def _native(name: str, char: str, repeated: tuple[bool, ...]) -> tuple[Any, Call
         return None
 
 
-def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
+def run(
+    name: str, width: int, xs: Sequence[np.ndarray], out: np.ndarray | None = None
+) -> np.ndarray | None:
     """The kernel ``name`` of arrays of one dtype, all in order or one number repeated, with rows of
-    ``width`` entries; None where it does not compile."""
+    ``width`` entries.
+
+    The result, ``out`` if that is given, has the shape of the first, or a number for each of its
+    rows where the kernel reduces; None where the kernel does not compile.
+    """
+    x = xs[0]
     try:
-        found = _native(name, xs[0].dtype.char, tuple([not any(x.strides) for x in xs]))
+        found = _native(name, x.dtype.char, tuple([not x.flags.c_contiguous for x in xs]))
     except Interrupted:  # called while this thread compiles
         return None
     if found is None:
         return None
-    x = xs[0]
-    y = np.empty(x.shape[:-1] if KERNELS[name].reduces else x.shape, x.dtype)
-    counts, chunks = _counts(x.size, width)
-    found[1]([*xs, y, counts], chunks, x.nbytes * KERNELS[name].entry)
+    kernel = KERNELS[name]
+    y = out
+    if y is None:
+        y = np.empty(x.shape[:-1] if kernel.reduces else x.shape, x.dtype)
+    size = max(x.size, y.size)
+    counts, chunks = _counts(size, width)
+    found[1]([*xs, y, counts], chunks, size * x.itemsize * kernel.entry)
     return y
 
 
@@ -431,6 +494,3 @@ def _counts(size: int, width: int) -> tuple[np.ndarray, int]:
     counts = np.array([size, block, width, chunk])
     counts.setflags(write=False)
     return counts, max(1, -(-size // chunk))
-
-
-__all__ = ["run"]

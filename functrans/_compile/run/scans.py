@@ -79,6 +79,3 @@ def holds(x: np.ndarray, infinite: bool) -> bool | None:
     size = x.size * (2 if x.dtype.kind == "c" else 1)
     status = found[1]([x, np.array((size, CHUNK))], -(-size // CHUNK), size * ENTRY)
     return status != 0
-
-
-__all__ = ["holds"]

@@ -231,6 +231,3 @@ def _numbers(
     for column in zip(*ends, strict=True):
         words += [*column, *(0,) * (MOST - len(ends))]
     return np.array(words), -(-rows // chunk)
-
-
-__all__ = ["run"]

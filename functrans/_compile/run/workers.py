@@ -460,6 +460,3 @@ def _text(machine: str) -> str:
         "wanted": WANTED, "patience": PATIENCE, "stopped": STOPPED,
     }
     return re.sub("<([a-z.]+)>", lambda name: str(words[name[1]]), TEXT)
-
-
-__all__ = ["on_threads", "workers"]

@@ -314,7 +314,7 @@ class VJPTrace(Trace):
         v1 = x1.primal if mine1 else x1
         v2 = x2.primal if mine2 else x2
         impl = prim.impl if type(v1) is type(v2) is np.ndarray else prim
-        y = impl(v1, v2, **params)
+        y = impl(v1, v2, **params) if params else impl(v1, v2)
         a1, a2 = prim.actions
         if mine1 and mine2:
             node: tuple = (
@@ -374,13 +374,14 @@ class VJPTrace(Trace):
 
     def capture(self, x: Any, argument: bool = False) -> Any:
         """A constant or an argument that the walk may read, protected from changes by its owner."""
-        if not isinstance(x, np.ndarray):
+        if type(x) is not np.ndarray and not isinstance(x, np.ndarray):
             return x
         held = self.captures
-        small = x.size <= SMALL or (argument and x.nbytes < sizes.KEPT)  # which comes only once
-        if small and (held is None or held.digests is None) and x.flags.writeable:
+        # an argument comes only once
+        if (x.size <= SMALL or (argument and x.nbytes < sizes.KEPT)) and (
+                held is None or held.digests is None) and x.flags.writeable:
             return x.copy()
-        return self._captures().keep(x, argument)
+        return (held or self._captures()).keep(x, argument)
 
     def _captures(self) -> Captures:
         if self.captures is None:

@@ -37,9 +37,11 @@ def _row_kernels() -> ModuleType:
     return row_kernels
 
 
-def kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
+def kernel(
+    name: str, width: int, xs: Sequence[np.ndarray], out: np.ndarray | None = None
+) -> np.ndarray | None:
     """The kernel ``name`` of arrays with rows of ``width`` entries, None where there is none."""
-    return _row_kernels().run(name, width, *xs)
+    return _row_kernels().run(name, width, xs, out)
 
 
 def added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
@@ -93,6 +95,3 @@ def _pool() -> ModuleType:
 def enter_pool() -> None:
     """Have NumPy keep the memory of large arrays in this context, as ``config`` says."""
     _pool().enter()
-
-
-__all__ = ["added", "compiled", "enter_pool", "holds", "kernel", "looped", "read"]

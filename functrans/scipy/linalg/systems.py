@@ -5,7 +5,6 @@ Options that say what may be overwritten or left unchecked have no effect on tra
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -13,19 +12,16 @@ from scipy import linalg as sl
 
 from functrans._core.bind import bind
 from functrans._ops import linalg as rows
-from functrans._ops import matrix_functions, sparse
-from functrans._ops.declare import where
-from functrans._ops.sparse import Pattern
+from functrans._ops import matrix_functions
 from functrans.numpy import decompositions, linear_algebra
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_operand
+from functrans.scipy import bands
 from functrans.scipy.implicit import concrete
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import counterpart, refused
 
 solve_plain: Any = linear_algebra.solve
-# Equations with a band that are solved as a dense matrix, which compiled code does by itself.
-DENSE = 64
 TRANSPOSED = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
 
 
@@ -70,39 +66,12 @@ def solve_triangular(a, b, trans: Any = 0, lower=False, unit_diagonal=False, ove
     )
 
 
-def _dense(ab: Any, below: int, above: int) -> Any:
-    """The matrix whose diagonals are the rows of ``ab``."""
-    n = ab.shape[-1]
-    i, j = np.indices((n, n))
-    row = above + i - j
-    inside = (row >= 0) & (row <= below + above)
-    return where(inside, ab[np.clip(row, 0, below + above), j], 0)
-
-
-@functools.lru_cache(64)
-def _band(n: int, below: int, above: int) -> tuple[Pattern, np.ndarray]:
-    """The places of the diagonals of a matrix, and where their entries are in LAPACK's form."""
-    row, j = np.indices((below + above + 1, n))
-    i = row - above + j
-    inside = (i >= 0) & (i < n)
-    return Pattern(i[inside], j[inside], (n, n)), np.flatnonzero(inside)
-
-
-def _by_bands(places: Pattern, data: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The solution of a system whose entries are on some diagonals, by LAPACK's band solver."""
-    offsets = places.rows - places.cols
-    below, above = max(offsets.max(), 0), max(-offsets.min(), 0)
-    ab = np.zeros((below + above + 1, places.shape[0]), data.dtype)
-    ab[above + offsets, places.cols] = data
-    return sl.solve_banded((below, above), ab, b, check_finite=False)
-
-
 @counterpart(sl.solve_banded)
 def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_finite=True):
     """The solution with a matrix of ``l`` diagonals below and ``u`` above, given as rows.
 
-    Both the solution and its derivatives take a time that grows as the number of equations; up to
-    64 of them are solved as a dense matrix, which compiled code does by itself.
+    The time that the solution and its derivatives take grows as the number of equations; up to 64
+    of them are solved as a dense matrix, which compiled code does by itself.
 
     >>> import functrans as ft
     >>> laplacian = np.array([[0.0, -1, -1], [2, 2, 2], [-1, -1, 0]])
@@ -119,12 +88,10 @@ def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_fi
 
 def _solve_bands(below: int, above: int, ab: Any, b: Any) -> Any:
     n = ab.shape[-1]
-    if n <= DENSE:
-        return solve_plain(_dense(ab, below, above), b)
     if b.shape[0] != n:
         raise ValueError(f"shapes of ab {ab.shape} and b {b.shape} are not compatible.")
-    places, entries = _band(n, below, above)
-    return bind(sparse.solve, take(ab.reshape((-1,)), entries), b, places=places, solver=_by_bands)
+    places, entries = bands.band(n, below, above)
+    return bands.solve(places, take(ab.reshape((-1,)), entries), b)
 
 
 @counterpart(sl.solveh_banded)
@@ -139,8 +106,8 @@ def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, che
     # the k-th diagonal of the other triangle: its entries stand k places further
     mirrored = [np.conj(np.roll(d, k if lower else -k)) for k, d in enumerate(others, 1)]
     over, under = (mirrored, others) if lower else (others, mirrored)
-    bands = np.stack([*over[::-1], np.real(main), *under])
-    return _solve_bands(width, width, bands, as_operand(b))
+    whole = np.stack([*over[::-1], np.real(main), *under])
+    return _solve_bands(width, width, whole, as_operand(b))
 
 
 @counterpart(sl.solve_toeplitz)
@@ -301,9 +268,3 @@ def block_diag(*arrs):
         lines.append(np.pad(a, ((0, 0), (left, rest))))
         left += a.shape[1]
     return np.concatenate(lines)
-
-
-__all__ = ["block_diag", "cho_solve", "circulant", "det", "hankel", "inv", "lstsq", "lu_solve",
-           "norm", "pinv", "solve", "solve_banded", "solve_continuous_lyapunov",
-           "solve_discrete_lyapunov", "solve_sylvester", "solve_toeplitz", "solve_triangular",
-           "solveh_banded", "toeplitz"]
