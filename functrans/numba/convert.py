@@ -170,7 +170,8 @@ def _compiler(element: Active | None) -> Any:
     """numba's compiler for kernels with such numbers."""
     base = TapeCompiler if isinstance(element, Taped) else KernelCompiler
     if element is not None:  # made before numba compiles, which does not learn of them meanwhile
-        entry_of(element), room_of(element)
+        entry_of(element)
+        room_of(element)
     return type(base.__name__, (base,), {"element": element})
 
 
@@ -245,6 +246,13 @@ def creators(element: Active) -> dict[Any, Any]:
             return lambda shape, dtype=None: np.ones(shape, dtype)
         return lambda shape, dtype=None: full(shape, 1.0)
 
+    return {np.zeros: zeros, np.empty: zeros, np.full: full, np.ones: ones,
+            **_alike(zeros, full, ones), **_diagonal(reals, pairs), **_of_sequences(element, zeros)}
+
+
+def _diagonal(reals: Any, pairs: Any) -> dict[Any, Any]:
+    """The same for functions that make a matrix with ones on a diagonal."""
+
     def eye(N, M=None, k=0, dtype=None):
         raise NotImplementedError
 
@@ -267,9 +275,7 @@ def creators(element: Active) -> dict[Any, Any]:
 
     overload(identity)(lambda n, dtype=None: lambda n, dtype=None: eye(n, n, 0, dtype))
 
-    return {np.zeros: zeros, np.empty: zeros, np.full: full, np.ones: ones,
-            np.eye: eye, np.identity: identity,
-            **_alike(zeros, full, ones), **_of_sequences(element, zeros)}
+    return {np.eye: eye, np.identity: identity}
 
 
 def _alike(zeros: Any, full: Any, ones: Any) -> dict[Any, Any]:
