@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numba.core import cgutils, types
+from numba.core.errors import TypingError
 from numba.extending import (
     intrinsic,
     models,
@@ -64,6 +65,25 @@ register_model(ActiveArray)(models.ArrayModel)
 def _allocate(cls, size, align):
     """numba asks the type of an array for its memory."""
     return lambda cls, size, align: intrin_alloc(size, align)  # type: ignore[call-arg]
+
+
+# ---- memory is what a kernel's own arrays would have
+
+
+@overload_method(ActiveArray, "view")
+def view(x, dtype=None):
+    raise TypingError("x.view of numbers that carry derivatives would show these. Use x.astype")
+
+
+@overload_attribute(ActiveArray, "itemsize")
+def _itemsize(x):
+    size = 16 if isinstance(x.dtype, Pair) else 8
+    return lambda x: size
+
+
+@overload_attribute(ActiveArray, "nbytes")
+def _nbytes(x):
+    return lambda x: x.size * x.itemsize
 
 
 # ---- the same memory as words

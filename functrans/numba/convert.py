@@ -170,7 +170,8 @@ def _compiler(element: Active | None) -> Any:
     """numba's compiler for kernels with such numbers."""
     base = TapeCompiler if isinstance(element, Taped) else KernelCompiler
     if element is not None:  # made before numba compiles, which does not learn of them meanwhile
-        entry_of(element), room_of(element)
+        entry_of(element)
+        room_of(element)
     return type(base.__name__, (base,), {"element": element})
 
 
@@ -246,12 +247,11 @@ def creators(element: Active) -> dict[Any, Any]:
         return lambda shape, dtype=None: full(shape, 1.0)
 
     return {np.zeros: zeros, np.empty: zeros, np.full: full, np.ones: ones,
-            **_diagonals(reals, pairs), **_alike(zeros, full, ones),
-            **_of_sequences(element, zeros)}
+            **_alike(zeros, full, ones), **_diagonal(reals, pairs), **_of_sequences(element, zeros)}
 
 
-def _diagonals(reals: Any, pairs: Any) -> dict[Any, Any]:
-    """The same for functions that make matrices with ones on a diagonal."""
+def _diagonal(reals: Any, pairs: Any) -> dict[Any, Any]:
+    """The same for functions that make a matrix with ones on a diagonal."""
 
     def eye(N, M=None, k=0, dtype=None):
         raise NotImplementedError

@@ -185,7 +185,7 @@ class Differentiable:
                 f"{line_of_call()}: {self.name}: argument {i} is traced, but argnums names "
                 f"{sorted(self.argnums)} only"
             )
-        if x.dtype.kind not in "fiubc" or x.dtype == np.float16:
+        if x.dtype.kind not in "fiubc" or x.dtype == np.float16 or not x.dtype.isnative:
             raise UnsupportedError(
                 f"{line_of_call()}: {self.name}: argument {i} is {x.dtype}. Kernels are "
                 "differentiated in arguments of float64 and float32, and in complex ones."

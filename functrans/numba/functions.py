@@ -122,24 +122,28 @@ def trace(a):
     return y
 
 
+@njit
+def mean_of_tied(a, best):
+    """The entries of this value, which share its derivative."""
+    y, count = best + 0.0 * a.flat[0], 0
+    for v in a.flat:
+        if v == best or (np.isnan(v) and np.isnan(best)):
+            count += 1
+            if count == 1:
+                y = v + 0.0
+            elif np.isfinite(best):
+                y += (v - y) / count  # a mean, of the same value to the last bit
+    return y
+
+
 @stands_for(np.max, np.amax, method="max")
 def max_of(a):
-    if a.size == 0:
-        raise ValueError("zero-size array to reduction operation not possible")
-    y = a.flat[0]
-    for v in a.flat:
-        y = np.maximum(y, v)
-    return y
+    return mean_of_tied(a, np.max(values(a)))
 
 
 @stands_for(np.min, np.amin, method="min")
 def min_of(a):
-    if a.size == 0:
-        raise ValueError("zero-size array to reduction operation not possible")
-    y = a.flat[0]
-    for v in a.flat:
-        y = np.minimum(y, v)
-    return y
+    return mean_of_tied(a, np.min(values(a)))
 
 
 @stands_for(np.ptp)
@@ -263,7 +267,7 @@ def argmin(a):
 
 
 @stands_for(np.searchsorted)
-def searchsorted(a, v, side="left"):
+def searchsorted(a, v, side: Any = "left"):
     return np.searchsorted(values(a), values(v), side)
 
 

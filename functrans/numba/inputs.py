@@ -98,9 +98,7 @@ def _computed(context: Any, builder: Any, source: Any, target: Any, x: Any) -> A
 class InputArray(types.Array):
     """An argument of such numbers, or a view of it."""
 
-    dtype: Input
-
-    def __init__(self, dtype: Input, ndim: int, layout: Any = "C"):
+    def __init__(self, dtype: Any, ndim: int, layout: Any = "C"):
         super().__init__(dtype, ndim, layout, readonly=True,
                          name=f"argument of {dtype}, {ndim}d, {layout}")
 

@@ -204,7 +204,8 @@ def _write_each(out, start, arrays):
 @stands_for(np.concatenate)
 def concatenate(arrays, axis=0):
     axis = axis % arrays[0].ndim
-    shape = tuple_setitem(arrays[0].shape, axis, length_along(arrays, axis))
+    length = length_along(arrays, axis)
+    shape = tuple_setitem(arrays[0].shape, axis, length)  # type: ignore[call-arg]  # numba's own
     out = new(shape)
     write_along(np.swapaxes(out, 0, axis), 0, arrays, axis)
     return out

@@ -15,6 +15,7 @@ from functrans.numba.arrays import ActiveArray, fresh
 from functrans.numba.complexes import Pair, part_of
 from functrans.numba.convert import Conversion
 from functrans.numba.functions import FUNCTIONS, METHODS, new
+from functrans.numba.inputs import InputArray
 from functrans.numba.numbers import Kept, Taped
 from functrans.numba.places import TapeCompiler
 from functrans.numba.updates import KernelCompiler
@@ -49,7 +50,8 @@ def _element(numbers: list[Any]) -> Kept | None:
 
 @functools.cache
 def _conversion(element: Kept) -> Conversion:
-    conversion = Conversion(element.part if isinstance(element, Pair) else element, {})
+    part: Any = element.part if isinstance(element, Pair) else element
+    conversion = Conversion(part, {})
     conversion.creators = conversion.creators | {new: fresh(element)}
     return conversion
 
@@ -70,11 +72,12 @@ def _typer(signed: Callable, choose: Callable) -> Callable:
 
 def _enter() -> None:
     """Before numba's own, which may take such arrays for what they are not."""
-    options = {"pipeline_class": FunctionCompiler}
+    options: Any = {"pipeline_class": FunctionCompiler}
     for f, (signed, choose) in FUNCTIONS.items():
         overload(f, jit_options=options, target="cpu", prefer_literal=True)(_typer(signed, choose))
     for name, (signed, choose) in METHODS.items():
-        overload_method(ActiveArray, name, jit_options=options)(_typer(signed, choose))
+        for kind in (ActiveArray, InputArray):
+            overload_method(kind, name)(_typer(signed, choose))
 
 
 _enter()

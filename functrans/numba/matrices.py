@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numba.core import types
@@ -176,7 +178,7 @@ def length(a):
     return y
 
 
-def norm_of_vector(x, ord=None):
+def norm_of_vector(x, ord: Any = None):
     if ord == np.inf:
         return np.max(np.abs(x))
     if ord == -np.inf:
@@ -192,7 +194,7 @@ def norm_of_vector(x, ord=None):
     return y if ord == 0 or ord == 1 else y ** (1 / ord)
 
 
-def norm_of_matrix(x, ord=None):
+def norm_of_matrix(x, ord: Any = None):
     if abs(ord) == np.inf:
         sums = np.sum(np.abs(x), 1)
     elif abs(ord) == 1:

@@ -136,7 +136,8 @@ class KernelOp:
     def forward(self, xs: Sequence, active: Sequence[int]) -> bool:
         """Whether a gradient is taken by runs forward."""
         size = sum([prod(xs[i].shape) for i in active])
-        return self.mode.name == FORWARD or (self.mode.name == AUTO and 0 < size <= self.mode.chunk)
+        return size > 0 and (
+            self.mode.name == FORWARD or (self.mode.name == AUTO and size <= self.mode.chunk))
 
     def level(self, depth: int, active: Sequence[int]) -> Level:
         key = depth, tuple(active)

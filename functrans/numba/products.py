@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numba.core import types
@@ -90,7 +92,7 @@ def convolve(a, v, mode="full"):
 
 
 @stands_for(np.correlate)
-def correlate(a, v, mode="valid"):
+def correlate(a, v, mode: Any = "valid"):
     return np.convolve(a, np.conj(v[::-1]), mode)
 
 
@@ -107,13 +109,16 @@ stands_for(*[getattr(np, name) for name in ("trapz", "trapezoid") if hasattr(np,
 
 @njit
 def on_line(x, xp, fp):
-    """A line through points at ``x``: the segment to its right."""
+    """A line through points at ``x``: the segment to its right, at the last point to its left."""
+    n = len(xp)
     if x < xp[0]:
         return fp[0]
-    if x >= xp[-1]:
-        return fp[-1]
-    k = np.searchsorted(values(xp), values(x), "right") - 1
-    return fp[k] + (x - xp[k]) * (fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k])
+    if x > xp[n - 1] or n == 1:
+        return fp[n - 1]
+    k = min(np.searchsorted(values(xp), values(x), "right"), n - 1)
+    slope = (fp[k] - fp[k - 1]) / (xp[k] - xp[k - 1])
+    start = k if x == xp[n - 1] else k - 1  # with the value of the last point itself
+    return fp[start] + (x - xp[start]) * slope
 
 
 @chosen_for(np.interp)
