@@ -107,13 +107,12 @@ def _text() -> str:
     code = Code()
     words, shifts, both = data_of(code, range(3))
     vector = f"<{LANES} x i64>"
-    total, lanes = (code.op(f"alloca {t}") for t in ("i64", vector))
-    count, place = code.op(f"load i64, ptr {count}"), _word(code, sums, "%lo")
+    total, sums, lanes = (code.op(f"alloca {t}") for t in ("i64", "i64", vector))
+    count = code.op(f"load i64, ptr {both}")
     rows = code.op(f"udiv i64 {count}, {ROW}")
-    first, stop = (code.op(f"mul i64 {k}, {CHUNK}") for k in ("%lo", "%hi"))
-    stop = code.select("i64", code.op(f"icmp ult i64 {stop}, {rows}"), stop, rows)
+    code.line(f"store i64 0, ptr {sums}")
 
-    def row_sum(r: str, size: str) -> str:
+    def add_row(r: str, size: str) -> None:
         row = _word(code, words, code.op(f"mul i64 {r}, {ROW}"))
         whole = code.op(f"and i64 {size}, {-LANES}")
         code.line(f"store {vector} zeroinitializer, ptr {lanes}")
@@ -126,7 +125,7 @@ def _text() -> str:
         code.line(f"store i64 {added}, ptr {total}")
         with code.counted(whole, size, stem="word") as i:
             _add_words(code, 1, row, shifts, i, total)
-        return _scrambled_by(code, code.op(f"load i64, ptr {total}"), r)
+        _add_to(code, "i64", sums, _scrambled_by(code, code.op(f"load i64, ptr {total}"), r))
 
     first, end = (code.op(f"mul i64 {c}, {CHUNK}") for c in ("%lo", "%hi"))
     last = code.op(f"icmp ugt i64 {end}, {rows}")
