@@ -10,7 +10,7 @@ ERRORS = errors_in({
         ("drawing: a program writes down draws of another when that is staged",
          "        for undo in undoing:\n            undo()\n", "        pass\n",
          "tests/test_generators.py::"
-         "test_each_call_draws_what_the_function_would_in_python[jit jit]"),
+         "test_each_call_draws_what_the_function_would_in_python[jit_jit]"),
     ],
     "functrans/_transforms/reverse/vjp.py": [
         ("checkpoint: operands that no rule reads are captured too",
