@@ -1,6 +1,6 @@
 """A checksum of an array's contents, at the speed of memory.
 
-On one thread: BLAS's threads spin after a product and would stall others.
+Threads that are free share it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ ROW, LARGE = 512, 1 << 17
 # Words that compiled code takes at once, and how far ahead it asks the memory for more: by itself a
 # processor stops to do so at the end of a page.
 LANES, AHEAD = 8, 1024
+# Rows that threads take at a time, and nanoseconds that a row takes.
+CHUNK, TIME = 64, 100
 
 
 def content(x: np.ndarray) -> int | bytes:
@@ -76,18 +78,19 @@ def _sums(halves: np.ndarray) -> np.ndarray:
 def _native() -> Callable | None:
     """The same by compiled code, in less than half the time."""
     from functrans._compile.run.machine import NativeUnavailable, local  # lazy: few need it
+    from functrans._compile.run.workers import on_threads  # lazy: likewise
 
     try:
         with compiler():
-            code, call = local().compile_own(_text(), "digest", "checksums of captured arrays")
+            code, function = local().compile_own(_text(), "digest", "checksums of captured arrays")
     except (NativeUnavailable, ImportError):
         return None
-    shifts = _shifts()
+    shifts, call = _shifts(), on_threads(function)
 
     def work(octets: np.ndarray, count: int) -> int:
-        both = np.empty(2, np.uint64)
-        both[0] = count
-        call([octets, shifts, both])
+        both = np.array((count, 0), np.uint64)
+        rows = count // ROW
+        call([octets, shifts, both], rows // CHUNK + 1, rows * TIME)
         return both.item(1)
 
     work.code = code  # type: ignore[attr-defined]  # lives as long as it is called
@@ -95,7 +98,8 @@ def _native() -> Callable | None:
 
 
 def _text() -> str:
-    """A function of words, shifts, and the number of words beside the result, in LLVM's language.
+    """A function of words, shifts, and the number of words beside the result, to which it adds what
+    its chunks give, in LLVM's language. The last chunk has what is no whole row.
     """
     from functrans._compile.emit.module import data_of  # lazy: few need it
     from functrans._compile.lowering.numbers import Code  # lazy: likewise
@@ -123,14 +127,17 @@ def _text() -> str:
             _add_words(code, 1, row, shifts, i, total)
         _add_to(code, "i64", sums, _scrambled_by(code, code.op(f"load i64, ptr {total}"), r))
 
-    with code.counted("0", rows, stem="row") as r:
+    first, end = (code.op(f"mul i64 {c}, {CHUNK}") for c in ("%lo", "%hi"))
+    last = code.op(f"icmp ugt i64 {end}, {rows}")
+    with code.counted(first, code.select("i64", last, rows, end), stem="row") as r:
         add_row(r, str(ROW))
-    add_row(rows, code.op(f"urem i64 {count}, {ROW}"))
+    with code.where(last):
+        add_row(rows, code.op(f"urem i64 {count}, {ROW}"))
     at = code.op(f"getelementptr i64, ptr {both}, i64 1")
-    code.line(f"store i64 {code.op(f'load i64, ptr {sums}')}, ptr {at}")
+    code.op(f"atomicrmw add ptr {at}, i64 {code.op(f'load i64, ptr {sums}')} monotonic")
     code.line("ret i32 0")
     return "\n".join([
-        code.function("i32 @digest", "ptr %list", "nounwind"),
+        code.function("i32 @digest", "ptr %list, i64 %lo, i64 %hi", "nounwind"),
         "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         f"declare i64 @llvm.vector.reduce.add.v{LANES}i64({vector})"])
 

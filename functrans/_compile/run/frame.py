@@ -9,7 +9,6 @@ schedule for a program that it has staged.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import operator
@@ -24,12 +23,11 @@ from functrans._compile.lowering.library import refused
 from functrans._compile.run import pool
 from functrans._compile.run.checksum import checksum
 from functrans._compile.run.entry import entry_of
+from functrans._compile.run.workers import on_threads
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.locks import lazy
 from functrans._kernels import sizes
-from functrans._kernels.blocks import cores, share
-from functrans._kernels.routines import address_of
 from functrans.errors import ArgumentError
 
 # Most bytes of constants in a frame that is kept on disk.
@@ -225,7 +223,10 @@ class Framed:
         if isinstance(run, Host):
             return run.run
         function = self.functions[run.name]
-        return function if run.chunks == 1 else _on_threads(function, run.chunks)
+        if run.chunks == 1:
+            return function
+        shared = on_threads(function)
+        return lambda slots: shared(slots, run.chunks, run.chunks * sizes.CHUNK)
 
     @property
     def verified(self) -> Framed:
@@ -285,24 +286,6 @@ class Framed:
             y = slots[slot]
             outputs.append(np.array(y.reshape(shape), order="C") if copied else y)
         return outputs
-
-
-def _on_threads(function: Any, chunks: int) -> Callable[[list], None]:
-    """A native function of a list and a range of chunks as one of the list, which runs them all.
-
-    On several threads: ctypes releases the interpreter lock meanwhile.
-    """
-    kind = ctypes.CFUNCTYPE(None, ctypes.py_object, ctypes.c_int64, ctypes.c_int64)
-    native = kind(address_of(function))
-
-    def run(slots: list) -> None:
-        threads = min(cores(), chunks)
-        if threads == 1:
-            native(slots, 0, chunks)
-        else:
-            share(lambda chunk: native(slots, chunk, chunk + 1), range(chunks), threads)
-
-    return run
 
 
 def _fits(x: Any, dtype: np.dtype) -> bool:
