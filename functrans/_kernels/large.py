@@ -279,30 +279,13 @@ def _in_order(xs: tuple[Any, ...]) -> tuple[np.ndarray, ...]:
 def row_sums(x: np.ndarray) -> np.ndarray | None:
     """``np.add.reduce(x, -1)`` to the last bit, of short rows, each of which takes NumPy 15 ns
     before it adds anything; None where NumPy should do it."""
-    width = x.shape[-1]
+    dtype, width = x.dtype, x.shape[-1]
     if x.size < sizes.ROWS or not sizes.NARROWEST <= width <= sizes.SHORT:
         return None
-    y = _of_rows("row_sums", x, width, x.shape[:-1])
+    if dtype.char not in "fd" or not (dtype.isnative and x.flags.carray and settings().compiles):
+        return None
+    y = _kernel("row_sums", width, (x,), np.empty(x.shape[:-1], dtype))
     return y if y is not None and is_finite(y) else None  # NumPy warns of others
-
-
-def filled_rows(v: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
-    """An array whose rows repeat a number of ``v`` each; None where NumPy should do it.
-
-    A view takes no time, but each pass over it some ns for each row.
-    """
-    if not sizes.NARROWEST <= shape[-1] <= sizes.WIDEST or math.prod(shape) >= sizes.LARGE:
-        return None
-    return _of_rows("filled_rows", v, shape[-1], shape)
-
-
-def _of_rows(name: str, x: np.ndarray, width: int, shape: tuple[int, ...]) -> np.ndarray | None:
-    """A kernel between numbers of rows and rows."""
-    dtype = x.dtype
-    if not x.flags.carray or dtype.char not in "fd" or not dtype.isnative or (
-            not settings().compiles):
-        return None
-    return _kernel(name, width, (x,), np.empty(shape, dtype))
 
 
 def scaled_rows(x: np.ndarray, factor: Any, axis: tuple[int, ...]) -> np.ndarray:

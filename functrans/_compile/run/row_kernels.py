@@ -359,15 +359,6 @@ def _row_sums(w: _Writer) -> None:
 
 
 @_kernel(1)
-def _filled_rows(w: _Writer) -> None:
-    """The operand has a number for each row, which fills it."""
-    with w.counted_rows() as (row, lo, hi):
-        x = w.load("%x0", row)
-        with w.loop(lo, hi) as i:
-            w.store(x, "%y", i)
-
-
-@_kernel(1)
 def _log_softmax(w: _Writer) -> None:
     with w.rows() as (lo, hi):
         top = w.greatest("%x0", lo, hi)

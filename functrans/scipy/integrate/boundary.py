@@ -176,6 +176,3 @@ class Collocation:
         places.append((c, last + r, unknowns + q))
         data, i, j = [np.concatenate([np.ravel(part[t]) for part in places]) for t in range(3)]
         return scipy.sparse.csc_array((data, (i, j)), shape=(unknowns + k, unknowns + k))
-
-
-__all__ = ["solve_bvp"]
