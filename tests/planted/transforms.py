@@ -76,6 +76,28 @@ ERRORS = (
         "tests/test_draws.py::test_a_matrix_that_takes_several_runs_does_not_mix_draws",
     ),
     Planted(
+        "a kept value that is returned is not asked whether its transform has ended",
+        "functrans/_transforms/arguments.py",
+        "if isinstance(x, Tracer) and x.owner.closed is True:",
+        "if isinstance(x, Tracer) and x.owner.closed is None:",
+        "tests/test_bad_input.py::test_a_kept_value_is_refused_where_it_is_returned_as_it_is",
+    ),
+    Planted(
+        "einsum: operands keep dtypes of their own",
+        "functrans/numpy/contractions.py",
+        "[x if x.dtype == dtype else x.astype(dtype) for x in arrays]",
+        "arrays",
+        "tests/test_contractions.py::"
+        "test_einsum_computes_all_along_in_the_dtype_of_the_result",
+    ),
+    Planted(
+        "seterr: what a function sets ends with it",
+        "functrans/_core/warned.py",
+        "        if changed:\n            _change(**changed)\n",
+        "",
+        "tests/test_warnings.py::test_seterr_holds_after_the_transform_as_after_the_function",
+    ),
+    Planted(
         "vmap: an operand of fewer axes is not aligned",
         "functrans/_transforms/vmap.py",
         "elif v1.ndim != v2.ndim:",
