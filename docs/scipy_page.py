@@ -68,6 +68,8 @@ SciPy's own functions, for plain arrays.
   and have room for `max_steps` steps and `max_events` times of an event; shapes stay as they are,
   and what a terminal event cuts off, or no event fills, is NaN. `adjoint=True` gives gradients
   of first order that are right up to the tolerances, in memory that does not grow with the steps.
+- `solve_bvp` is differentiated as the solution of SciPy's collocation equations on the mesh that
+  it has found; under `jit` the mesh has to keep its size.
 - Solvers (`quad`, `brentq`, `root`, `minimize`, `least_squares`, `curve_fit`, `linprog`,
   `lu_factor`, ...) are a step of their own under `jit` and `vmap`, which runs SciPy's with compiled
   functions, once for each entry of a batch; the derivative is another such step. Functions that

@@ -109,7 +109,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
         ft.grad(lambda x: ft.export(lambda y: x * y, 1.0)(2.0))(1.0)
     with pytest.raises(UnsupportedError, match="decides by values, in Python"):
         ft.export(lambda x: x if x > 0 else -x, 1.0)
-    with pytest.raises(UnsupportedError, match="has a step that NumPy runs"):
+    with pytest.raises(UnsupportedError, match=r"has a step that NumPy runs \(`\w+` at .*:\d+\)"):
         ft.export(np.sort, X)
     with pytest.raises(UnsupportedError, match="computes with Python's integers"):
         ft.export(lambda n: n * 3, 2)

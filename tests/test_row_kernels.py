@@ -323,7 +323,7 @@ def test_rows_are_added_where_an_index_says(always, rows, count, width, dtype):
     v, y = (RNG.standard_normal((*n, *width)).astype(dtype) for n in ((count, 2), (rows,)))
     expected = y.copy()
     np.add.at(expected, index, v)  # in the same order
-    if add_kernels._native(np.dtype(dtype).char.lower()) is None:
+    if add_kernels._native(np.dtype(dtype).char.lower(), False, False) is None:
         pytest.skip("no native code here")
     assert large.add_rows(index, v, y)
     assert_array_equal(y, expected)
@@ -331,6 +331,24 @@ def test_rows_are_added_where_an_index_says(always, rows, count, width, dtype):
     assert large.add_rows(index[::-1], turned[::-1], y)
     np.add.at(expected, index[::-1], v[::-1])
     assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("shape", [(1000,), (300, 7), (50, 3, 2), (1,)])
+def test_rows_are_read_where_an_index_says(shape, dtype, threads):
+    x = draw(shape, np.float64).astype(dtype)
+    for form in (70_000,), (300, 301):
+        index = RNG.integers(-len(x), len(x), form)
+        with ft.config(threads=threads):
+            for i in index, index[..., ::-1]:
+                y = large.take_rows(x, i)
+                assert y.dtype == dtype
+                assert_array_equal(y, x[i])
+        for wrong in len(x), -len(x) - 1, 2**62, -(2**63):
+            index[..., 5] = wrong
+            with pytest.raises(IndexError, match="out of bounds"):
+                large.take_rows(x, index)
 
 
 def test_rows_that_are_not_added(always):

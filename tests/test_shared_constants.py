@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from functrans._compile.run import frame
+from functrans._compile.run.checksum import LARGE
 
-pytestmark = pytest.mark.usefixtures("unoptimised")
+pytestmark = pytest.mark.usefixtures("unoptimised", "small_arrays")
 N = 20_000
+
+
+@pytest.fixture
+def small_arrays(monkeypatch):
+    """Arrays count as large as soon as they have checksums."""
+    monkeypatch.setattr(frame, "SHARED", LARGE)
 
 
 def tables():

@@ -457,6 +457,22 @@ def test_riemann_s_zeta_has_slopes_at_whole_numbers_below_one(s):
     assert found == pytest.approx(expected, rel=1e-11)  # sums of powers of 12 that cancel
 
 
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4"])
+@pytest.mark.parametrize("name", ["logsumexp", "softmax"])
+def test_sums_of_exponentials_of_integers_have_scipys_type(name, dtype, unoptimised):
+    several = np.array([0, 1, 9]).astype(dtype)
+    for x in (several, several[2]):
+        got, want = ft.jit(getattr(special, name))(x), getattr(sp, name)(x)
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-2 if want.dtype == np.float16 else 1e-6)
+
+
+def test_chdtri_of_what_is_no_probability_is_nan():
+    p = np.array([2.18, -0.3, 0.87, 1.0])
+    y = ft.jvp(lambda p: special.chdtri(1.0, p), p, p)[0]
+    np.testing.assert_allclose(y, sp.chdtri(1.0, p), rtol=1e-13)
+
+
 NORMAL = np.exp(-0.045) / np.sqrt(2 * np.pi)
 
 

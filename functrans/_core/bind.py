@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from functrans._core import remedies, scipy_names
+from functrans._core import remedies, scans, scipy_names
 from functrans._core.array import (
     Array,
     as_number,
@@ -23,7 +23,6 @@ from functrans._core.array import (
     is_subclassed,
     plain,
     require_common,
-    unrepeated,
     writer,
 )
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
@@ -423,11 +422,7 @@ def is_finite(x: Any) -> bool:
         if size <= 10_000:  # see ``may_have_nan``
             few = size <= 16 and x.ndim == 1 and x.dtype.kind == "f"
             return isfinite(sum(x.tolist()) if few else abs(np.vdot(x, x)))
-        with np.errstate(all="ignore"):
-            if x.flags.c_contiguous and x.dtype.kind in "fc":
-                # half the time of ``sum``, which adds pairwise
-                return isfinite(abs(np.einsum("i->", x.reshape(-1))))
-            return isfinite(abs(np.add.reduce(x, axis=None)))
+        return scans.is_finite(x)
     return _known_finite(x) if isinstance(x, Tracer) else isfinite(abs(x))
 
 
@@ -443,10 +438,8 @@ def may_have_nan(x: Any) -> bool:
             # of all ways that do not warn those of the least overhead; on large arrays, vdot would
             # wake threads. Written twice: one call more would cost as much as the sum
             total = sum(x.tolist()) if size <= 16 and x.ndim == 1 else np.vdot(x, x)
-        else:
-            with np.errstate(all="ignore"):
-                total = np.maximum.reduce(unrepeated(x), axis=None)  # half the time of a sum
-        return total != total
+            return total != total
+        return scans.has_nan(x)
     return not _known_finite(x) if isinstance(x, Tracer) else x != x
 
 

@@ -58,7 +58,7 @@ NAMES: dict[str, Names] = {
     "integrate": Names(
         ours="""
             cumulative_simpson cumulative_trapezoid dblquad fixed_quad nquad odeint quad quad_vec
-            simpson solve_ivp tplquad trapezoid
+            simpson solve_bvp solve_ivp tplquad trapezoid
         """,
     ),
     "interpolate": Names(

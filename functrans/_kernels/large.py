@@ -8,20 +8,21 @@ NumPy makes a pass over memory for each step, on one processor. For arrays large
   as before;
 - softmax and its kin, what the shim has of activations, and ufuncs that NumPy computes number by
   number have kernels for arrays of any shape (``_compile/run/row_kernels.py``), which pay much
-  earlier: ``in_one_pass``, ``valued``; threads share those that go entry by entry; rows that are
-  added to others at an index too (``add_kernels.py``): ``add_rows``;
+  earlier: ``in_one_pass``, ``valued``; rows that are read at an index or added there too
+  (``add_kernels.py``): ``take_rows``, ``add_rows``;
 - memory of arrays that are dropped is kept for the next (``_compile/run/pool.py``), once tapes have
   referred to many: ``keep_memory``;
 - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
 - threads share all other ufuncs, in forward runs and where cotangents are added up:
-  ``elementwise``. They stay NumPy's, so that values are NumPy's to the last bit and warnings are
-  not lost;
-- the walk takes fused elementwise ops block by block (``_transforms/reverse/fusion.py``),
-  and adds cotangents in place (``cotangents.py``).
+  ``elementwise``. Their loops stay NumPy's (``_compile/run/ufunc_loops.py``), so that values are
+  NumPy's to the last bit and warnings are not lost;
+- the walk takes fused elementwise ops block by block, or by code that is compiled for them
+  (``_transforms/reverse/fusion.py``), and adds cotangents in place (``cotangents.py``).
 
 A chain of NumPy calls on blocks that fit the second-level cache reads and writes main memory once,
-keeps NumPy's vectorised functions, and runs in parallel because ufuncs release the interpreter
-lock. What ``jit`` compiles has blocks and threads of its own (``_compile/schedule/tiles.py``).
+and keeps NumPy's vectorised functions. What ``jit`` compiles has blocks of its own
+(``_compile/schedule/tiles.py``). All native code has the same threads
+(``_compile/run/workers.py``).
 """
 
 from __future__ import annotations
@@ -56,18 +57,32 @@ def _added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
     return False  # likewise
 
 
+def _read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
+    return False  # likewise
+
+
+def _looped(
+    ufunc: np.ufunc, xs: Sequence, out: np.ndarray | None, work: float
+) -> np.ndarray | None:
+    return None  # likewise
+
+
 def _enter_pool() -> None:
     pass  # likewise
 
 
 def install(compiled: Callable[..., list | None], kernel: Callable[..., np.ndarray | None],
-            added: Callable[..., bool], enter_pool: Callable[[], None]) -> None:
+            added: Callable[..., bool], read: Callable[..., bool],
+            looped: Callable[..., np.ndarray | None],
+            enter_pool: Callable[[], None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
     list, by native code, ``kernel(name, width, xs, out)`` that of ``row_kernels``; None where
-    there is none. ``added(index, v, y)`` is that of ``add_kernels``. ``enter_pool()`` lets NumPy
-    use the pool, or no longer, as ``config`` says."""
-    global _compiled, _kernel, _added, _enter_pool
-    _compiled, _kernel, _added, _enter_pool = compiled, kernel, added, enter_pool
+    there is none. ``added(index, v, y)`` and ``read`` are those of ``add_kernels``,
+    ``looped(ufunc, xs, out, work)`` of ``ufunc_loops``. ``enter_pool()`` lets NumPy use the pool,
+    or no longer, as ``config`` says."""
+    global _compiled, _kernel, _added, _read, _looped, _enter_pool
+    _compiled, _kernel, _added, _read = compiled, kernel, added, read
+    _looped, _enter_pool = looped, enter_pool
 
 
 class _Demand:
@@ -94,6 +109,11 @@ def _compiles(xs: Sequence) -> bool:
     return config.jit and all(
         [type(x) in STRONG and x.dtype.char in "fdFD" and x.dtype.isnative for x in xs]
     )
+
+
+def compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
+    """``f(static, *xs)`` by code that is compiled for it; None where none is."""
+    return _compiled(f, static, xs) if _compiles(xs) else None
 
 
 def forward(row: Primitive, impl: Callable, native_from: str) -> Callable:
@@ -237,8 +257,6 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
         xs = _in_order(xs)
         if not xs:
             return None
-    if axis is None and x.size >= sizes.THREADED:
-        return _shared(name, xs)
     return _kernel(name, width, (*xs, *filled) if filled else xs)
 
 
@@ -270,22 +288,24 @@ def row_sums(x: np.ndarray) -> np.ndarray | None:
     return y if y is not None and is_finite(y) else None  # NumPy warns of others
 
 
-# Entries of which a thread takes a multiple, so that vectors begin where they do on one thread.
-STRIDE = 1 << 11
+def scaled_rows(x: np.ndarray, factor: Any, axis: tuple[int, ...]) -> np.ndarray:
+    """``x`` times a number for each row along ``axis``."""
+    if axis == (x.ndim - 1,) and x.flags.c_contiguous and factor.dtype == x.dtype:
+        y = in_one_pass("scaled_rows", x, axis=axis, filled=(np.ascontiguousarray(factor),))
+        if y is not None:
+            return y
+    kept = [1 if i in axis else n for i, n in enumerate(x.shape)]
+    return elementwise(np.multiply, x, factor.reshape(kept) if factor.ndim else factor)
 
 
-def _shared(name: str, xs: Sequence[np.ndarray]) -> np.ndarray | None:
-    """The kernel ``name``, entry by entry: a share of it for each thread."""
-    y = np.empty(xs[0].shape, xs[0].dtype)
-    flat, out, done = [x.reshape(-1) for x in xs], y.reshape(-1), []
-
-    def block(start: int, stop: int) -> None:
-        parts = [x[start:stop] for x in flat]
-        done.append(_kernel(name, 1, parts, out[start:stop]) is not None)
-
-    share = -(-y.size // blocks.cores())
-    blocks.run_blocks(block, y.size, 1, -(-share // STRIDE) * STRIDE)
-    return y if all(done) else None
+def take_rows(x: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """The rows of ``x``, which is in order, at an index of C's integers."""
+    size = index.size * (x.size // len(x)) if x.size else 0
+    if size >= sizes.PARALLEL and x.dtype.char in "fdFD" and x.dtype.isnative and config.jit:
+        y = np.empty(index.shape + x.shape[1:], x.dtype)
+        if x.flags.aligned and _read(np.require(index, None, ["C", "A"]), y, x):
+            return y
+    return x.take(index, 0)  # the same as x[index], in up to half the time
 
 
 def add_rows(index: Any, v: Any, y: np.ndarray) -> bool:
@@ -332,15 +352,33 @@ def by_rows(f: Callable, axis: tuple[int, ...], x: np.ndarray, *ys: Any, dtype: 
     return out
 
 
-def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> np.ndarray:
+# Ufuncs that take less than 0.2 ns an entry of double precision, where others take about 0.8.
+ARITHMETIC = frozenset({
+    np.add, np.subtract, np.multiply, np.divide, np.negative, np.positive, np.absolute, np.fabs,
+    np.maximum, np.minimum, np.square, np.conjugate, np.sign, np.copysign,
+})
+
+
+def elementwise(impl: Any, *xs: Any, out: np.ndarray | None = None) -> np.ndarray:
     """``impl`` on operands of which some are large: a share of a ufunc's work for each thread."""
+    x = xs[0] if _has_axes(xs[0]) else xs[-1]
+    work = x.nbytes * (0.025 if impl in ARITHMETIC else 0.08)
+    if type(impl) is np.ufunc and work >= sizes.PARALLEL_WORK:
+        if settings().compiles and (y := _looped(impl, xs, out, work)) is not None:
+            return y
+        if x.size >= sizes.THREADED:
+            return _by_python(impl, xs, out)
+    return impl(*xs) if out is None else impl(*xs, out=out)
+
+
+def _by_python(impl: np.ufunc, xs: Sequence, out: np.ndarray | None) -> np.ndarray:
+    """The same on threads of Python's."""
     shapes = {x.shape for x in xs if _has_axes(x)}
     shape = max(shapes, key=math.prod)
     width = 1 if len(shapes) == 1 else shape[-1]
     column = (*shape[:-1], 1)  # one number a row
-    if type(impl) is not np.ufunc or not all(
-        not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous) for x in xs
-    ):
+    if not all([not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous)
+                for x in xs]):
         return impl(*xs) if out is None else impl(*xs, out=out)
     rows = [x.reshape(-1, width if x.shape == shape else 1) if _has_axes(x) else x for x in xs]
     out = np.empty(shape, _result_dtype(impl, xs)) if out is None else out

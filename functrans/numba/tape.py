@@ -223,7 +223,7 @@ def recorded(
     while True:
         block = _block(inputs + 1 + room)
         with _lock:
-            _header[:FIELDS] = inputs + 1, 0, len(block), block.ctypes.data, 0
+            _header[:FIELDS] = inputs + 1, 0, len(block), block.__array_interface__["data"][0], 0
             _header[FIELDS : FIELDS + len(offsets)] = offsets
             try:
                 out = run()
@@ -276,9 +276,3 @@ def _walk_strongly(entries, cts):
         if entry.i >= FIRST:
             cts[k] = 0.0
             k -= 1
-
-
-__all__ = [
-    "Tape", "added", "clear", "closed", "enter", "entered", "meet", "number_inputs", "numbers",
-    "recorded",
-]

@@ -49,10 +49,9 @@ def _matmul(x1, x2):
 def _no_product(s1, s2):
     """NumPy's error for operands of shapes ``s1`` and ``s2``, which do not fit."""
     if not s1 or not s2:
-        i = 0 if not s1 else 1
         return ValueError(
-            f"matmul: Input operand {i} does not have enough dimensions (has 0, gufunc core with "
-            "signature (n?,k),(k,m?)->(n?,m?) requires 1)"
+            f"matmul: Input operand {int(bool(s1))} does not have enough dimensions (has 0, gufunc "
+            "core with signature (n?,k),(k,m?)->(n?,m?) requires 1)"
         )
     return ValueError(
         "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "

@@ -431,4 +431,32 @@ ERRORS = (
         "            if y is not None:",
         "tests/test_values.py::test_numpy_does_what_is_not_finite_or_huge_and_warns",
     ),
+    Planted(
+        "workers: a caller that works alone leaves out the first chunk",
+        "functrans/_compile/run/workers.py",
+        "%by.me = call i32 %function(ptr %argument, i64 0, i64 %count)",
+        "%by.me = call i32 %function(ptr %argument, i64 1, i64 %count)",
+        "tests/test_workers.py::test_where_processors_are_scarce_the_caller_works_alone",
+    ),
+    Planted(
+        "workers: the status of a chunk is lost",
+        "functrans/_compile/run/workers.py",
+        "%before = atomicrmw or ptr %status, i64 %wide monotonic",
+        "%before = atomicrmw and ptr %status, i64 %wide monotonic",
+        "tests/test_workers.py::test_each_chunk_is_computed_once",
+    ),
+    Planted(
+        "workers: a forked process counts those of its parent",
+        "functrans/_compile/run/workers.py",
+        "os.register_at_fork(after_in_child=made.forget)",
+        "made.forget()",
+        "tests/test_workers.py::test_a_forked_process_has_threads_of_its_own",
+    ),
+    Planted(
+        "workers: NumPy's loops give no warning",
+        "functrans/_compile/run/ufunc_loops.py",
+        'if any([raised & bit and state[name] != "ignore" for bit, name in names.items()]):',
+        "if False and (state, names):",
+        "tests/test_workers.py::test_warnings_are_numpys",
+    ),
 )

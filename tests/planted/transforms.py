@@ -8,14 +8,14 @@ ERRORS = (
         "functrans/_transforms/drawing.py",
         "if d is other or d.like(other):",
         "if d is other:",
-        "tests/test_draws.py::test_a_call_that_needs_strong_zero_draws_once",
+        "tests/test_generators.py::test_a_call_that_needs_strong_zero_draws_once",
     ),
     Planted(
         "drawing: a program writes down draws of another when that is staged",
         "functrans/_transforms/drawing.py",
         "        for undo in undoing:\n            undo()\n",
         "        pass\n",
-        "tests/test_draws.py::test_each_call_draws_what_the_function_would_in_python[jit jit]",
+        "tests/test_generators.py::test_each_call_draws_what_the_function_would_in_python[jit_jit]",
     ),
     Planted(
         "checkpoint: operands that no rule reads are captured too",

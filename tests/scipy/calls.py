@@ -204,6 +204,12 @@ def solved(f: Callable, y0: Any, t: Any, a: Any) -> Any:
     return f(rate, (0.0, 1.3), y0, t_eval=t, args=(a,), rtol=1e-9, atol=1e-9).y
 
 
+def bounded(f: Callable, a: Any, x: Any) -> Any:
+    sol = f(lambda x, y: np.stack([y[1], a * np.sin(y[0])]),
+            lambda y, z: np.stack([y[0] - a, z[0] - 1.0]), x, np.ones((2, 21)), tol=1e-9)
+    return sol.y[:, [0, -1]], sol.yp[:, [0, -1]]
+
+
 INTEGRATE = {
     "cumulative_simpson": [(lambda f, y, x: f(y, x=x), (HEIGHTS, GRID))],
     "cumulative_trapezoid": [of(HEIGHTS, GRID)], "trapezoid": [of(HEIGHTS, GRID)],
@@ -212,15 +218,15 @@ INTEGRATE = {
                  (0.1, 0.9, 0.2, 1.3))],
     "nquad": [(lambda f, a, b, c: f(lambda x, y, c: np.exp(-c * x * y),
                                    [lambda y, c: (a, y), (0.1, b)], (c,))[0], (0.05, 0.9, 0.7))],
-    "tplquad": [(lambda f, a, b, c: f(lambda z, y, x: c * x * y * z, a, b, 0.1,
-                                      lambda x: x, 0.0, lambda x, y: x + c * y)[0],
-                 (0.2, 0.9, 0.7))],
+    "tplquad": [(lambda f, a, b: f(lambda z, y, x: x * y * z, a, b, 0.1, 0.4, 0.0, 0.9)[0],
+                 (0.2, 0.9))],
     "fixed_quad": [(lambda f, a, b, c: f(decay, a, b, args=(c,), n=5)[0], (0.1, 1.2, 0.7))],
     "quad": [(lambda f, a, b, c: f(decay, a, b, args=(c,))[0], (0.1, 1.2, 0.7)),
              (lambda f, a, c: f(decay, a, np.inf, args=(c,))[0], (0.1, 0.7))],
     "quad_vec": [(lambda f, a, b, c: f(decay, a, b, args=(c,))[0], (0.1, 1.2, 0.7))],
     "odeint": [(lambda f, y, t, a: f(rate, y, t, args=(a,), tfirst=True, rtol=1e-10, atol=1e-10),
                 (np.array([1.0, 0.4]), T, 0.7))],
+    "solve_bvp": [(bounded, (0.7, np.linspace(0.0, 1.2, 21)))],
     "solve_ivp": [(solved, (np.array([1.0, 0.4]), T[1:], 0.7))],
 }
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.optimize as so
+import scipy.sparse
 from pytest import approx
 
 import functrans as ft
@@ -443,3 +444,26 @@ def test_linear_least_squares_within_bounds_are_those_of_the_active_set(solver):
 def test_a_bound_that_holds_without_force_has_no_derivative():
     with pytest.raises(SolverError, match="nnls has a kink"):
         ft.grad(lambda b: optimize.nnls(np.eye(2), b)[0].sum())(np.array([1.0, 0.0]))
+
+
+@pytest.mark.parametrize("J", [
+    np.zeros((3, 3)), np.array([[1.0, 2.0, 0.0], [2.0, 4.0 + 1e-15, 0.0], [0.0, 0.0, 1.0]])])
+def test_a_sparse_jacobian_that_is_singular_is_named(J):
+    with pytest.raises(SolverError, match=r"the solution of it at .* Jacobian .* singular"):
+        ft.grad(lambda a: implicit.implicit(
+            "it", lambda x: a * (J @ x), np.zeros(3), lambda x: scipy.sparse.csc_array(J))[0])(1.0)
+
+
+def test_a_sparse_jacobian_gives_what_the_dense_one_does():
+    J = np.diag([2.0, 3.0, 4.0]) + np.eye(3, k=1)
+    root = so.fsolve(lambda x: J @ x - 0.4 * x**2 - 1, np.full(3, 0.3))
+
+    def solution(a, matrix):
+        return implicit.implicit("it", lambda x: J @ x - a * x**2 - 1, root, matrix)
+
+    def sparse(x, a=0.4):
+        return scipy.sparse.csc_array(J - np.diag(2 * a * x))
+
+    for derivative in (ft.jacrev, ft.jacfwd, lambda f: ft.jacobian(ft.jacobian(f))):
+        assert derivative(lambda a: solution(a, sparse))(0.4) == approx(
+            derivative(lambda a: solution(a, None))(0.4), rel=1e-12)

@@ -9,7 +9,6 @@ schedule for a program that it has staged.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import operator
@@ -22,18 +21,20 @@ from numpy import empty, ndarray
 from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.lowering.library import refused
 from functrans._compile.run import pool
-from functrans._compile.run.checksum import LARGE, checksum
+from functrans._compile.run.checksum import checksum
 from functrans._compile.run.entry import entry_of
+from functrans._compile.run.workers import on_threads
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.locks import lazy
 from functrans._kernels import sizes
-from functrans._kernels.blocks import cores, share
-from functrans._kernels.routines import address_of
 from functrans.errors import ArgumentError
 
 # Most bytes of constants in a frame that is kept on disk.
 KEPT_CONSTANTS = 1 << 16
+# Bytes from which constants may be arrays of others. Less is in the second-level cache beside its
+# copy, which begins with a line of it; the array may not, and products take 1.2 times as long.
+SHARED = 1 << 21
 
 
 class Argument(NamedTuple):
@@ -174,7 +175,7 @@ class Frame(NamedTuple):
 
 def _same(x: np.ndarray, c: np.ndarray, known: int) -> bool:
     """Whether an array that is not to change is a constant, to the last bit."""
-    if c.nbytes <= LARGE or x.nbytes != c.nbytes or not _fits(x, c.dtype):
+    if c.nbytes < SHARED or x.nbytes != c.nbytes or not _fits(x, c.dtype):
         return False
     octets, others = (y.reshape(-1).view(np.uint8) for y in (x, c))
     return np.array_equal(octets, others) and checksum(c) == known
@@ -222,7 +223,10 @@ class Framed:
         if isinstance(run, Host):
             return run.run
         function = self.functions[run.name]
-        return function if run.chunks == 1 else _on_threads(function, run.chunks)
+        if run.chunks == 1:
+            return function
+        shared = on_threads(function)
+        return lambda slots: shared(slots, run.chunks, run.chunks * sizes.CHUNK)
 
     @property
     def verified(self) -> Framed:
@@ -282,24 +286,6 @@ class Framed:
             y = slots[slot]
             outputs.append(np.array(y.reshape(shape), order="C") if copied else y)
         return outputs
-
-
-def _on_threads(function: Any, chunks: int) -> Callable[[list], None]:
-    """A native function of a list and a range of chunks as one of the list, which runs them all.
-
-    On several threads: ctypes releases the interpreter lock meanwhile.
-    """
-    kind = ctypes.CFUNCTYPE(None, ctypes.py_object, ctypes.c_int64, ctypes.c_int64)
-    native = kind(address_of(function))
-
-    def run(slots: list) -> None:
-        threads = min(cores(), chunks)
-        if threads == 1:
-            native(slots, 0, chunks)
-        else:
-            share(lambda chunk: native(slots, chunk, chunk + 1), range(chunks), threads)
-
-    return run
 
 
 def _fits(x: Any, dtype: np.dtype) -> bool:

@@ -47,7 +47,8 @@ def chdtrc(v, x):
 
 
 def chdtri(v, p):
-    return 2 * gammainccinv(v * 0.5, p)
+    # SciPy's gammainccinv(0.5, 2.18) is -0.28
+    return 2 * gammainccinv(v * 0.5, where(p <= 1, p, np.nan))
 
 
 def _count(name, argument):

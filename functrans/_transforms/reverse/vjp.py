@@ -168,7 +168,7 @@ class VJPTrace(Trace):
         v1, v2 = x1.primal, x2.primal
         known = x1.known or x1.aval
         alike = known is x2.known or known == x2.aval
-        if alike and type(v1) in _USUAL and v1.size < sizes.THREADED:
+        if alike and type(v1) in _USUAL and v1.size < sizes.PARALLEL:
             impl = prim.impl  # called at once, it would be looked up as a method
             y = impl(v1, v2)
             alike = y.dtype is known[1]
@@ -202,8 +202,8 @@ class VJPTrace(Trace):
         """``prim`` of ``x``, mine, and of ``other``, which is not; whether ``x`` comes first."""
         v, kind, known = x.primal, type(other), x.known
         weak = kind is float or kind is int  # Python's numbers take the other dtype
-        if type(v) in _USUAL and v.size < sizes.THREADED and (
-            weak or (kind is np.ndarray and other.size < sizes.THREADED)
+        if type(v) in _USUAL and v.size < sizes.PARALLEL and (
+            weak or (kind is np.ndarray and other.size < sizes.PARALLEL)
         ):
             impl = prim.impl
             y = impl(v, other) if first else impl(other, v)
@@ -241,7 +241,7 @@ class VJPTrace(Trace):
             return bind(prim, x if self.closed else v)
         if type(v) in STRONG:
             impl = prim.impl
-            y = impl(v) if v.size < sizes.THREADED else large.elementwise(impl, v)
+            y = impl(v) if v.size < sizes.PARALLEL else large.elementwise(impl, v)
         elif isinstance(v, Tracer):
             y = v.owner.unary(prim, v)
         else:
@@ -408,8 +408,8 @@ def _applied(prim: Primitive, v1: Any, v2: Any) -> Any:
     """An elementwise row of two values, of which neither is mine."""
     k1, k2 = type(v1), type(v2)
     if k1 in PLAIN and k2 in PLAIN and (
-        (k1 is np.ndarray and v1.size >= sizes.THREADED)
-        or (k2 is np.ndarray and v2.size >= sizes.THREADED)
+        (k1 is np.ndarray and v1.size >= sizes.PARALLEL)
+        or (k2 is np.ndarray and v2.size >= sizes.PARALLEL)
     ):
         return large.elementwise(prim.impl, v1, v2)
     return bind_operands(prim, v1, v2)

@@ -111,8 +111,14 @@ class Signature:
         try:
             hash(key)
         except TypeError:
+            bad = next(x for x in fixed if not _has_hash(x))
+            cure = "A static argument has to be hashable"
+            if not any([x is bad for _, x in static]):
+                cure = ("Make its class a dataclass, teach it to transforms by ft.tree.register, "
+                        "or close over it")
             raise ArgumentError(
-                f"jit: a static argument of `{name_of(self.f)}` cannot be hashed: {describe(fixed)}"
+                f"jit: `{name_of(self.f)}` got {describe(bad)}, which is neither a number nor a "
+                f"container of some, and cannot be hashed. {cure}."
             ) from None
         call = functools.partial(self._call, structure, leaves, numbers, static)
         return BoundCall(key, operands, call, fixed, drawn or Drawn())
@@ -211,3 +217,11 @@ def _orders(structure: tree.Structure) -> tuple:
     inner = tuple([_orders(s) for s in structure.children if s is not tree.LEAF])
     order = getattr(structure.aux, "order", None)
     return inner if order is None else (order, tuple(map(type, order)), inner)
+
+
+def _has_hash(x: Any) -> bool:
+    try:
+        hash(x)
+    except TypeError:
+        return False
+    return True

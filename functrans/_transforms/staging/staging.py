@@ -333,7 +333,7 @@ def write(
         inputs = trace.arguments(args)
         with forming(trace.products), drawing(trace):
             outs, structure = tree.flatten(f(*inputs))
-        require_numbers(trace.fun, outs)
+        require_numbers(trace.fun, outs, ended=writer.get() is trace)
         outputs = tuple([trace.atom(plain(x)) for x in outs])
         return Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs), structure
     finally:

@@ -44,7 +44,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     >>> ft.grad(logsumexp)(np.array([1000.0, 1000.0]))
     Array([0.5, 0.5])
     """
-    a = as_operand(a)
+    a = _floating(a, float)
     if b is None and not return_sign and a.dtype.kind != "c":
         return np.logaddexp.reduce(a, axis=_axes(axis, a.ndim), keepdims=keepdims)
     a, b = np.broadcast_arrays(a, 1.0 if b is None else as_operand(b))
@@ -65,7 +65,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
 @counterpart(sp.softmax)
 def softmax(x, axis=None):
     """exp(x) / sum(exp(x)); NaN where the largest is infinite, as SciPy's."""
-    x = as_operand(x)
+    x = _floating(x, np.float16)
     axes = _axes(axis, x.ndim)
     y = exponentials.softmax(x, axis=axes)
     if is_finite(x):
@@ -78,7 +78,15 @@ def softmax(x, axis=None):
 def log_softmax(x, axis=None):
     """log(softmax(x)), where softmax is 0 too."""
     x = as_operand(x)
-    return x - logsumexp(x, axis, keepdims=True)
+    if x.dtype.kind == "c":
+        return x - logsumexp(x, axis, keepdims=True)
+    return x - np.logaddexp.reduce(x, axis=_axes(axis, x.ndim), keepdims=True)
+
+
+def _floating(x: Any, least: Any) -> Any:
+    """An operand; one of integers in a type of floats that holds them, no narrower than a least."""
+    x = as_operand(x)
+    return x.astype(np.result_type(x.dtype, least)) if x.dtype.kind in "biu" else x
 
 
 # ---- spherical Bessel functions, Lambert's W

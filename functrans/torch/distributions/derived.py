@@ -168,6 +168,3 @@ class MixtureSameFamily(Distribution):
     def __repr__(self) -> str:
         return (f"MixtureSameFamily(\n  {self.mixture_distribution!r},\n  "
                 f"{self.component_distribution!r})")
-
-
-__all__ = ["MixtureSameFamily", "TransformedDistribution"]

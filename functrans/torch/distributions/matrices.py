@@ -195,6 +195,3 @@ class LowRankMultivariateNormal(Distribution):
 
     def entropy(self) -> Tensor:
         return 0.5 * self.event_shape[0] * (1 + LOG_2PI) + self._half_log_det()
-
-
-__all__ = ["LKJCholesky", "LowRankMultivariateNormal", "Wishart"]

@@ -425,10 +425,3 @@ class LogisticNormal(TransformedDistribution):
             raise ValueError("LogisticNormal needs parameters of at least one dimension")
         self.loc, self.scale = base.loc, base.scale
         super().__init__(base, StickBreakingTransform())
-
-
-__all__ = [
-    "FisherSnedecor", "HalfCauchy", "InverseGamma", "Kumaraswamy", "LogisticNormal",
-    "LogitRelaxedBernoulli", "Multinomial", "NegativeBinomial", "Pareto", "RelaxedBernoulli",
-    "RelaxedOneHotCategorical", "VonMises", "Weibull",
-]
