@@ -432,6 +432,14 @@ ERRORS = (
         "tests/test_captures.py::test_a_small_captured_array_is_copied",
     ),
     Planted(
+        "vjp: a row with one slope takes its operands in the other order",
+        "functrans/_transforms/reverse/vjp.py",
+        "return self._beside(prim, a1, x1, v2, True)",
+        "return self._beside(prim, a1, x1, v2, False)",
+        "tests/test_elementary.py::"
+        "test_rows_with_a_slope_in_one_operand_take_both_traced_or_either",
+    ),
+    Planted(
         "vjp: a product saves the wrong operand",
         "functrans/_transforms/reverse/vjp.py",
         "(x1.known or x1.aval, self.capture(v2), params)",
