@@ -41,6 +41,7 @@ def main() -> int:
         report,
         shim,
         sparse,
+        special,
         speed,
         watching,
         workloads,
@@ -75,6 +76,7 @@ def main() -> int:
         runs["numba-price"] = lambda: kernels.price_table(args.scale)
         runs["numba-calls"] = lambda: kernels.call_table(args.scale)
     runs["overhead"] = lambda: overhead.table(peers, args.scale)
+    runs["special"] = lambda: special.table(args.scale)
     runs["sparse"] = lambda: sparse.table(args.scale)
     if parallel.distributed is not None:
         runs["parallel-executor"] = lambda: parallel.executor_table(args.scale)

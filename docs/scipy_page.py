@@ -68,6 +68,8 @@ SciPy's own functions, for plain arrays.
   and have room for `max_steps` steps and `max_events` times of an event; shapes stay as they are,
   and what a terminal event cuts off, or no event fills, is NaN. `adjoint=True` gives gradients
   of first order that are right up to the tolerances, in memory that does not grow with the steps.
+- `solve_bvp` is differentiated as the solution of SciPy's collocation equations on the mesh that
+  it has found; under `jit` the mesh has to keep its size.
 - Solvers (`quad`, `brentq`, `root`, `minimize`, `least_squares`, `curve_fit`, `linprog`,
   `lu_factor`, ...) are a step of their own under `jit` and `vmap`, which runs SciPy's with compiled
   functions, once for each entry of a batch; the derivative is another such step. Functions that
@@ -93,10 +95,11 @@ SciPy's own functions, for plain arrays.
 - Iterations (`cg`, `gmres`, ...) are differentiated as solutions: what has not converged raises
   `SolverError`. `expm_multiply` takes as many products as the norm of the matrix needs, and records
   them.
-- Interpolants are differentiated in values and points, not in knots. A smoothing spline of traced
-  values needs `s=0` or `lam=`: otherwise its knots follow from the values. Cubic and quintic
-  `RegularGridInterpolator` have the coefficients of a direct solution; SciPy's default stops at an
-  error of 1e-5.
+- Interpolants are differentiated in values and points; piecewise polynomials (`CubicSpline`,
+  `PchipInterpolator`, `Akima1DInterpolator`, `CubicHermiteSpline`, `PPoly`) in their knots as well,
+  B-splines and grids not. A smoothing spline of traced values needs `s=0` or `lam=`: otherwise its
+  knots follow from the values. Cubic and quintic `RegularGridInterpolator` have the coefficients of
+  a direct solution; SciPy's default stops at an error of 1e-5.
 
 [How many of them other libraries have](scipy_peers.md) is a page of its own.
 

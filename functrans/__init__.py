@@ -12,6 +12,7 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from functrans import cache, errors, numpy, scipy, tree
+from functrans._core import scans as _scans
 from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._kernels import large as _large
@@ -58,61 +59,17 @@ if TYPE_CHECKING:
 __version__ = _version.VERSION
 
 _large.install(_native_rows.compiled, _native_rows.kernel, _native_rows.added,
-               _native_rows.enter_pool)
+               _native_rows.read, _native_rows.looped, _native_rows.enter_pool)
+_scans.install(_native_rows.holds)
 
 __all__ = [
-    "Array",
-    "Revolve",
-    "array",
-    "associative_scan",
-    "cache",
-    "certify",
-    "checkpoint",
-    "cond",
-    "config",
-    "custom_jvp",
-    "custom_vjp",
-    "derivative",
-    "elementwise_grad",
-    "errors",
-    "export",
-    "external",
-    "fori_loop",
-    "ggnvp",
-    "grad",
-    "hessian",
-    "hessian_diagonal",
-    "hutchinson",
-    "hvp",
-    "jacfwd",
-    "jacobian",
-    "jacrev",
-    "jax_function",
-    "jet",
-    "jit",
-    "jvp",
-    "laplacian",
-    "linear_operator",
-    "linear_transpose",
-    "linearize",
-    "load",
-    "make_program",
-    "numpy",
-    "patch",
-    "scan",
-    "scipy",
-    "sparse_hessian",
-    "sparse_jacobian",
-    "sparsity",
-    "stop_gradient",
-    "switch",
-    "torch_function",
-    "tree",
-    "value_and_grad",
-    "vhp",
-    "vjp",
-    "vmap",
-    "while_loop",
+    "Array", "Revolve", "array", "associative_scan", "cache", "certify", "checkpoint", "cond",
+    "config", "custom_jvp", "custom_vjp", "derivative", "elementwise_grad", "errors", "export",
+    "external", "fori_loop", "ggnvp", "grad", "hessian", "hessian_diagonal", "hutchinson", "hvp",
+    "jacfwd", "jacobian", "jacrev", "jax_function", "jet", "jit", "jvp", "laplacian",
+    "linear_operator", "linear_transpose", "linearize", "load", "make_program", "numpy", "patch",
+    "scan", "scipy", "sparse_hessian", "sparse_jacobian", "sparsity", "stop_gradient", "switch",
+    "torch_function", "tree", "value_and_grad", "vhp", "vjp", "vmap", "while_loop",
 ]
 
 

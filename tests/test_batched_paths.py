@@ -208,3 +208,18 @@ def test_without_jit_inside_the_error_names_cond_and_jit(f):
 def test_an_empty_batch_has_no_path():
     with pytest.raises(ConcretizationError, match="more than one value at once"):
         ft.vmap(ft.jit(lambda x: x if x > 0 else -x))(np.zeros(0))
+
+
+def test_a_path_of_many_decisions_is_staged_at_once(unoptimised):
+    def f(x):
+        y = 1.0
+        for k in range(100):
+            y = y * 1.01 if x[k] > 0 else y + x[k]
+        return y * x[0]
+
+    compiled = ft.jit(f)
+    xs = np.cos(np.arange(300.0)).reshape(3, 100)
+    assert_allclose(ft.vmap(compiled)(xs), [f(x) for x in xs], rtol=1e-13)
+    assert "staged 3 times" in str(compiled.explain())
+    slopes = ft.vmap(ft.grad(compiled))(xs)
+    assert_allclose(slopes, [ft.grad(f)(x) for x in xs], rtol=1e-12)

@@ -24,78 +24,26 @@ ARGUMENTS = {
 }
 
 # of the holes
-HOLES = """
-np.nansum(a)
-np.nansum(a, axis=0)
-np.nansum(a, axis=(0, 1), keepdims=True)
-np.nansum(a, axis=1, where=M)
-np.nansum(a, keepdims=True, axis=-1)
-np.nansum(a, axis=())
-np.nanprod(a)
-np.nanprod(a, axis=0)
-np.nanprod(a, axis=(0, 1), keepdims=True)
-np.nanprod(a, axis=1, where=M)
-np.nanprod(a, keepdims=True, axis=-1)
-np.nanprod(a, axis=())
-np.nanmean(a)
-np.nanmean(a, axis=0)
-np.nanmean(a, axis=(0, 1), keepdims=True)
-np.nanmean(a, axis=1, where=M)
-np.nanmean(a, keepdims=True, axis=-1)
-np.nanmean(a, axis=())
-np.nanvar(a)
-np.nanvar(a, axis=0)
-np.nanvar(a, axis=(0, 1), keepdims=True)
-np.nanvar(a, axis=1, where=M)
-np.nanvar(a, keepdims=True, axis=-1)
-np.nanvar(a, axis=())
-np.nanstd(a)
-np.nanstd(a, axis=0)
-np.nanstd(a, axis=(0, 1), keepdims=True)
-np.nanstd(a, axis=1, where=M)
-np.nanstd(a, keepdims=True, axis=-1)
-np.nanstd(a, axis=())
-np.nanmin(a)
-np.nanmin(a, axis=0)
-np.nanmin(a, axis=(0, 1), keepdims=True)
-np.nanmin(a, axis=1, where=M, initial=0.3)
-np.nanmin(a, keepdims=True, axis=-1)
-np.nanmin(a, axis=())
-np.nanmax(a)
-np.nanmax(a, axis=0)
-np.nanmax(a, axis=(0, 1), keepdims=True)
-np.nanmax(a, axis=1, where=M, initial=0.3)
-np.nanmax(a, keepdims=True, axis=-1)
-np.nanmax(a, axis=())
-np.nansum(a, axis=1, initial=2.0, where=M)
-np.nansum(a, axis=1, dtype=np.float32)
-np.nanprod(a, axis=1, initial=2.0, where=M)
-np.nanprod(a, axis=1, dtype=np.float32)
-np.nanvar(a, axis=1, ddof=1)
-np.nanvar(a, axis=1, mean=np.nanmean(a, axis=1, keepdims=True))
-np.nanvar(a, axis=1, correction=1, where=M)
-np.nanvar(a, dtype=np.float32)
-np.nanstd(a, axis=1, ddof=1)
-np.nanstd(a, axis=1, mean=np.nanmean(a, axis=1, keepdims=True))
-np.nanstd(a, axis=1, correction=1, where=M)
-np.nanstd(a, dtype=np.float32)
-np.var(a, axis=1, ddof=1)
-np.var(a, axis=1, mean=np.nanmean(a, axis=1, keepdims=True))
-np.var(a, axis=1, correction=1, where=M)
-np.var(a, dtype=np.float32)
-np.std(a, axis=1, ddof=1)
-np.std(a, axis=1, mean=np.nanmean(a, axis=1, keepdims=True))
-np.std(a, axis=1, correction=1, where=M)
-np.std(a, dtype=np.float32)
-np.nancumsum(a)
-np.nancumsum(a, axis=1, dtype=np.float32)
-np.nancumprod(a)
-np.nancumprod(a, axis=1, dtype=np.float32)
-np.cumsum(a)
-np.cumsum(a, axis=1, dtype=np.float32)
-np.cumprod(a)
-np.cumprod(a, axis=1, dtype=np.float32)
-"""
+HOLES = "\n".join([
+    f"np.nan{name}({arguments})"
+    for name in ("sum", "prod", "mean", "var", "std", "min", "max")
+    for arguments in (
+        "a", "a, axis=0", "a, axis=(0, 1), keepdims=True",
+        "a, axis=1, where=M" + ", initial=0.3" * (name in ("min", "max")),
+        "a, keepdims=True, axis=-1", "a, axis=()")
+] + [
+    f"np.nan{name}(a, axis=1, {option})"
+    for name in ("sum", "prod") for option in ("initial=2.0, where=M", "dtype=np.float32")
+] + [
+    f"np.{name}(a, {options})"
+    for name in ("nanvar", "nanstd", "var", "std")
+    for options in ("axis=1, ddof=1", "axis=1, mean=np.nanmean(a, axis=1, keepdims=True)",
+                    "axis=1, correction=1, where=M", "dtype=np.float32")
+] + [
+    f"np.{name}({arguments})"
+    for name in ("nancumsum", "nancumprod", "cumsum", "cumprod")
+    for arguments in ("a", "a, axis=1, dtype=np.float32")
+])
 
 # of the complex
 COMPLEX = """
@@ -401,7 +349,7 @@ np.array_equiv(a, a)
 CALLS = [
     (name, call)
     for name, calls in zip(ARGUMENTS, (TABLE, HOLES, COMPLEX, NUMBER, EMPTY), strict=True)
-    for call in calls.split("\n")[1:-1]
+    for call in calls.strip().split("\n")
 ]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.run.checksum import checksum
+from functrans._compile.run.checksum import ROW, checksum
 from functrans._transforms.reverse.captures import same_bits
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans.errors import CaptureError
@@ -252,6 +252,16 @@ def test_signs_of_several_entries_do_not_cancel(entries, compiled):
         before = checksum(x)
         x[entries] *= -1
         assert checksum(x) != before
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_checksum_tells_rows_of_words_apart_and_reads_the_last_ones(compiled):
+    x = np.random.default_rng(0).standard_normal(40 * ROW + 100)
+    swapped, last = x.copy(), x.copy()
+    swapped[: 2 * ROW] = np.roll(x[: 2 * ROW], ROW)
+    last[-1] += 1
+    with ft.config(jit=compiled):
+        assert len({checksum(v) for v in (x, swapped, last)}) == 3
 
 
 def test_what_is_read_only_all_the_way_down_is_not_copied():

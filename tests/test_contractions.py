@@ -104,6 +104,26 @@ def test_einsum_batches(case):
     check_vmap(lambda *xs: np.einsum(subscripts, *xs), *draw(*shapes))
 
 
+@pytest.mark.parametrize("subscripts, dtypes", [
+    ("i,i,i->", ("i1", "i1", "f8")), ("ii,ii,k->k", ("u1", "u1", "f8")),
+    ("i,i,i->", ("f4", "f4", "f8")), ("ii,k->k", ("f4", "f8")), ("ii,k->k", ("?", "f8")),
+    ("ij,jk,kl->il", ("i2", "i1", "f4")), ("i->", ("u1",)), ("ii->i", ("u1",)), ("ij->j", ("?",)),
+    ("i,i,j->", ("?", "?", "i4")), ("i,i->", ("i1", "i1")),
+])
+def test_einsum_computes_all_along_in_the_dtype_of_the_result(subscripts, dtypes, unoptimised):
+    values = np.array([100, 50, 0]), np.array([[100, 2, 1], [0, 77, 99], [1, 0, 55]])
+    xs = [(values[len(term) - 1] + (np.dtype(d).kind == "f") / 3).astype(d)
+          for term, d in zip(subscripts.split("->")[0].split(","), dtypes, strict=True)]
+
+    def f(*xs):
+        return np.einsum(subscripts, *xs)
+
+    want = f(*xs)
+    for got in (ft.jit(f)(*xs), ft.vmap(f)(*[x[None] for x in xs])[0]):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-5 if want.dtype == np.float32 else 1e-13)
+
+
 def test_einsum_takes_lists_of_labels():
     a, b = draw((2, 3), (3, 4))
     check(lambda a, b: np.einsum(a, [0, 1], b, [1, 2], [2, 0]), a, b)

@@ -142,3 +142,19 @@ def test_a_type_that_a_ufunc_cannot_be_told_to_compute_in():
 def test_a_cast_to_a_narrower_type_passes_the_derivative_on(dtype):
     g = ft.grad(lambda x: np.sum((3 * x).astype(dtype)))(np.array(X))
     assert_allclose(g, [3.0] * 3)
+
+
+@pytest.mark.parametrize("f, x", [
+    (lambda x: np.clip(x, 0, np.array([1, 2, 3], np.float16)), np.array([True, False, True])),
+    (lambda x: np.clip(x, 0, np.array([1, 2, 3], np.uint8)), np.array([True, False, True])),
+    (lambda x: np.clip(x, -1, 300), np.array([1, 2, 250], np.uint8)),
+    (lambda x: np.choose([0, 1, 0], [x, 2.0]), np.ones(3, np.float32)),
+    (lambda x: np.choose([0, 1, 2], [1, 2.5, x]), np.ones(3, np.float32)),
+    (lambda x: np.choose([[0], [0]], [x]), np.ones(3, np.float32)),
+    (lambda x: np.choose([0, 0], [x]), np.float32(2.0)),
+    (lambda x: np.einsum(",i->i", x, np.ones(3, np.float32)), 2.5),
+])
+def test_numbers_of_python_among_operands_promote_as_in_numpy(f, x, unoptimised):
+    got, want = ft.jit(f)(x), f(x)
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    np.testing.assert_array_equal(got, want)

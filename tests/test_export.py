@@ -244,6 +244,11 @@ def products(a, b, c, z, wide):
             c @ c[0], z.T @ z, z @ z[0], z[0] @ z)
 
 
+def in_tiles(*xs):
+    stacks = [np.exp(x[:, :, None] * x[:, None]) for x in xs]
+    return tuple([np.tanh(x @ x) for x in stacks])
+
+
 def systems(a, b):
     low = np.linalg.cholesky(a @ a.T + 6 * np.eye(6))
     return (np.linalg.solve(a, b), np.linalg.solve(a.T, b[:, 0]), *np.linalg.slogdet(a), low,
@@ -259,9 +264,10 @@ def norm(a, b):
 @needs_cc
 @pytest.mark.parametrize(("f", "args"), [
     (products, (A, B, A.astype(np.float32), A + 1j * A.T, WIDE)),
+    (in_tiles, (WIDE[:, :20], WIDE[:, :30].astype(np.float32))),
     (systems, (A, B)),
     (ft.grad(norm), (A, B)),
-], ids=["products", "systems", "gradient"])
+], ids=["products", "in tiles", "systems", "gradient"])
 def test_libraries_bring_loops_for_blas_and_lapack(f, args, tmp_path):
     status, ys = called(f, tmp_path / "lib.so", *args)
     assert status == 0

@@ -20,14 +20,15 @@ BLAS = routines.available()
 pytestmark = pytest.mark.skipif(BLAS is None, reason="no BLAS")
 
 
-def function(letter, most):
+def function(letter, most, fewest=0):
     """A product of a dtype as compiled code calls it, into ``c``.
 
     Rows of ``c`` are lines of memory; of ``a`` and ``b`` rows or columns.
     """
     assert BLAS is not None
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 13, ctypes.c_int64, ctypes.c_int64)
-    native = kind(gemm.compiled(local(), BLAS, f"{letter}gemm", lambda: gemm.text(letter, most)))
+    text = gemm.text(letter, most, fewest)
+    native = kind(gemm.compiled(local(), BLAS, f"{letter}gemm", lambda: text))
 
     def call(a, b, c):
         (m, k), n = a.shape, b.shape[1]
@@ -115,7 +116,18 @@ def test_what_is_beyond_its_size_is_left_to_blas():
         assert_array_equal(y, a @ b)
 
 
-def test_it_stands_in_only_for_code_of_narrower_vectors():
+def test_what_is_below_its_size_is_left_to_blas():
+    a, b = whole_numbers(30, 40, float), whole_numbers(40, 20, float, seed=1)
+    for fewest in (30 * 40 * 20, 30 * 40 * 20 + 1):
+        y = np.empty((30, 20))
+        function("d", 1 << 62, fewest)(a, b, y)
+        assert_array_equal(y, a @ b)
+
+
+def test_it_stands_in_for_code_of_narrower_vectors_and_inside_tiles():
     assert BLAS is not None
-    assert not gemm.stand_in(local(), BLAS._replace(core="SkylakeX"))
-    assert bool(gemm.stand_in(local(), BLAS._replace(core="Haswell"))) == local().wide
+    made = {core: set(gemm.stand_in(local(), BLAS._replace(core=core)))
+            for core in ("Haswell", "SkylakeX", "")}
+    tiled = set(routines.TILED) if local().wide else set()
+    of_narrow = {f"functrans_{letter}{name}" for letter in "sd" for name in ("gemm", "gemv")}
+    assert made == {"Haswell": tiled | of_narrow if tiled else set(), "SkylakeX": tiled, "": set()}

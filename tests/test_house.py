@@ -195,6 +195,19 @@ def test_every_public_name_has_a_docstring(module):
     assert not bare
 
 
+# private by name, and published: torch's own, and what the shim's modules are made of
+PUBLISHED = (r"torch/(_C/|_six|_names|utils/_pytree)|_patch/names|"
+             r"scipy/s\w+/(linalg|distance|transform)")
+
+
+def test_private_modules_publish_no_names():
+    def published(name):
+        private = re.search(r"(^|/)_[a-z]|^(numba|scipy/\w+)/(?!_)\w+\.py", name)
+        return re.match(PUBLISHED, name) or not private
+
+    assert not files_with("__all__", unless=published)
+
+
 @pytest.mark.parametrize("module", [ft, ft.numpy], ids=lambda m: m.__name__)
 def test_all_is_what_is_public(module):
     assert len(set(module.__all__)) == len(module.__all__)
@@ -282,7 +295,8 @@ HOSTED = {
                     "SciPy's algorithms are in Python"),
     **dict.fromkeys([f"sparse.{n}" for n in ("product", "sampled", "solve")],
                     "SciPy has the loops, and SuperLU"),
-    **dict.fromkeys(["signal.convolve_nd", "signal.lfilter", "ndimage.spline_filter"],
+    **dict.fromkeys(["fft.trigonometric", "signal.convolve_nd", "signal.lfilter",
+                     "ndimage.spline_filter"],
                     "NumPy and SciPy have the fast algorithm"),
     "norm2": "how it is scaled depends on the numbers",
 }

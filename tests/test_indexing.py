@@ -335,9 +335,23 @@ def test_a_plain_array_under_a_traced_index_names_ft_array():
     y = np.arange(3.0)
     with pytest.raises(ConcretizationError, match=r"write ft\.array\(y\)\[i\]"):
         ft.vmap(lambda i: y[i])(np.array([1, 2]))
-    with pytest.raises(ConcretizationError, match=r"write ft\.array\(y\)\[i\]"):
-        ft.jit(lambda i: y[i])(np.arange(17) % 3)  # too many for a path of their own
     np.testing.assert_array_equal(ft.vmap(lambda i: ft.array(y)[i])(np.array([1, 2])), [1, 2])
+
+
+@pytest.mark.parametrize("transform", [ft.jit, lambda f: ft.jit(ft.grad(f))], ids=["jit", "grad"])
+def test_many_traced_indices_of_a_plain_array_leave_it_to_python(transform):
+    y = np.arange(3.0)
+
+    def f(x):
+        return np.sum(y[np.floor(x).astype(int)] * x)
+
+    compiled, x = transform(f), np.linspace(0.0, 2.5, 17)  # too many for a path of their own
+    with pytest.warns(RuntimeWarning, match=r"write ft\.array\(y\).*run as plain Python"):
+        first = compiled(x)
+    for found, v in ((first, x), (compiled(x / 2), x / 2)):
+        np.testing.assert_allclose(found, ft.grad(f)(v) if found.ndim else f(v), rtol=1e-15)
+    with pytest.warns(RuntimeWarning), pytest.raises(ConcretizationError, match=r"ft\.array"):
+        ft.vmap(ft.jit(f))(np.stack([x, x]))
 
 
 def test_a_traced_bound_of_a_slice_of_an_array_decides_its_shape():
@@ -454,3 +468,15 @@ def test_only_parts_with_short_rows_are_copied():
                         ((None, None, None), (1, 39, None)): False}.items():
         assert np.shares_memory(rows.getitem(x, pattern=key), x) is not copied
     assert np.shares_memory(rows.getitem(x.T, pattern=((1, 4, None),)), x)
+
+
+@pytest.mark.parametrize("how", ["set", "add", "mul", "min", "max"])
+def test_a_number_of_pythons_is_updated_with_like_one_of_numpys(how):
+    def updated(v):
+        return getattr(ft.array(np.ones(4)).at[1:3], how)(v)
+
+    ct = np.arange(1.0, 5.0)
+    want = ft.vjp(updated, np.float64(2.5))[1](ct)[0]
+    assert want == (0 if how == "min" else 5)
+    for pulled in (f := lambda v: ft.vjp(updated, v)[1](ct)[0], ft.jit(f)):
+        assert pulled(2.5) == want

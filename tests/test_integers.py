@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import functrans as ft
-from functrans.errors import ArgumentError
+from functrans.errors import ArgumentError, ShapeError
 from functrans.testing import check_grads
 
 X = np.array([1.0, 2.0, 3.0])
@@ -94,3 +94,11 @@ def test_a_single_integer_is_differentiated_as_a_float(kind):
 
 def test_an_integer_of_numpys_beside_what_is_differentiated_stays_a_place():
     assert ft.vjp(lambda x, i: x[i] ** 2, np.arange(3.0), np.int64(2))[0] == 4.0
+
+
+@pytest.mark.parametrize("run", [lambda f: f(), lambda f: ft.jit(lambda x: x * f())(1.0)],
+                         ids=["eager", "jit"])
+def test_a_carry_that_starts_from_a_member_of_an_enum_says_what_to_start_from(run):
+    with pytest.raises(ShapeError, match=r"no number, so start from 1\.$"):
+        run(lambda: ft.fori_loop(0, 3, lambda i, c: c + i, Position.SECOND))
+    assert run(lambda: ft.fori_loop(0, 3, lambda i, c: c + i, Position.SECOND.value)) == 4

@@ -688,6 +688,7 @@ class Holder:
 
 HELD = {"k": 2.0}
 HOLDER, LOCAL, VARIABLE = Holder(), threading.local(), contextvars.ContextVar("rate", default=2.0)
+BY_DEFAULT = contextvars.ContextVar("held", default=HELD)
 HOLDER_SEEN = weakref.ref(HOLDER)
 SHOWN, VALUES, ITEMS = types.MappingProxyType(HELD), HELD.values(), HELD.items()
 OWN, CHAIN = collections.UserDict(k=2.0), collections.ChainMap(HELD)
@@ -710,6 +711,7 @@ def set_all(v):
     lambda x: OWN["k"] * x, lambda x: CHAIN["k"] * x, lambda x: NUMBERS[0] * x,
     lambda x: BYTES[0] * x, lambda x: SEEN[0] * x, lambda x: OBJECTS[0]["k"] * x,
     lambda x: LOCAL.rate * x, lambda x: VARIABLE.get() * x, lambda x: HOLDER_SEEN().rate * x,
+    lambda x: BY_DEFAULT.get()["k"] * x,
     lambda x: BY_RATE(HOLDER) * x, lambda x: BY_GET(HOLDER) * x, lambda x: HOLDER.by_one(x),
     lambda x: HOLDER.by_held(x), lambda x: float(BY_VALUE(1.0)) * x,
     lambda x: float(BY_ENTRY(1.0)) * x, lambda x: sorted([2.0, 3.0], key=BY_SIGN)[1] * x,

@@ -484,3 +484,30 @@ def test_what_is_handed_over_in_registers_stays_in_one_kernel():
     (kernel,) = f.lower(x).schedule.steps
     assert len(kernel.stores) == 1
     np.testing.assert_array_equal(f(x), f.__wrapped__(x))
+
+
+# ---- sums of rows
+
+
+@pytest.mark.usefixtures("seldom_optimised")
+@pytest.mark.parametrize("width", [2, 7, 8, 9, 16, 17, 40])
+@pytest.mark.parametrize("dtype", [float, np.float32, np.int64, np.int8])
+def test_sums_over_several_axes_are_those_of_their_entries(width, dtype):
+    x = np.random.default_rng(width).integers(-9, 10, (31, width)).astype(dtype)
+
+    def f(x):
+        return (np.count_nonzero(x[:, 1:] > x[:, :-1]), np.sum(x[:, 1:] * x[:, :-1]),
+                np.sum(x[:, ::-1] + x), np.count_nonzero(x[:, :1] + x.T[1, 0]))
+
+    for y, expected in zip(compiled(f, x)([x]), f(x), strict=True):
+        np.testing.assert_array_equal(y, expected)  # whole numbers: exact in any order
+
+
+@pytest.mark.parametrize("width", [9, 24])
+def test_a_row_is_added_up_from_zero(width):
+    """So that rows do not wait for each other."""
+    x = draw(50, width)
+    f = compiled(lambda x: np.sum(x[:, 1:] * x[:, :-1]), x)
+    assert "%sum0.row" in f.llvm
+    np.testing.assert_allclose(f([x])[0], np.sum(x[:, 1:] * x[:, :-1]), rtol=1e-13)
+    assert "%sum0.row" not in compiled(lambda x: np.sum(x * x, axis=1), x).llvm

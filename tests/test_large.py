@@ -7,9 +7,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._kernels import blocks, sizes
+from functrans._kernels import blocks, large, sizes
 from functrans._ops import reductions
 from functrans._ops.declare import TABLE, Elementwise
+from functrans._transforms.reverse import fusion
 from functrans.tree import leaves
 from tests.table.samples import samples
 
@@ -18,13 +19,31 @@ N = 1000
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks of 64 from 100 elements on, on three threads from 200 on."""
-    for name, value in {"LARGE": 100, "THREADED": 200, "BLOCK": 64, "WIDE": 64}.items():
+    """Blocks of 64 from 100 elements on, on three threads of Python's from 200 on."""
+    for name, value in {"LARGE": 100, "THREADED": 200, "BLOCK": 64, "WIDE": 64, "PARALLEL": 200,
+                        "PARALLEL_WORK": 0}.items():
         monkeypatch.setattr(sizes, name, value)
+    monkeypatch.setattr(large, "_looped", lambda *args: None)
     monkeypatch.setattr(reductions, "SMALL", 8)
     monkeypatch.setattr(blocks, "cores", lambda: 3)
 
 
+@pytest.fixture
+def fused_code(small_blocks, monkeypatch, unoptimised):
+    """The same, and code for the formulas of a backward; yields the results of that code."""
+    monkeypatch.setattr(sizes, "NATIVE", 100)
+    monkeypatch.setattr(fusion, "_formulas", set())
+    found, run = [], fusion.large.compiled
+
+    def seen(*args):
+        found.append(run(*args))
+        return found[-1]
+
+    monkeypatch.setattr(fusion.large, "compiled", seen)
+    return found
+
+
+WAYS = ["small_blocks", "fused_code"]
 W10, W100 = np.linspace(-1, 2, 10), np.linspace(1, 2, 100)
 
 
@@ -49,12 +68,13 @@ LOSSES = {
 }
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", LOSSES)
-def test_gradients_are_those_of_whole_arrays(name, dtype, request):
+def test_gradients_are_those_of_whole_arrays(name, dtype, way, request):
     x = np.random.default_rng(1).normal(size=N).astype(dtype)
     whole = ft.value_and_grad(LOSSES[name])(x)
-    request.getfixturevalue("small_blocks")
+    request.getfixturevalue(way)
     value, g = ft.value_and_grad(LOSSES[name])(x)
     rtol = 1e-12 if dtype == np.float64 else 2e-5  # the ufuncs of a tail of a block may round apart
     assert g.dtype == dtype
@@ -77,13 +97,14 @@ def test_the_blocks_are_used(small_blocks, monkeypatch):
 ROWS = [name for name, row in TABLE.items() if isinstance(row, Elementwise) and row.differentiable]
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ROWS)
-def test_a_row_of_large_operands_is_that_of_small_ones(name, request):
+def test_a_row_of_large_operands_is_that_of_small_ones(name, way, request):
     row, operands = TABLE[name], samples(name)[0].operands()
     xs = [np.repeat(np.ravel(x)[:1], N) for x in operands]
     whole, pullback = ft.vjp(row, *xs)
     expected = whole, pullback(whole), ft.jvp(row, tuple(xs), tuple(xs))[1]
-    request.getfixturevalue("small_blocks")
+    request.getfixturevalue(way)
     y, pullback = ft.vjp(row, *xs)
     found = y, pullback(whole), ft.jvp(row, tuple(xs), tuple(xs))[1]
     for a, b in zip(leaves(found), leaves(expected), strict=True):
@@ -99,7 +120,34 @@ def test_complex_and_second_derivatives(small_blocks):
     assert_allclose(second, 2 * np.cos(x) - x * np.sin(x), rtol=1e-12)
 
 
-def test_strong_zero_inside_a_block(small_blocks):
+def test_the_code_of_a_formula_is_used(fused_code, monkeypatch):
+    for name in ("chain", "rows", "columns", "one of each"):
+        ft.grad(LOSSES[name])(np.ones(N))
+    calls, formulas = len(fused_code), len(fusion._formulas)
+    assert calls == formulas >= 4
+    assert all(ys is not None for ys in fused_code)
+    monkeypatch.setattr(fusion, "MOST", formulas)
+    ft.grad(LOSSES["chain"])(np.ones(N))
+    assert len(fused_code) == calls + 1  # a formula that is known
+    expected = ft.grad(LOSSES["shared"])(np.ones(N))
+    assert len(fused_code) == calls + 1
+    monkeypatch.setattr(fusion, "MOST", formulas + 1)
+    assert_allclose(ft.grad(LOSSES["shared"])(np.ones(N)), expected, rtol=1e-13)
+    assert len(fused_code) == calls + 2
+    with ft.config(jit=False):
+        ft.grad(LOSSES["rows"])(np.ones(N))
+    assert len(fused_code) == calls + 2
+
+
+def test_numbers_are_part_of_a_formula(fused_code):
+    for k in (1, 1.0, 2.0, True):
+        x = np.linspace(0.5, 1, N)
+        assert_allclose(ft.grad(lambda x, k=k: np.sum(np.exp(k * x)))(x), k * np.exp(k * x))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_strong_zero_inside_a_block(way, request):
+    request.getfixturevalue(way)
     x = np.linspace(-1, 1, N)
     x[500] = 0.0
     g = ft.grad(lambda x: np.where(x > 0, np.sqrt(np.abs(x)) * x, 0.0).sum())(x)

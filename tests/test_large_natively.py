@@ -27,13 +27,16 @@ RTOL = {"f": 2e-5, "d": 1e-12, "F": 2e-5, "D": 1e-12}  # sums in another order; 
 def native(monkeypatch):
     """The results of native code in the test, None where there was none."""
     found = []
-    run = large._compiled
 
-    def seen(*args):
-        found.append(run(*args))
-        return found[-1]
+    def watched(run):
+        def seen(*args, **kwargs):
+            found.append(run(*args, **kwargs))
+            return found[-1]
 
-    monkeypatch.setattr(large, "_compiled", seen)
+        return seen
+
+    monkeypatch.setattr(large, "_compiled", watched(large._compiled))
+    monkeypatch.setattr(large, "_kernel", watched(large._kernel))
     return found
 
 
@@ -81,7 +84,8 @@ def test_numbers_are_those_of_numpy(name, dtype, native):
         expected = value_and_pullback(ROWS[name], x, ct)
         assert not native
     found = value_and_pullback(ROWS[name], x, ct)
-    assert len(native) >= 2
+    # norms have no code of their own for each shape, but a kernel for rows
+    assert len(native) >= {"norm of everything": 1, "norm of columns": 0}.get(name, 2)
     assert all(ys is not None for ys in native)
     for y, e in zip(found, expected, strict=True):
         assert type(y) is ft.Array
@@ -137,10 +141,10 @@ def test_numbers_do_not_depend_on_when_native_code_begins(name, native, monkeypa
     ct = np.array(SMALL[name](x))
     expected = value_and_pullback(SMALL[name], x, ct)
     assert not native
-    for size in ("LARGE", "NATIVE", "SYSTEM"):
+    for size in ("LARGE", "NATIVE", "SYSTEM", "PASSES"):
         monkeypatch.setattr(sizes, size, 200)
     found = value_and_pullback(SMALL[name], x, ct)
-    assert native
+    assert native or name in ("norm of everything", "norm of columns")
     assert all(ys is not None for ys in native)
     for y, e in zip(found, expected, strict=True):
         assert_allclose(y, e, rtol=1e-12, atol=1e-12)
@@ -148,7 +152,7 @@ def test_numbers_do_not_depend_on_when_native_code_begins(name, native, monkeypa
 
 def test_sizes_from_which_rows_are_native_have_names():
     names = {r.name: r.facts.native_from for r in TABLE.values() if r.facts.native_from}
-    assert {"logsumexp", "cumsum", "norm2", "cholesky"} <= names.keys()
+    assert {"logsumexp", "cumsum", "cholesky"} <= names.keys()
     assert all(getattr(sizes, name) >= sizes.LARGE for name in names.values())
 
 

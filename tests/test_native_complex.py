@@ -314,3 +314,19 @@ def test_a_complex_python_number_stays_weak():
     y = ft.jit(lambda z, s: z * s + 2j)(z, 1 + 2j)
     assert y.dtype == np.complex64
     close(np.asarray(y), z * (1 + 2j) + 2j)
+
+
+@DTYPES
+@pytest.mark.parametrize("f", [np.cumprod, lambda x: np.cumprod(np.cumsum(x)[::-1])],
+                         ids=["cumprod", "of sums"])
+def test_derivatives_of_running_products(f, dtype):
+    x, t = numbers(2, 4, dtype=dtype)
+    slope = ft.jvp(f, x, t)[1]
+    tight = {"rtol": 1e-5 if dtype == np.complex64 else 1e-13}
+    assert_allclose(ft.jvp(ft.jit(f), x, t)[1], slope, **tight)
+    assert_allclose(native(lambda x, t: ft.jvp(f, x, t)[1], x, t)[0], slope, **tight)
+
+    def pulled(x, ct):
+        return ft.vjp(f, x)[1](ct)[0]
+
+    assert_allclose(native(pulled, x, t)[0], pulled(x, t), **tight)

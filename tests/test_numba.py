@@ -490,7 +490,7 @@ def counted(x):
     for v in x:
         s += v
         kept[k] = s
-        k += 1  # noqa: SIM113  # a counter that the text has
+        k += 1  # noqa: SIM113  # the counter is what is tested
     return kept[0] * kept[2] + kept[3]
 
 

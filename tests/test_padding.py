@@ -91,3 +91,15 @@ def test_bad_options_raise_what_numpy_raises(options, error):
 def test_an_empty_axis_cannot_be_extended(mode):
     with pytest.raises(ValueError, match="can't extend empty axis 0"):
         ft.jvp(lambda x: np.pad(x, 1, mode), np.ones(0), np.ones(0))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i8", "u2"])
+def test_ramps_of_integers_are_rounded_down_as_numpys(dtype):
+    x = np.array([67, 71, 48, 21]).astype(dtype) * (1 if dtype == "u2" else -1)
+
+    def f(x):
+        return np.pad(x, (2, 4), "linear_ramp", end_values=(0, 5))
+
+    for y in (ft.jit(f)(x), ft.vmap(f)(x[None])[0]):
+        np.testing.assert_array_equal(y, f(x))
+        assert y.dtype == x.dtype

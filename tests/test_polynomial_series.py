@@ -1,12 +1,17 @@
 """``functrans.numpy.polynomial``: values are NumPy's, derivatives those of differences."""
 
+import importlib
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import functrans as ft
 import functrans.numpy as fnp
+import functrans.numpy.random as fnp_random
 from functrans.errors import ConcretizationError, UnsupportedError
+from functrans.numpy.lib.stride_tricks import sliding_window_view
+from functrans.numpy.polynomial import Polynomial
 from functrans.testing import check_grads
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
@@ -90,3 +95,48 @@ def test_what_it_does_not_do():
     with pytest.raises(ConcretizationError):
         ft.grad(lambda c: fnp.polynomial.chebyshev.chebroots(c).sum())(C)
     assert fnp.polynomial.legendre.leggauss(3)[0].shape == (3,)
+
+
+SERIES = {kind: getattr(np.polynomial, kind) for kind in (
+    "Polynomial", "Chebyshev", "Legendre", "Hermite", "HermiteE", "Laguerre",
+)}
+
+
+def combined(kind, p):
+    q = kind([1.0, p, p * p])
+    r = q * q - 2 * q + p * q + q / p
+    s = kind([p, 2.0, p], domain=[0.0, 3.0])
+    return (r(0.3) + q.deriv()(p) + q.integ(1, k=[p])(2.0) + s(p) + s.deriv()(0.5) + (-q)(1.0)
+            + (q**3)(0.5) + s.integ(lbnd=0.5)(1.0) + r.degree() + q.coef[1] + len(r))
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_classes_take_traced_coefficients(name):
+    ours, theirs = getattr(fnp.polynomial, name), SERIES[name]
+    assert issubclass(ours, theirs)
+    assert_allclose(combined(ours, 1.5), combined(theirs, 1.5), rtol=1e-15)
+    check_grads(lambda p: combined(ours, p[0]), (np.array([1.5]),), order=2)
+    batch = ft.vmap(lambda p: combined(ours, p))(np.array([1.5, 0.7]))
+    assert_allclose(batch, [combined(theirs, 1.5), combined(theirs, 0.7)], rtol=1e-14)
+    assert_allclose(ft.jit(ft.grad(lambda p: combined(ours, p)))(1.5),
+                    ft.grad(lambda p: combined(ours, p))(1.5), rtol=1e-13)
+
+
+def test_roots_and_fits_of_classes():
+    def least(p):
+        return fnp.polynomial.Polynomial([p, -3.0, 1.0]).roots()[0]
+
+    assert_allclose(ft.grad(least)(1.5), 1 / np.sqrt(9 - 4 * 1.5), rtol=1e-14)
+    fit = ft.grad(lambda p: fnp.polynomial.Polynomial.fit(T, p * T**2, 2)(0.5))
+    assert_allclose(fit(2.0), 0.25, rtol=1e-13)
+    with pytest.raises(ConcretizationError):
+        ft.grad(lambda p: fnp.polynomial.Chebyshev([p, -3.0, 1.0]).roots()[0])(1.5)
+
+
+def test_names_are_imported_as_numpys_are():
+    chebyshev = importlib.import_module("functrans.numpy.polynomial.chebyshev")
+    assert chebyshev.chebval(0.5, C) == np.polynomial.chebyshev.chebval(0.5, C)
+    assert chebyshev.Chebyshev is fnp.polynomial.Chebyshev
+    assert Polynomial is fnp.polynomial.polynomial.Polynomial
+    assert fnp_random is fnp.random
+    assert sliding_window_view is fnp.lib.stride_tricks.sliding_window_view

@@ -575,3 +575,26 @@ def test_a_repetition_is_a_broadcast_that_cannot_be_written_to(have, shape):
     assert not y.flags.writeable
     with pytest.raises(ValueError, match="could not be broadcast"):
         repeated(np.ones((2, 3)), (5, 4))
+
+
+@pytest.mark.parametrize("transform", [
+    ft.jit, lambda f: lambda x: ft.vmap(f)(x[None])[0],
+    lambda f: ft.jit(lambda x: ft.vmap(f)(x[None])[0]),
+], ids=["jit", "vmap", "jit of vmap"])
+class TestExtremesOfNothing:
+    @pytest.mark.parametrize("dtype", ["i2", "u1", "?", "f4"])
+    @pytest.mark.parametrize("f", [np.max, np.min, np.nanmax])
+    def test_with_a_start_they_are_it_as_in_numpy(self, transform, f, dtype, unoptimised):
+        x = np.zeros((2, 0, 3), dtype)
+        for kw in ({"axis": 1}, {"axis": 1, "keepdims": True}, {"keepdims": True}, {"axis": 2}):
+            options = {**kw, "initial": 1}
+            got, want = transform(lambda x, o=options: f(x, **o))(x), f(x, **options)
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got, want)
+
+    @pytest.mark.parametrize("f", [np.max, np.min, np.ptp, np.nanmin])
+    def test_without_one_they_are_refused(self, transform, f, unoptimised):
+        for dtype in ("i4", "f8"):
+            with pytest.raises(ValueError, match="zero-size array to reduction operation"):
+                transform(f)(np.zeros((0, 3), dtype))
+        assert transform(lambda x: f(x, axis=1))(np.zeros((0, 3), "i4")).shape == (0,)

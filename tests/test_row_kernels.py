@@ -323,7 +323,7 @@ def test_rows_are_added_where_an_index_says(always, rows, count, width, dtype):
     v, y = (RNG.standard_normal((*n, *width)).astype(dtype) for n in ((count, 2), (rows,)))
     expected = y.copy()
     np.add.at(expected, index, v)  # in the same order
-    if add_kernels._native(np.dtype(dtype).char.lower()) is None:
+    if add_kernels._native(np.dtype(dtype).char.lower(), False, False) is None:
         pytest.skip("no native code here")
     assert large.add_rows(index, v, y)
     assert_array_equal(y, expected)
@@ -331,6 +331,24 @@ def test_rows_are_added_where_an_index_says(always, rows, count, width, dtype):
     assert large.add_rows(index[::-1], turned[::-1], y)
     np.add.at(expected, index[::-1], v[::-1])
     assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("shape", [(1000,), (300, 7), (50, 3, 2), (1,)])
+def test_rows_are_read_where_an_index_says(shape, dtype, threads):
+    x = draw(shape, np.float64).astype(dtype)
+    for form in (70_000,), (300, 301):
+        index = RNG.integers(-len(x), len(x), form)
+        with ft.config(threads=threads):
+            for i in index, index[..., ::-1]:
+                y = large.take_rows(x, i)
+                assert y.dtype == dtype
+                assert_array_equal(y, x[i])
+        for wrong in len(x), -len(x) - 1, 2**62, -(2**63):
+            index[..., 5] = wrong
+            with pytest.raises(IndexError, match="out of bounds"):
+                large.take_rows(x, index)
 
 
 def test_rows_that_are_not_added(always):
@@ -353,3 +371,36 @@ def test_the_gradient_of_reading_long_rows():
     assert_allclose(ft.grad(lambda x: np.sum(x[index] * w))(x), expected, rtol=1e-13, atol=1e-13)
     assert_allclose(ft.jit(ft.grad(lambda x: np.sum(x[index] * w)))(x), expected, rtol=1e-13,
                     atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_are_added_up_as_numpy_does(dtype):
+    for width in (8, 9, 15, 16, 100, 127, 128):
+        x = draw((300, width), dtype) * 10.0 ** RNG.integers(-3, 4, (300, width)).astype(dtype)
+        x[7] = -0.0
+        y = large.row_sums(x)
+        if y is None:
+            pytest.skip("no native code here")
+        expected = np.add.reduce(x, 1)
+        assert_array_equal(y, expected)
+        assert not np.signbit(y[7])
+
+
+def test_what_row_sums_leave_to_numpy():
+    x = draw((300, 100), np.float64)
+    assert large.row_sums(x[:, :7].copy()) is None
+    assert large.row_sums(np.tile(x, 2)) is None
+    assert large.row_sums(x.T) is large.row_sums(x[:10]) is None
+    assert large.row_sums(x.astype(">f8")) is None
+    x[3, 4] = np.inf
+    assert large.row_sums(x) is None
+    x[3] = 1e308
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        ft.value_and_grad(lambda v: np.sum(np.sum(v, axis=1)))(x)
+
+
+@pytest.mark.parametrize("shape", [(41, 100), (5, 1000), (3, 50, 30)])
+def test_the_cotangent_of_a_sum_fills_rows(shape):
+    x, w = draw(shape, np.float64), draw(shape[:-1], np.float64)
+    g = ft.grad(lambda v: np.sum(w * np.sum(v, axis=-1)))(x)
+    assert_array_equal(g, np.broadcast_to(w[..., None], shape))

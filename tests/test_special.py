@@ -455,3 +455,45 @@ def test_riemann_s_zeta_has_slopes_at_whole_numbers_below_one(s):
     f = TABLE["special.riemann_zeta"]
     found = [ft.grad(f)(s), ft.grad(ft.grad(f))(s)]
     assert found == pytest.approx(expected, rel=1e-11)  # sums of powers of 12 that cancel
+
+
+NORMAL = np.exp(-0.045) / np.sqrt(2 * np.pi)
+
+
+def _narrow_voigt(*derivatives):
+    """The n-th derivative of Cauchy's density in x, of which a small sigma adds half the second."""
+    return [float(mp.diff(lambda x: mp.mpf("0.7") / mp.pi / (x * x + mp.mpf("0.49")), 0.3, n))
+            for n in derivatives]
+
+
+# A function, the point, and its first and second derivative there.
+SPECIAL_POINTS = {
+    "struve of order 0": (lambda x: sp.struve(0, x), 0.0, (2 / np.pi, 0.0)),
+    "struve of order 1": (lambda x: sp.struve(1, x), 0.0, (0.0, 4 / (3 * np.pi))),
+    "modstruve of order 0": (lambda x: sp.modstruve(0, x), 0.0, (2 / np.pi, 0.0)),
+    "modstruve of order 1": (lambda x: sp.modstruve(1, x), 0.0, (0.0, 4 / (3 * np.pi))),
+    "keip": (sp.keip, 0.0, (np.inf, -np.inf)),
+    "stdtr of infinite degrees": (
+        lambda x: sp.stdtr(np.inf, x), 0.3, (NORMAL, -0.3 * NORMAL)),
+    "stdtrit of infinite degrees": (
+        lambda p: sp.stdtrit(np.inf, p), 0.5, (np.sqrt(2 * np.pi), 0.0)),
+    "voigt_profile without a normal part": (
+        lambda x: sp.voigt_profile(x, 0.0, 0.7), 0.3, _narrow_voigt(1, 2)),
+    "voigt_profile in a sigma of 0": (
+        lambda s: sp.voigt_profile(0.3, s, 0.7), 0.0, (0.0, *_narrow_voigt(2))),
+    "boxcox1p of -1": (lambda x: sp.boxcox1p(x, 1.0), -1.0, (1.0, 0.0)),
+    "inv_boxcox1p of -1": (lambda x: sp.inv_boxcox1p(x, 1.0), -1.0, (1.0, 0.0)),
+    "bdtr of all": (lambda p: sp.bdtr(3.0, 3, p), 0.4, (0.0, 0.0)),
+    "nbdtr of a count above -1": (lambda p: sp.nbdtr(-0.5, 1, p), 0.4, (1.0, 0.0)),
+    "zeta at its pole": (sp.zeta, 1.0, (-np.inf, np.inf)),
+    "expn at 0": (lambda x: sp.expn(2, x), 0.0, (-np.inf, np.inf)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:floating point number truncated:RuntimeWarning")
+@pytest.mark.parametrize("name", SPECIAL_POINTS)
+def test_slopes_at_special_points_are_closed_forms(name, unoptimised):
+    f, x, expected = SPECIAL_POINTS[name]
+    for slope in (ft.grad(f), ft.derivative(f), ft.jit(ft.grad(f))):
+        found = [slope(x), ft.grad(slope)(x)]
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-14)

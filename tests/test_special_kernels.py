@@ -30,8 +30,35 @@ def erfcx(x):
     return mp.exp(x * x) * mp.erfc(x)
 
 
+def of_inverse(w):
+    """erfinv(x) / x of w = -log(1 - x^2), by Newton's method for log(erfc) beyond 2."""
+    x = mp.sqrt(-mp.expm1(-w))
+    if w < 2:
+        return mp.erfinv(x) / x
+    y, tail = mp.sqrt(w), -w - mp.log(1 + x)
+    for _ in range(20):
+        e = mp.erfc(y)
+        step = (mp.log(e) - tail) * e * mp.sqrt(mp.pi) / 2 * mp.exp(y * y)
+        y += step
+        if abs(step) < y * mp.mpf(10) ** -57:
+            break
+    return y / x
+
+
+def of_root(m, c):
+    """The same over s, s^2 = w + c, of (s - m) / (s + m)."""
+
+    def f(t):
+        s = m * (1 + t) / (1 - t)
+        return of_inverse(s * s - c) / s
+
+    return f
+
+
 # name: (function, interval)
 INTERPOLATED = {
+    "INVERSE_NEAR": (of_root(3, mp.mpf(2.25)), (Fraction(-1, 3), Fraction(11, 31))),
+    "INVERSE_FAR": (of_root(13, 0), (Fraction(-7, 19), Fraction(15, 41))),
     **{f"I{v}_NEAR": (near_bessel(v), (0, 144)) for v in range(3)},
     **{f"I{v}_FAR": (far_bessel(v), (0, Fraction(1, 12))) for v in range(3)},
     "LOG_GAMMA": (lambda t: mp.loggamma(t + 1.5) / ((t + HALF) * (t - HALF)),
@@ -82,8 +109,30 @@ def log_ndtr(x):
     return mp.log(mp.ncdf(x)) if x < 0 else mp.log1p(-mp.ncdf(-x))
 
 
+def erfinv(x):
+    if x == 0 or abs(x) >= 1:
+        return mp.inf
+    with mp.workdps(60):
+        return x * of_inverse(-mp.log1p(-x * x))
+
+
+def ndtri(p):
+    with mp.workdps(60):
+        w = -mp.log(4 * p * (1 - p))
+        return mp.sqrt(2) * (2 * p - 1) * of_inverse(w)
+
+
+# Functions of the shares 1 / (1 + |x|), of twice those, and of x / (1 + |x|).
+OF_SHARES = {"ndtri": lambda x: 1 / (1 + abs(x)), "logit": lambda x: 1 / (1 + abs(x)),
+             "erfcinv": lambda x: 2 / (1 + abs(x)), "erfinv": lambda x: x / (1 + abs(x))}
+
 # name: (as called, reference)
 FUNCTIONS = {
+    "erfinv": (sp.erfinv, erfinv),
+    "erfcinv": (sp.erfcinv, lambda x: -ndtri(x / 2) / mp.sqrt(2)),
+    "ndtri": (sp.ndtri, ndtri),
+    "logit": (sp.logit, lambda p: mp.log(p) - mp.log1p(-p)),
+    "entr": (sp.entr, lambda x: -x * mp.log(x) if x > 0 else mp.inf),
     "i0": (sp.i0, lambda x: mp.besseli(0, x)),
     "i0e": (sp.i0e, lambda x: mp.besseli(0, x) * mp.exp(-abs(x))),
     "i1": (sp.i1, lambda x: mp.besseli(1, x)),
@@ -113,6 +162,9 @@ def left():
 def error(name, x):
     """The largest error of compiled values, in units of 2^-52 of the value."""
     f, reference = FUNCTIONS[name]
+    if name in OF_SHARES:
+        x = OF_SHARES[name](x)
+        x = x[(x != 1) & (x != 0.5)]  # where some are 0 or infinite
     worst = 0.0
     with mp.workdps(40), np.errstate(all="ignore"):
         for a, y in zip(x, ft.jit(f)(x), strict=True):
@@ -180,3 +232,24 @@ def test_native_code_of_kernels_calls_nothing_of_scipys():
         return np.sum(sp.gammaln(x) * sp.i1e(x) * sp.log_ndtr(x))
 
     assert "scipy_special_" not in ft.jit(ft.grad(f)).lower(np.ones(8)).llvm
+
+
+@pytest.mark.parametrize("name", [*OF_SHARES, "entr"])
+def test_at_the_ends_and_beyond_kernels_have_scipys_values(name):
+    f, _ = FUNCTIONS[name]
+    x = np.array([0.0, -0.0, 0.5, 1.0, -1.0, 2.0, -2.0, 3.0, np.inf, -np.inf, np.nan, 5e-324,
+                  1e-310, 1 - 2.0**-53])
+    with np.errstate(all="ignore"):
+        expected = f(x)
+    np.testing.assert_allclose(ft.jit(f)(x), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["ndtri", "logit", "erfcinv"])
+def test_functions_of_shares_keep_their_digits_in_both_tails_and_in_the_middle(name):
+    steps = 2.0 ** -np.arange(2, 53)
+    scale = 2.0 if name == "erfcinv" else 1.0
+    far = 2.0 ** -np.arange(60, 1023, 31)
+    x = scale * np.concatenate([0.5 - steps, 0.5 + steps, 1 - steps, far])
+    f, reference = FUNCTIONS[name]
+    for a, y in zip(x, ft.jit(f)(x), strict=True):
+        assert float(y) == pytest.approx(float(reference(mp.mpf(float(a)))), rel=8 * 2.0**-52)

@@ -34,7 +34,7 @@ POINTS = {
 
 
 def kernel(name, *xs):
-    y = row_kernels.run(name, 1, *xs)
+    y = row_kernels.run(name, 1, xs)
     if y is None:
         pytest.skip(f"no native code for {name} here, or NumPy's is faster")
     return y

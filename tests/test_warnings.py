@@ -1,5 +1,6 @@
 """NumPy's warnings in functions that are transformed or compiled."""
 
+import contextlib
 import contextvars
 import io
 import threading
@@ -200,3 +201,42 @@ def test_a_function_is_run_again_only_where_something_was_odd():
         g(ZERO)
         assert len(calls) == 2
         ft.vmap(g)(ZERO[None])  # which sees no numbers
+
+
+def raises_from_now_on(x):
+    plain_np.seterr(over="raise", under="ignore")
+    return x
+
+
+def fails(x):
+    plain_np.seterr(over="raise", under="ignore")
+    raise KeyError(x)
+
+
+def calls_from_now_on(x):
+    plain_np.seterrcall(print)
+    plain_np.seterr(over="call", under="ignore")
+    return x
+
+
+def restores(x):
+    before = plain_np.seterr(all="ignore")
+    np.log(0.0 * x)
+    plain_np.seterr(**before)
+    return x
+
+
+@pytest.mark.parametrize("f, over, call", [
+    (raises_from_now_on, "raise", None), (fails, "raise", None),
+    (calls_from_now_on, "call", print), (restores, "print", None),
+])
+@pytest.mark.parametrize("transform", [
+    ft.grad, ft.jit, lambda f: ft.grad(ft.grad(f)), lambda f: lambda x: ft.vmap(f)(np.full(2, x)),
+], ids=["grad", "jit", "twice", "vmap"])
+def test_seterr_holds_after_the_transform_as_after_the_function(transform, f, over, call):
+    with plain_np.errstate(divide="log", over="print", under="ignore", invalid="warn", call=None):
+        before = plain_np.geterr()
+        with contextlib.suppress(KeyError):
+            transform(f)(1.0)
+        assert plain_np.geterr() == {**before, "over": over}
+        assert plain_np.geterrcall() is call

@@ -1617,3 +1617,18 @@ def test_functions_of_one_code_call_others(more):
     assert f(X) == pytest.approx(want)
     for way in (ft.jit(f), lambda x: ft.vjp(f, x)[0], lambda x: ft.vmap(f)(x[None])[0]):
         assert way(X) == pytest.approx(want)
+
+
+def test_a_decorator_that_writes_is_seen():
+    def zeroing(f):
+        @functools.wraps(f)
+        def wrapper(x):
+            x = x * 1.0
+            x[0] = 0.0
+            return f(x)
+
+        return wrapper
+
+    f = zeroing(lambda x: np.sum(x**2))
+    for gradient in (ft.grad(f), ft.jit(ft.grad(f)), ft.jacfwd(f)):
+        assert gradient(X) == pytest.approx(plain_np.concatenate([[0.0], 2 * X[1:]]))

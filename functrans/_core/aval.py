@@ -61,6 +61,8 @@ _new = tuple.__new__  # half the price of Aval(...), which every linear op pays
 
 
 def aval_of(x: Any) -> Aval:
+    if type(x) is np.ndarray:  # first, as it is the usual case
+        return _new(Aval, (x.shape, x.dtype))
     if type(x) is Aval:
         return x
     if type(x) in PYTHON_SCALARS:

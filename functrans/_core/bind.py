@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from functrans._core import remedies, scipy_names
+from functrans._core import remedies, scans, scipy_names
 from functrans._core.array import (
     Array,
     as_number,
@@ -23,11 +23,10 @@ from functrans._core.array import (
     is_subclassed,
     plain,
     require_common,
-    unrepeated,
     writer,
 )
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
-from functrans._core.sums import summed
+from functrans._core.sums import broadcast_axes, summed
 from functrans.errors import (
     ArgumentError,
     ConcretizationError,
@@ -39,7 +38,7 @@ from functrans.errors import (
 if TYPE_CHECKING:
     from functrans._core.primitive import Primitive
 
-_levels = itertools.count(1)
+next_level = itertools.count(1).__next__
 
 # Values that are certainly not traced and certainly not weak.
 STRONG = frozenset(
@@ -72,7 +71,7 @@ class Trace:
         return object.__new__(cls) if watch is None else watch.trace(cls)
 
     def __init__(self, fun: str):
-        self.level: float = next(_levels)
+        self.level: float = next_level()
         self.fun = fun
         self.closed: bool | str = False
 
@@ -113,18 +112,15 @@ class Trace:
 
     def require_open(self, prim: Primitive) -> None:
         if self.closed is True:
-            raise LeakedTracerError(
-                f"{user_line()}: `{prim.name}` got a traced value of {self.fun}, which has already "
-                f"ended. A value that {self.fun} traces must not be kept in a global, an attribute "
-                "or a default argument; return it (with has_aux=True) instead."
-            )
+            raise self.leaked(f"{user_line()}: `{prim.name}` got")
 
-
-# why an array cannot be written to
-UNSEEN = (
-    "a function's arrays can be written to where functrans sees that it does so, in its own code "
-    "or that of the functions it names"
-)
+    def leaked(self, found: str) -> LeakedTracerError:
+        """The error of a traced value of this trace, which has ended."""
+        return LeakedTracerError(
+            f"{found} a traced value of {self.fun}, which has already ended. A value that "
+            f"{self.fun} traces must not be kept in a global, an attribute or a default argument; "
+            "return it (with has_aux=True) instead."
+        )
 
 
 class Tracer:
@@ -204,9 +200,9 @@ class Tracer:
     def __setitem__(self, key: Any, value: Any) -> None:
         raise ImmutableError(
             scipy_names.advice(self)
-            or f"{user_line()}: a traced array cannot be assigned into here: {UNSEEN}. Write y = "
-            "x.at[index].set(value), build the result with np.stack, np.concatenate or np.where, "
-            "or run this in a block of `functrans.patch()`."
+            or f"{user_line()}: a traced array cannot be assigned into here: {remedies.UNSEEN}. "
+            "Write y = x.at[index].set(value), build the result with np.stack, np.concatenate or "
+            "np.where, or run this in a block of `functrans.patch()`."
         )
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
@@ -214,7 +210,7 @@ class Tracer:
             return np.empty((), object)
         if self.dtype.kind in "iub" and (x := self.decided_entries()) is not None:
             return np.array(x, dtype)
-        if self.dtype.kind in "iu":
+        if self.dtype.kind in "iub":
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
                 f"while it is traced; {remedies.remedy()}."
@@ -426,11 +422,7 @@ def is_finite(x: Any) -> bool:
         if size <= 10_000:  # see ``may_have_nan``
             few = size <= 16 and x.ndim == 1 and x.dtype.kind == "f"
             return isfinite(sum(x.tolist()) if few else abs(np.vdot(x, x)))
-        with np.errstate(all="ignore"):
-            if x.flags.c_contiguous and x.dtype.kind in "fc":
-                # half the time of ``sum``, which adds pairwise
-                return isfinite(abs(np.einsum("i->", x.reshape(-1))))
-            return isfinite(abs(np.add.reduce(x, axis=None)))
+        return scans.is_finite(x)
     return _known_finite(x) if isinstance(x, Tracer) else isfinite(abs(x))
 
 
@@ -446,10 +438,8 @@ def may_have_nan(x: Any) -> bool:
             # of all ways that do not warn those of the least overhead; on large arrays, vdot would
             # wake threads. Written twice: one call more would cost as much as the sum
             total = sum(x.tolist()) if size <= 16 and x.ndim == 1 else np.vdot(x, x)
-        else:
-            with np.errstate(all="ignore"):
-                total = np.maximum.reduce(unrepeated(x), axis=None)  # half the time of a sum
-        return total != total
+            return total != total
+        return scans.has_nan(x)
     return not _known_finite(x) if isinstance(x, Tracer) else x != x
 
 
@@ -474,9 +464,9 @@ def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         return x
     have = shape_of(x)
     if have != shape:
-        lead = len(have) - len(shape)
-        axes = [i for i, n in enumerate(have) if i < lead or (n != 1 and shape[i - lead] == 1)]
-        x = (summed(x, axes) if type(x) is np.ndarray else x.sum(axis=tuple(axes))).reshape(shape)
+        axes = broadcast_axes(have, shape)
+        x = summed(x, axes) if type(x) is np.ndarray else x.sum(axis=tuple(axes))
+        x = x if x.shape == shape else x.reshape(shape)
     return cast(x, dtype)
 
 

@@ -54,6 +54,3 @@ def inside(strong: bool, operands: Sequence) -> Products:
     if strong or how is Products.STRONG:
         return Products.STRONG
     return Products.BARE if how.bare or not any(map(is_staged, operands)) else how
-
-
-__all__ = ["NanArrived", "Products", "forming", "inside", "products"]

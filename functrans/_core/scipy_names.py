@@ -51,14 +51,14 @@ NAMES: dict[str, Names] = {
     ),
     "fft": Names(
         ours="""
-            fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft
-            rfft2 rfftn
+            dct dctn dst dstn fft fft2 fftn fftshift hfft idct idctn idst idstn ifft ifft2 ifftn
+            ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftn
         """,
     ),
     "integrate": Names(
         ours="""
-            cumulative_simpson cumulative_trapezoid dblquad fixed_quad odeint quad quad_vec simpson
-            solve_ivp trapezoid
+            cumulative_simpson cumulative_trapezoid dblquad fixed_quad nquad odeint quad quad_vec
+            simpson solve_bvp solve_ivp tplquad trapezoid
         """,
     ),
     "interpolate": Names(
@@ -71,9 +71,9 @@ NAMES: dict[str, Names] = {
     ),
     "optimize": Names(
         ours="""
-            bisect brenth brentq curve_fit fixed_point fsolve least_squares leastsq linprog minimize
-            minimize_scalar newton ridder root root_scalar rosen rosen_der rosen_hess
-            rosen_hess_prod toms748
+            bisect brenth brentq curve_fit fixed_point fsolve least_squares leastsq linprog
+            lsq_linear minimize minimize_scalar newton nnls ridder root root_scalar rosen rosen_der
+            rosen_hess rosen_hess_prod toms748
         """,
     ),
     "linalg": Names(
@@ -110,7 +110,10 @@ NAMES: dict[str, Names] = {
         """,
     ),
     "sparse.linalg": Names(
-        ours="bicgstab cg expm_multiply factorized gmres minres splu spsolve",
+        ours="""
+            bicgstab cg eigsh expm_multiply factorized gcrotmk gmres inv lgmres minres norm splu
+            spsolve tfqmr
+        """,
     ),
     "spatial": Names(ours="distance_matrix minkowski_distance minkowski_distance_p"),
     "spatial.distance": Names(
@@ -150,10 +153,15 @@ def advice(x: Any) -> str | None:
             )
     known_to_scipy = (c for c in _candidates(frames) if _is_public(c[0], c[1]))
     namespace, _, function = next(known_to_scipy, next(_candidates(frames)))
+    return no_counterpart(f"scipy.{namespace}.{function}", x)
+
+
+def no_counterpart(function: str, x: Any) -> str:
+    """What to do about a traced value for a function that ``functrans.scipy`` does not have."""
     return (
-        f"{user_line()}: scipy.{namespace}.{function} got {x!r}, whose derivative it would lose, "
-        "and functrans.scipy has no counterpart. Wrap the call with ft.external, or pass the "
-        "constant ft.stop_gradient(x)."
+        f"{user_line()}: {function} got {x!r}, whose derivative it would lose, and functrans.scipy "
+        "has no counterpart. Wrap the call with ft.external, or pass the constant "
+        "ft.stop_gradient(x)."
     )
 
 

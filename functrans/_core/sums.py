@@ -30,6 +30,14 @@ def reduced(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
     return np.add.reduce(x, axis)
 
 
+@functools.lru_cache(1024)
+def broadcast_axes(have: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of ``have`` along which an operand of ``shape`` was broadcast."""
+    lead = len(have) - len(shape)
+    axes = [i for i, n in enumerate(have) if i < lead or (n != 1 and shape[i - lead] == 1)]
+    return tuple(axes)
+
+
 def summed(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
     """``x`` summed over ``axes``, in ascending order; for rules, whose rounding is not NumPy's.
 
@@ -39,7 +47,7 @@ def summed(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
             0 < x.size <= PRODUCT):
         return np.add.reduce(x, tuple(axes))
     shape = x.shape
-    if len(shape) == 2 and axes == [0]:  # as of a bias
+    if len(shape) == 2 and axes[0] == 0:  # as of a bias
         return _ones(x.dtype)[: shape[0]].dot(x)
     while axes:
         first = len(axes) - 1

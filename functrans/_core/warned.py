@@ -17,6 +17,10 @@ from functrans.errors import warn
 
 # The context of the outermost call whose warnings are logged, where ``np.errstate`` is the user's.
 _outside: ContextVar[Context | None] = ContextVar("outside", default=None)
+# Where NumPy has its state; without it, what a function sets with ``np.seterr`` ends with it.
+_state: ContextVar[Any] = getattr(
+    np._core.umath, "_extobj_contextvar", ContextVar("state", default=None)  # type: ignore[attr-defined]  # not in stubs
+)
 _KINDS = {"divide by zero": "divide", "overflow": "over", "invalid value": "invalid"}
 _FLAGS = {"divide by zero": 1, "overflow": 2, "invalid value": 8}  # as NumPy has them
 
@@ -53,20 +57,40 @@ class _Log:
         _outer(np.geterrcall)(what, flag)
 
 
-@np.errstate(divide="log", over="log", invalid="log", call=_Log())
-def _logged(f: Callable, args: tuple, kwargs: dict) -> Any:
-    return f(*args, **kwargs)
+_LOG = _Log()
+
+
+@np.errstate(divide="log", over="log", invalid="log", call=_LOG)
+def _logged(f: Callable, args: tuple, kwargs: dict, changed: dict[str, Any]) -> Any:
+    """What ``f`` returns; ``changed`` gets what it has changed of NumPy's state for good."""
+    before = _state.get()
+    try:
+        return f(*args, **kwargs)
+    finally:
+        if _state.get() is not before:
+            changed.update(_changes())
+
+
+def _changes() -> dict[str, Any]:
+    logged = _outer(np.geterr) | dict.fromkeys(_KINDS.values(), "log")
+    changed: dict[str, Any] = {k: v for k, v in np.geterr().items() if v != logged[k]}
+    return changed if np.geterrcall() is _LOG else {**changed, "call": np.geterrcall()}
+
+
+def _change(*, call: Any = _LOG, **how: Any) -> None:
+    np.seterr(**how)
+    if call is not _LOG:
+        np.seterrcall(call)
 
 
 def at_users_lines(f: Callable, args: tuple, kwargs: dict) -> Any:
     """``f`` called, with NumPy's warnings at the user's lines."""
     if _outside.get() is not None:
         return f(*args, **kwargs)
-    token = _outside.set(copy_context())
+    token, changed = _outside.set(copy_context()), {}
     try:
-        return _logged(f, args, kwargs)
+        return _logged(f, args, kwargs, changed)
     finally:
         _outside.reset(token)
-
-
-__all__ = ["at_users_lines"]
+        if changed:
+            _change(**changed)

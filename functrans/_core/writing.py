@@ -86,7 +86,12 @@ def handed_to(frame: FrameType | None, y: Any, fixed: bool = True) -> Any:
     """What a transform returns to a function with names: results that stay as they are, or, unless
     ``fixed``, arrays that may be written to. Our own code gets the values.
     """
-    return y if frame is None or frame.f_code.co_filename.startswith(PACKAGE) else handed(y, fixed)
+    return y if frame is None or is_ours(frame) else handed(y, fixed)
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame is of our own code."""
+    return frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def handed(y: Any, fixed: bool = False) -> Any:

@@ -101,6 +101,3 @@ def relative(e: Any, x: Any) -> np.ndarray:
     with np.errstate(all="ignore"):
         r = np.asarray(e / np.abs(x))
     return np.minimum(np.where(np.asarray(e) == 0, 0.0, np.where(np.isnan(r), 1.0, r)), 1.0)
-
-
-__all__ = ["Conditioning", "Loss", "Losses", "relative"]

@@ -60,6 +60,3 @@ def _row(text: str) -> General:
         vjp=lambda ct, y, xs, wanted: [cast(ct, xs[0].dtype)], batch=None, saves="",
         abstract=abstract, doc="A value that is printed.",
     )
-
-
-__all__ = ["print"]

@@ -74,6 +74,3 @@ def _require(name: str, x: Any) -> None:
 def by_name(slopes: dict[str, list]) -> dict[str, Any]:
     """One gradient for a name, a list of them where it was tapped several times."""
     return {name: hand_out_tree(gs[0] if len(gs) == 1 else gs) for name, gs in slopes.items()}
-
-
-__all__ = ["by_name", "tap", "taps_of", "with_added"]

@@ -196,6 +196,3 @@ def build(s: Source, path: Path) -> None:
         made = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
     if made.returncode:
         raise ArgumentError(f"shared_library: {cc} failed for {path}: {made.stderr.strip()}")
-
-
-__all__ = ["Source", "build", "header", "wrapper"]

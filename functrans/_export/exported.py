@@ -130,10 +130,15 @@ def exported(f: Callable, jitted: Jitted, examples: tuple) -> Exported:
             f"export: `{name}` decides by values, in Python, so that it is not one program. Use "
             "ft.cond or np.where."
         )
-    if entry is None or entry.closes_over:
+    if entry is None or (entry.closes_over and not entry.draws):
         raise UnsupportedError(
             f"export: `{name}` closes over a value that a transform traces; export it outside of "
             "the transform"
+        )
+    if entry.draws:
+        raise UnsupportedError(
+            f"export: `{name}` draws random numbers of a generator, which stays here. Pass the "
+            "numbers as an argument, or draw from a key, by functrans.random.normal(key)."
         )
     if entry.check_integers is not None:
         raise UnsupportedError(
@@ -252,6 +257,3 @@ def _example(written: Any) -> Any:
         by_key = dict(zip(canonical, values, strict=True))
         return {k: by_key[k] for k in keys}
     return None if kind == "none" else _KINDS[kind](values)
-
-
-__all__ = ["Exported", "exported", "loaded"]

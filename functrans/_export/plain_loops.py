@@ -258,8 +258,14 @@ def called(text: str) -> Called:
 
 def missing(names: Called) -> list[str]:
     """Those that are not here."""
-    loops = [f"{n} of LAPACK" for n in names.routines if n[1:] not in _TEXTS]
+    loops = [f"{n} of LAPACK" for n in names.routines if _plain(n)[1:] not in _TEXTS]
     return sorted(loops) + sorted([f"{n} of SciPy" for n in names.special - _SPECIAL.keys()])
+
+
+def _plain(name: str) -> str:
+    """What BLAS calls a routine that native code has two names for."""
+    full = routines.PREFIX + name
+    return routines.TILED.get(full, full).removeprefix(routines.PREFIX)
 
 
 def source(names: Called) -> str:
@@ -269,13 +275,11 @@ def source(names: Called) -> str:
     parts = ["#define _GNU_SOURCE", "#include <complex.h>", "#include <math.h>",
              "#include <stdint.h>"]
     for name in sorted(names.routines):
-        body = _TEXTS[name[1:]].replace("<number>", _NUMBERS[name[0]]).replace("<pivot>", pivot)
+        letter, routine = _plain(name)[0], _plain(name)[1:]
+        body = _TEXTS[routine].replace("<number>", _NUMBERS[letter]).replace("<pivot>", pivot)
         parts.append(f"void {routines.PREFIX}{name}{body}")
     if names.special & {"erfinv", "ndtri"}:
         parts.append(_INVERSE_ERFC)
     parts += [f"double {special_functions.PREFIX}{name}(double x, int32_t skip)\n"
               f"{{\n  return {_SPECIAL[name]};\n}}\n" for name in sorted(names.special)]
     return "\n".join(parts)
-
-
-__all__ = ["Called", "called", "missing", "source"]

@@ -167,7 +167,7 @@ def _step(step: Step, i: int, s: Schedule) -> _Box:
         return _kernel(step, i, s)
     if not isinstance(step, Tiles):
         return _apart(step, i, s)
-    boxes = [_kernel(k, i, s) for k in step.kernels]
+    boxes = [_kernel(k, i, s) if isinstance(k, Kernel) else _apart(k, i, s) for k in step.kernels]
     lines = [line for box in boxes for line in (box.head.partition(": ")[2], *box.lines)]
     head = f"{i}: {step.rows:,} rows, {step.tile:,} at a time"
     return _Box("kernel", head, lines, step.reads, step.makes)

@@ -127,6 +127,3 @@ def writable(x: Any, dtype: Any = None) -> np.ndarray:
     """An ndarray that nobody else writes to, as other libraries take them."""
     x = np.asarray(plain(x), dtype)
     return x if x.flags.writeable and x.flags.c_contiguous else x.copy()
-
-
-__all__ = ["LeafFunction", "Leaves", "writable"]

@@ -25,17 +25,14 @@ def function(f: Callable) -> Callable:
 
     @functools.wraps(f, updated=())
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
-        g, arrays = leaves.split(args, kwargs, _is_array)
+        kinds = _jax().Array | np.ndarray | float | complex
+        g, arrays = leaves.split(args, kwargs, lambda x: isinstance(x, kinds))
         ys = _called(g, list(map(_jax().numpy.asarray, arrays)))
         assert g.result is not None, g
         return tree.unflatten(g.result, ys)
 
     of_arrays.__name__ = name_of(f)
     return of_arrays
-
-
-def _is_array(x: Any) -> bool:
-    return isinstance(x, _jax().Array | np.ndarray | float | complex)
 
 
 def _called(g: LeafFunction, arrays: Sequence) -> Sequence:
@@ -102,6 +99,3 @@ def pushed(g: Callable, xs: Sequence, ts: Sequence) -> list:
 def pulled_back(g: Callable, xs: Sequence, cts: Sequence) -> list:
     """The cotangents of the operands, not conjugated."""
     return list(_jax().vjp(lambda *ys: tuple(g(*ys)), *xs)[1](tuple(cts)))
-
-
-__all__ = ["arrays", "function", "numbers", "pulled_back", "pushed", "zeros_like"]

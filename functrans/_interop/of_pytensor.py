@@ -99,6 +99,3 @@ def _operation() -> Any:
     """The rules as a class of PyTensor's."""
     bases = (Rules, importlib.import_module("pytensor.graph.op").Op)
     return types.new_class("FunctransOp", bases)
-
-
-__all__ = ["function"]

@@ -124,6 +124,3 @@ def pulled_back(g: Callable, xs: Sequence, cts: Sequence) -> list:
     """The cotangents of the operands, not conjugated."""
     pull = _torch().func.vjp(lambda *ys: tuple(g(*ys)), *xs)[1]
     return [c.conj() for c in pull(tuple([c.conj() for c in cts]))]
-
-
-__all__ = ["arrays", "function", "numbers", "pulled_back", "pushed", "zeros_like"]

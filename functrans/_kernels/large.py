@@ -47,7 +47,7 @@ def _compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
 
 
 def _kernel(
-    name: str, width: int, *xs: np.ndarray, out: np.ndarray | None = None
+    name: str, width: int, xs: Sequence[np.ndarray], out: np.ndarray | None = None
 ) -> np.ndarray | None:
     return None  # likewise
 
@@ -56,18 +56,32 @@ def _added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
     return False  # likewise
 
 
+def _read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
+    return False  # likewise
+
+
+def _looped(
+    ufunc: np.ufunc, xs: Sequence, out: np.ndarray | None, work: float
+) -> np.ndarray | None:
+    return None  # likewise
+
+
 def _enter_pool() -> None:
     pass  # likewise
 
 
 def install(compiled: Callable[..., list | None], kernel: Callable[..., np.ndarray | None],
-            added: Callable[..., bool], enter_pool: Callable[[], None]) -> None:
+            added: Callable[..., bool], read: Callable[..., bool],
+            looped: Callable[..., np.ndarray | None],
+            enter_pool: Callable[[], None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
-    list, by native code, ``kernel(name, width, *xs, out=)`` that of ``row_kernels``; None where
-    there is none. ``added(index, v, y)`` is that of ``add_kernels``. ``enter_pool()`` lets NumPy
-    use the pool, or no longer, as ``config`` says."""
-    global _compiled, _kernel, _added, _enter_pool
-    _compiled, _kernel, _added, _enter_pool = compiled, kernel, added, enter_pool
+    list, by native code, ``kernel(name, width, xs, out)`` that of ``row_kernels``; None where
+    there is none. ``added(index, v, y)`` and ``read`` are those of ``add_kernels``,
+    ``looped(ufunc, xs, out, work)`` of ``ufunc_loops``. ``enter_pool()`` lets NumPy use the pool,
+    or no longer, as ``config`` says."""
+    global _compiled, _kernel, _added, _read, _looped, _enter_pool
+    _compiled, _kernel, _added, _read = compiled, kernel, added, read
+    _looped, _enter_pool = looped, enter_pool
 
 
 class _Demand:
@@ -81,7 +95,7 @@ demand = _Demand()
 
 def keep_memory(x: np.ndarray) -> None:
     """Note a large array: from some on, memory of those that are dropped is kept for others."""
-    if x.nbytes < sizes.KEPT or not config.jit:
+    if x.nbytes < sizes.KEPT or not settings().compiles:
         return
     if demand.nbytes >= sizes.KEPT_FROM:
         _enter_pool()
@@ -94,6 +108,11 @@ def _compiles(xs: Sequence) -> bool:
     return config.jit and all(
         [type(x) in STRONG and x.dtype.char in "fdFD" and x.dtype.isnative for x in xs]
     )
+
+
+def compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
+    """``f(static, *xs)`` by code that is compiled for it; None where none is."""
+    return _compiled(f, static, xs) if _compiles(xs) else None
 
 
 def forward(row: Primitive, impl: Callable, native_from: str) -> Callable:
@@ -233,37 +252,76 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
             return None
     if not settings().compiles:
         return None
-    ordered = []
+    if len(xs) > 1 or not x.flags.carray:
+        xs = _in_order(xs)
+        if not xs:
+            return None
+    return _kernel(name, width, (*xs, *filled) if filled else xs)
+
+
+def _in_order(xs: tuple[Any, ...]) -> tuple[np.ndarray, ...]:
+    """Arrays of one shape and dtype, aligned and in order or a number repeated; none if some are
+    not, nor can be written out so."""
+    ordered, x = [], xs[0]
     for y in xs:
         if type(y) is not np.ndarray or y.dtype is not x.dtype or y.shape != x.shape:
-            return None
-        if not y.flags.carray:  # aligned and in order
+            return ()
+        if not y.flags.carray:
             if 0 in y.strides and any(y.strides):
                 y = y.copy()
             if not (y.flags.aligned and (y.flags.c_contiguous or not any(y.strides))):
-                return None
+                return ()
         ordered.append(y)
-    if axis is None and x.size >= sizes.THREADED:
-        return _shared(name, ordered)
-    return _kernel(name, width, *ordered, *filled)
+    return tuple(ordered)
 
 
-# Entries of which a thread takes a multiple, so that vectors begin where they do on one thread.
-STRIDE = 1 << 11
+def row_sums(x: np.ndarray) -> np.ndarray | None:
+    """``np.add.reduce(x, -1)`` to the last bit, of short rows, each of which takes NumPy 15 ns
+    before it adds anything; None where NumPy should do it."""
+    width = x.shape[-1]
+    if x.size < sizes.ROWS or not sizes.NARROWEST <= width <= sizes.SHORT:
+        return None
+    y = _of_rows("row_sums", x, width, x.shape[:-1])
+    return y if y is not None and is_finite(y) else None  # NumPy warns of others
 
 
-def _shared(name: str, xs: Sequence[np.ndarray]) -> np.ndarray | None:
-    """The kernel ``name``, entry by entry: a share of it for each thread."""
-    y = np.empty(xs[0].shape, xs[0].dtype)
-    flat, out, done = [x.reshape(-1) for x in xs], y.reshape(-1), []
+def filled_rows(v: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """An array whose rows repeat a number of ``v`` each; None where NumPy should do it.
 
-    def block(start: int, stop: int) -> None:
-        parts = [x[start:stop] for x in flat]
-        done.append(_kernel(name, 1, *parts, out=out[start:stop]) is not None)
+    A view takes no time, but each pass over it some ns for each row.
+    """
+    if not sizes.NARROWEST <= shape[-1] <= sizes.WIDEST or math.prod(shape) >= sizes.LARGE:
+        return None
+    return _of_rows("filled_rows", v, shape[-1], shape)
 
-    share = -(-y.size // blocks.cores())
-    blocks.run_blocks(block, y.size, 1, -(-share // STRIDE) * STRIDE)
-    return y if all(done) else None
+
+def _of_rows(name: str, x: np.ndarray, width: int, shape: tuple[int, ...]) -> np.ndarray | None:
+    """A kernel between numbers of rows and rows."""
+    dtype = x.dtype
+    if not x.flags.carray or dtype.char not in "fd" or not dtype.isnative or (
+            not settings().compiles):
+        return None
+    return _kernel(name, width, (x,), np.empty(shape, dtype))
+
+
+def scaled_rows(x: np.ndarray, factor: Any, axis: tuple[int, ...]) -> np.ndarray:
+    """``x`` times a number for each row along ``axis``."""
+    if axis == (x.ndim - 1,) and x.flags.c_contiguous and factor.dtype == x.dtype:
+        y = in_one_pass("scaled_rows", x, axis=axis, filled=(np.ascontiguousarray(factor),))
+        if y is not None:
+            return y
+    kept = [1 if i in axis else n for i, n in enumerate(x.shape)]
+    return elementwise(np.multiply, x, factor.reshape(kept) if factor.ndim else factor)
+
+
+def take_rows(x: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """The rows of ``x``, which is in order, at an index of C's integers."""
+    size = index.size * (x.size // len(x)) if x.size else 0
+    if size >= sizes.PARALLEL and x.dtype.char in "fdFD" and x.dtype.isnative and config.jit:
+        y = np.empty(index.shape + x.shape[1:], x.dtype)
+        if x.flags.aligned and _read(np.require(index, None, ["C", "A"]), y, x):
+            return y
+    return x.take(index, 0)  # the same as x[index], in up to half the time
 
 
 def add_rows(index: Any, v: Any, y: np.ndarray) -> bool:
@@ -310,15 +368,33 @@ def by_rows(f: Callable, axis: tuple[int, ...], x: np.ndarray, *ys: Any, dtype: 
     return out
 
 
-def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> np.ndarray:
+# Ufuncs that take less than 0.2 ns an entry of double precision, where others take about 0.8.
+ARITHMETIC = frozenset({
+    np.add, np.subtract, np.multiply, np.divide, np.negative, np.positive, np.absolute, np.fabs,
+    np.maximum, np.minimum, np.square, np.conjugate, np.sign, np.copysign,
+})
+
+
+def elementwise(impl: Any, *xs: Any, out: np.ndarray | None = None) -> np.ndarray:
     """``impl`` on operands of which some are large: a share of a ufunc's work for each thread."""
+    x = xs[0] if _has_axes(xs[0]) else xs[-1]
+    work = x.nbytes * (0.025 if impl in ARITHMETIC else 0.08)
+    if type(impl) is np.ufunc and work >= sizes.PARALLEL_WORK:
+        if settings().compiles and (y := _looped(impl, xs, out, work)) is not None:
+            return y
+        if x.size >= sizes.THREADED:
+            return _by_python(impl, xs, out)
+    return impl(*xs) if out is None else impl(*xs, out=out)
+
+
+def _by_python(impl: np.ufunc, xs: Sequence, out: np.ndarray | None) -> np.ndarray:
+    """The same on threads of Python's."""
     shapes = {x.shape for x in xs if _has_axes(x)}
     shape = max(shapes, key=math.prod)
     width = 1 if len(shapes) == 1 else shape[-1]
     column = (*shape[:-1], 1)  # one number a row
-    if type(impl) is not np.ufunc or not all(
-        not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous) for x in xs
-    ):
+    if not all([not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous)
+                for x in xs]):
         return impl(*xs) if out is None else impl(*xs, out=out)
     rows = [x.reshape(-1, width if x.shape == shape else 1) if _has_axes(x) else x for x in xs]
     out = np.empty(shape, _result_dtype(impl, xs)) if out is None else out

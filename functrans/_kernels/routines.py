@@ -25,6 +25,9 @@ CORES = ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename",
 NARROW = frozenset({"Haswell", "Zen", "Excavator", "Sandybridge"})
 # Prefix of the names that native code uses, so that object code on disk holds no addresses.
 PREFIX = "functrans_"
+# Products inside tiles, which threads of ours share: they need not be BLAS's where those are slower
+# or would start threads of their own.
+TILED = {f"{PREFIX}tile_{name}": PREFIX + name for name in ("sgemm", "dgemm")}
 
 
 class Routines(NamedTuple):

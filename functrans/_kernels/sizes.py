@@ -9,7 +9,7 @@ BLOCK = 16000
 # Entries from which working block by block beats working on whole arrays ...
 LARGE = 1 << 17
 # ... and from which threads pay, which wait for the interpreter lock less often on wider blocks.
-THREADED, WIDE = 1 << 20, 32768
+THREADED, WIDE = 1 << 20, 1 << 17
 
 # Entries from which native code pays for rows that NumPy makes several passes for; to compile
 # it takes 10 to 60 ms. And entries of a matrix from which a system with it is worth a call of
@@ -22,6 +22,14 @@ SYSTEM = 1 << 17
 # takes.
 PASSES, NARROWEST, WIDEST = 1 << 9, 8, 4096
 
+# Entries from which a kernel adds up rows, or fills them with a number each, and entries of a row
+# up to which: NumPy adds up those of more by halves.
+ROWS, SHORT = 1 << 11, 128
+
+# Entries from which a ufunc may be worth sharing among native threads, and nanoseconds of its work
+# from which it is: an empty call of what shares it takes 5,000.
+PARALLEL, PARALLEL_WORK = 1 << 16, 20_000
+
 # Entries from which a kernel takes the place of a ufunc that NumPy computes number by number.
 VALUES = 3 << 8
 
@@ -31,8 +39,12 @@ KEPT, KEPT_FROM = 1 << 15, 1 << 23
 
 # In native code. Bytes of a tile of what kernels share: well within the second-level cache.
 TILE = 1 << 15
+# Bytes of a row where a product of matrices takes part: no more than the second-level cache has.
+# And of what all chunks together have for rows that are larger than a tile.
+PRODUCTS, ROOMS = 1 << 20, 1 << 22
 # Bytes from which what is shared does not stay in the cache by itself.
 SHARED = 1 << 17
-# Estimated nanoseconds of work from which threads pay, which take about 40,000 to start, and of a
-# chunk; chunks at most.
-WORK, CHUNK, CHUNKS = 1_000_000, 100_000, 64
+# Estimated nanoseconds of work from which threads pay, and of a chunk; chunks at most.
+WORK, CHUNK, CHUNKS = 100_000, 25_000, 64
+# Chunks of a step from which Python's loop is not rolled up, since loops run on one thread.
+APART = 40

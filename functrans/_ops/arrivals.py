@@ -39,5 +39,3 @@ checked: Linear = linear(
     "checked", _checked, lambda ct, x: ct, batch=lambda size, xs, batched: checked(xs[0]),
     abstract=lambda x: x, rounds="never", doc="Its operand, if there is no NaN in it.",
 )
-
-__all__ = ["arrived", "checked"]

@@ -222,6 +222,7 @@ def _readable(subscripts):
 def _outer(x1, x2, plan):
     """Nothing is summed: a broadcast product, laid out as the output."""
     b, r, c = plan.batch, plan.rows, plan.columns
+    x1, x2 = np.asarray(x1), np.asarray(x2)  # one may be a number of Python's
     v1, v2 = x1.transpose(plan.perm1), x2.transpose(plan.perm2)
     v1 = v1.reshape((*v1.shape, *(1,) * c)).transpose(plan.perm)
     v2 = v2.reshape((*v2.shape[:b], *(1,) * r, *v2.shape[b:])).transpose(plan.perm)
@@ -291,18 +292,10 @@ def _backward(x):
     return x[..., ::-1]
 
 
-def _convolve_transpose1(ct, x1, x2, mode):
-    return bind(convolve, ct, _backward(x2), mode="valid" if mode == "full" else "full")
-
-
 def _convolve_transpose2(ct, x1, x2, mode):
     if mode == "full":
         return bind(convolve, ct, _backward(x1), mode="valid")
     return _backward(bind(convolve, x1, _backward(ct), mode="valid"))
-
-
-def _convolve_batch(size, xs, batched, mode):
-    return bind(convolve, *_aligned(xs, batched), mode=mode)
 
 
 def _convolve_abstract(x1, x2, mode):
@@ -321,22 +314,22 @@ def _convolve_flops(shapes, params):
 
 
 convolve = bilinear(
-    "convolve", _convolve, _convolve_transpose1, _convolve_transpose2, batch=_convolve_batch,
+    "convolve", _convolve,
+    lambda ct, x1, x2, mode: bind(
+        convolve, ct, _backward(x2), mode="valid" if mode == "full" else "full"),
+    _convolve_transpose2,
+    batch=lambda size, xs, batched, mode: bind(convolve, *_aligned(xs, batched), mode=mode),
     abstract=_convolve_abstract, flops=_convolve_flops,
 )
 
 # ---- cross product of 3-vectors, along the last axis
 
 
-def _cross_batch(size, xs, batched):
-    return cross(*_aligned(xs, batched))
-
-
 # row: six slices and a stack as a composition
 cross: Any = bilinear(
     "cross", np.cross,
-    lambda ct, x1, x2: cross(x2, ct), lambda ct, x1, x2: cross(ct, x1), batch=_cross_batch,
-    sums=False,
+    lambda ct, x1, x2: cross(x2, ct), lambda ct, x1, x2: cross(ct, x1),
+    batch=lambda size, xs, batched: cross(*_aligned(xs, batched)), sums=False,
     abstract=lambda x1, x2: Aval(
         np.broadcast_shapes(x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)
     ),

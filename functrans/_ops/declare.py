@@ -135,14 +135,14 @@ class BilinearAction:
 
     __slots__ = ("act", "pull", "push")
 
-    accumulate = None
-    masks = singular = False
+    accumulate, masks, singular = None, False, False
 
     def __init__(self, prim: Bilinear, i: int):
         transpose = prim.transposes[i]
 
         def pull(ct: Any, x: Aval, other: Any, params: dict) -> Any:
-            moved = transpose(ct, other, x, **params) if i else transpose(ct, x, other, **params)
+            a, b = (other, x) if i else (x, other)
+            moved = transpose(ct, a, b, **params) if params else transpose(ct, a, b)
             return sum_to(moved, x.shape, x.dtype)
 
         def push(t: Any, x: Aval, other: Any, params: dict) -> Any:

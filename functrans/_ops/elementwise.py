@@ -57,10 +57,6 @@ def _whole(x):
     return x == np.floor(x)
 
 
-def _half(x):
-    return x - np.floor(x) == 0.5
-
-
 WHOLE = {"jumps": "a whole number", "at_jump": _whole, "rounds": "never"}
 EQUAL = {"jumps": "equal numbers", "at_jump": _tie}
 
@@ -409,8 +405,8 @@ floor = constant("floor", np.floor, intrinsic="floor", **WHOLE)
 ceil = constant("ceil", np.ceil, intrinsic="ceil", **WHOLE)
 trunc = constant("trunc", np.trunc, intrinsic="trunc", **WHOLE)
 rint = constant(
-    "rint", np.rint, intrinsic="rint", jumps="between two whole numbers", at_jump=_half,
-    rounds="never",
+    "rint", np.rint, intrinsic="rint", jumps="between two whole numbers",
+    at_jump=lambda x: x - np.floor(x) == 0.5, rounds="never",
 )
 spacing = constant("spacing", np.spacing)
 # row: the power of two that np.frexp splits off
@@ -476,5 +472,3 @@ right_shift = constant("right_shift", np.right_shift, arity=2, domain=INTEGER)
 gcd = constant("gcd", np.gcd, arity=2, domain=INTEGER)
 lcm = constant("lcm", np.lcm, arity=2, domain=INTEGER)
 bitwise_count = constant("bitwise_count", np.bitwise_count, domain=INTEGER)
-
-__all__ = [name for name, row in globals().items() if getattr(row, "name", None) == name]

@@ -217,5 +217,3 @@ spline_filter = linear(
     ),
     abstract=_spline_abstract,
 )
-
-__all__ = ["convolve_nd", "lfilter", "spline_filter"]

@@ -8,6 +8,7 @@ so entries that stand for two count twice in one of the two directions.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -20,17 +21,15 @@ from functrans._ops.elementwise import conjugate
 SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-def _fft(x, axis, norm, inverse):
-    return (np.fft.ifft if inverse else np.fft.fft)(x, axis=axis, norm=norm)
-
-
 @functools.cache
 def _dtype_of_result(transform, dtype):
     return transform(np.ones(2, dtype)).dtype
 
 
 fft = linear(
-    "fft", _fft,
+    "fft",
+    lambda x, axis, norm, inverse: (np.fft.ifft if inverse else np.fft.fft)(
+        x, axis=axis, norm=norm),
     lambda ct, x, axis, norm, inverse: cast(
         bind(fft, ct, axis=axis, norm=norm, inverse=inverse), x.dtype
     ),
@@ -89,4 +88,57 @@ irfft = linear(
     abstract=lambda x, n, axis, norm: Aval(
         _resized(x.shape, axis, n), _dtype_of_result(np.fft.irfft, x.dtype)
     ),
+)
+
+
+# ---- cosine and sine transforms
+
+# The type of the transpose, up to weights at the ends; types 1 and 4 are symmetric.
+PARTNER = {1: 1, 2: 3, 3: 2, 4: 4}
+
+
+def _trigonometric(x: Any, kind: str, type: int, axis: int, norm: str, orthogonalize: bool) -> Any:
+    from scipy import fft as theirs  # lazy: slow to import
+
+    return getattr(theirs, kind)(x, type, axis=axis, norm=norm, orthogonalize=orthogonalize)
+
+
+@functools.cache
+def _trigonometric_dtype(dtype: np.dtype) -> np.dtype:
+    return _trigonometric(np.ones(2, dtype), "dct", 2, 0, "backward", False).dtype
+
+
+@functools.cache
+def _weights(kind: str, type: int, n: int, behind: int, dtype: np.dtype) -> np.ndarray:
+    """Half of the weights that the entries have in a sum, with ``behind`` axes of length 1."""
+    w = np.ones(n, dtype)
+    if kind == "dct":
+        w[0] = 0.5
+    if kind == "dst" or type == 1:
+        w[-1] = 0.5
+    w.setflags(write=False)
+    return w.reshape((-1,) + (1,) * behind)
+
+
+def _trigonometric_transpose(
+    ct: Any, x: Any, kind: str, type: int, axis: int, norm: str, orthogonalize: bool
+) -> Any:
+    transform = functools.partial(bind, trigonometric, kind=kind, type=PARTNER[type], axis=axis,
+                                  norm=norm, orthogonalize=orthogonalize)
+    if orthogonalize or type == 4 or (kind, type) == ("dst", 1):
+        return transform(ct)
+    dtype = np.zeros(0, ct.dtype).real.dtype
+    w = _weights(kind, type, x.shape[axis], len(x.shape) - axis - 1, dtype)
+    if type == 2:
+        return transform(ct / w)
+    return w * transform(ct if type == 3 else ct / w)
+
+
+# row: by a Fourier transform of twice the length it takes twice as long, and more memory
+trigonometric = linear(
+    "fft.trigonometric", _trigonometric, _trigonometric_transpose,
+    batch=lambda size, xs, batched, axis, **params: bind(
+        trigonometric, xs[0], axis=axis + 1, **params
+    ),
+    abstract=lambda x, **params: Aval(x.shape, _trigonometric_dtype(x.dtype)),
 )

@@ -138,7 +138,7 @@ def _getitem(x, *indices, pattern):
     if len(indices) == 1 and type(x) is np.ndarray and _whole_rows(pattern):
         index = indices[0]
         if type(index) is np.ndarray and index.dtype == INTP and x.flags.c_contiguous:
-            return x.take(index, 0)  # the same, in up to half the time
+            return large.take_rows(x, index)
     return x[index_of(pattern, indices)]
 
 

@@ -138,10 +138,6 @@ def _vectors_if(x, near):
     return np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)
 
 
-def _vectors_vjp(ct, y, xs, wanted):
-    return [_unknown(xs, ct)] + [None] * (len(xs) - 1)
-
-
 def _unknown(xs, like):
     met = xs[1].any(axis=(-2, -1), keepdims=True)
     return np.broadcast_to(where(met, np.nan, 0), xs[0].shape).astype(xs[0].dtype)
@@ -150,7 +146,8 @@ def _unknown(xs, like):
 # row: a compiled program pays for a second eigenproblem only where values do coincide; what
 # differentiates it would need derivatives of the choice, which has none: NaN
 vectors_if = primitive(
-    "vectors_if", _vectors_if, jvp=lambda ts, y, xs: _unknown(xs, y), vjp=_vectors_vjp, saves="x",
+    "vectors_if", _vectors_if, saves="x", jvp=lambda ts, y, xs: _unknown(xs, y),
+    vjp=lambda ct, y, xs, wanted: [_unknown(xs, ct)] + [None] * (len(xs) - 1),
     batch=lambda size, xs, batched: vectors_if(
         *[batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)]
     ),

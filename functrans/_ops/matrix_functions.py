@@ -127,5 +127,3 @@ sylvester = primitive(
     "linalg.sylvester", _sylvester, jvp=_sylvester_jvp, vjp=_sylvester_vjp,
     batch=stacked(lambda: sylvester), abstract=_sylvester_abstract,
 )
-
-__all__ = ["block", "expm", "fractional_matrix_power", "logm", "sqrtm", "sylvester"]

@@ -17,18 +17,25 @@ from functrans._ops.linalg import conj
 def _sum_of_squares(x, axis):
     if x.size >= sizes.LARGE and x.dtype.char in "fd" and x.flags.c_contiguous:
         if axis == (x.ndim - 1,) and x.shape[-1] <= sizes.LARGE:
-            return large.by_rows(_squares_of_rows, axis, x, reduces=True)
+            return _squares_of_rows(x)
         if len(axis) == x.ndim:
-            flat, width = x.reshape(-1), 4096
+            flat, width = x.reshape(-1), sizes.WIDEST
             whole = flat.size // width * width
             rows, rest = flat[:whole].reshape(-1, width), flat[whole:]
-            parts = large.by_rows(_squares_of_rows, (1,), rows, reduces=True)
-            return np.add.reduce(parts) + np.vecdot(rest, rest)
-    real = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
+            return np.add.reduce(_squares_of_rows(rows)) + np.vecdot(rest, rest)
+    if x.dtype.kind == "c":
+        real = x.real * x.real + x.imag * x.imag
+    else:
+        real = large.elementwise(np.multiply, x, x) if x.size >= sizes.LARGE else x * x
     return np.add.reduce(real, axis)
 
 
-def _squares_of_rows(axis, x):
+def _squares_of_rows(x):
+    y = large.in_one_pass("squares", x, axis=(x.ndim - 1,))
+    return large.by_rows(_vecdot, (x.ndim - 1,), x, reduces=True) if y is None else y
+
+
+def _vecdot(axis, x):
     return np.vecdot(x, x)
 
 
@@ -74,8 +81,7 @@ def _norm2_vjp(ct, y, xs, wanted, axis):
     if plain and x.size >= sizes.LARGE and x.dtype.char in "fd":
         factor = ct / y
         if np.all(np.abs(factor) > _underflow(x.dtype)) and np.isfinite(factor).all():
-            factor = factor.reshape(kept) if factor.ndim else factor
-            return [large.elementwise(np.multiply, x, factor)]
+            return [large.scaled_rows(x, factor, axis)]
     return [ct.reshape(kept) * _direction(x, y, axis)]
 
 
@@ -83,7 +89,7 @@ def _norm2_vjp(ct, y, xs, wanted, axis):
 # at 0 would be infinite; here it is the least of the subgradients, 0
 norm2 = primitive(
     "norm2", _norm2_quiet, jvp=_norm2_jvp, vjp=_norm2_vjp, kinks="the origin: 0",
-    at_kink=lambda x, axis: np.all(x == 0, axis), native_from="NATIVE",
+    at_kink=lambda x, axis: np.all(x == 0, axis),
     batch=lambda size, xs, batched, axis: norm2(xs[0], axis=tuple(i + 1 for i in axis)),
     abstract=lambda x, axis: Aval(
         tuple(n for i, n in enumerate(x.shape) if i not in axis), np.empty(0, x.dtype).real.dtype

@@ -101,17 +101,14 @@ def _batch_ranked(size, xs, batched, skip_nan):
     return ranked(x, ranks, skip_nan=skip_nan)
 
 
-def _ranked_vjp(ct, y, xs, wanted, skip_nan):
-    return [cast(tied_spread(ct, stop(xs[0]), stop(y)), xs[0].dtype), None]
-
-
 # row: entries of x whose ranks along the last axis are given, for all slices or for each; without
 # skip_nan they are NaN where the slice has one. At a tie, where a gather from the sorted entries
 # would favour one of them, they share the derivative equally
 ranked = primitive(
     "ranked", _ranked,
     jvp=lambda ts, y, xs, skip_nan: tied_mean(ts[0], stop(xs[0]), stop(y)),
-    vjp=_ranked_vjp,
+    vjp=lambda ct, y, xs, wanted, skip_nan: [
+        cast(tied_spread(ct, stop(xs[0]), stop(y)), xs[0].dtype), None],
     batch=_batch_ranked,
     abstract=lambda x, ranks, skip_nan: Aval((*x.shape[:-1], ranks.shape[-1]), x.dtype),
     kinks="a tie: shared equally",

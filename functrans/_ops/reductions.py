@@ -65,7 +65,9 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     if not whole:
         v = v.reshape(kept_shape(shape, axis))
     if size > SMALL and not (columns and size < sizes.LARGE):
-        return repeated(v, shape)
+        rows = not whole and axis == (len(shape) - 1,)
+        filled = large.filled_rows(v, shape) if rows else None
+        return repeated(v, shape) if filled is None else filled
     y = np.empty(shape, dtype_of(v))
     if columns and size >= MANY:
         for j in range(shape[-1]):
@@ -76,20 +78,19 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
 
 
 def _sum(x, axis):
-    several = type(x) is np.ndarray and x.ndim > 1
-    return reduced(x, axis) if several else np.add.reduce(x, axis)
+    return added(x, axis) if type(x) is np.ndarray and x.ndim > 1 else np.add.reduce(x, axis)
 
 
-def _sum_transpose(ct, x, axis):
-    return cast(expand(ct, x.shape, axis), x.dtype)
-
-
-def _sum_abstract(x, axis):
-    return Aval(reduced_shape(x.shape, axis), np.add.reduce(np.empty(0, x.dtype)).dtype)
+def added(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
+    """``np.add.reduce(x, axis)``, to the last bit."""
+    y = large.row_sums(x) if axis == (x.ndim - 1,) else None
+    return reduced(x, axis) if y is None else y
 
 
 sum = linear(
-    "sum", _sum, _sum_transpose, abstract=_sum_abstract,
+    "sum", _sum, lambda ct, x, axis: cast(expand(ct, x.shape, axis), x.dtype),
+    abstract=lambda x, axis: Aval(
+        reduced_shape(x.shape, axis), np.add.reduce(np.empty(0, x.dtype)).dtype),
     batch=lambda size, xs, batched, axis: sum(xs[0], axis=shift_axis(axis)),
     reduces=add, neutral=lambda dtype: 0,
 )
@@ -107,13 +108,11 @@ def _equal_share(x, y, axis):
     return np.divide(tie, count.astype(wide), dtype=wide).astype(dtype, copy=False)
 
 
-def _batch_share(size, xs, batched, axis):
-    return equal_share(*_all_batched(size, xs, batched), axis=shift_axis(axis))
-
-
 # row: how the slope of an extreme y of x is shared: equally among the entries that attain it
 equal_share = primitive(
-    "equal_share", _equal_share, batch=_batch_share,
+    "equal_share", _equal_share,
+    batch=lambda size, xs, batched, axis: equal_share(
+        *_all_batched(size, xs, batched), axis=shift_axis(axis)),
     abstract=lambda x, y, axis: Aval(x.shape, floating_of(x.dtype)), rounds="never",
 )
 
@@ -304,14 +303,12 @@ def _recurrence_transpose(ct, a, axis, reverse):
     return recurrence(ahead, ct, axis=axis, reverse=not reverse)
 
 
-def _recurrence_batch(size, xs, batched, axis, reverse):
-    return recurrence(*_all_batched(size, xs, batched), axis=axis + 1, reverse=reverse)
-
-
 # row: y_k = a_k y_(k-1) + b_k along an axis, the tangent of every running product and extreme;
 # it is its own tangent and, run backward, its own transpose
 recurrence = primitive(
-    "recurrence", _recurrence, jvp=_recurrence_jvp, vjp=_recurrence_vjp, batch=_recurrence_batch,
+    "recurrence", _recurrence, jvp=_recurrence_jvp, vjp=_recurrence_vjp,
+    batch=lambda size, xs, batched, axis, reverse: recurrence(
+        *_all_batched(size, xs, batched), axis=axis + 1, reverse=reverse),
     abstract=lambda a, b, axis, reverse: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
 )
 

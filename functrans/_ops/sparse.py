@@ -126,16 +126,12 @@ def _sampled(u, v, places):
     return products if u.ndim == 1 else np.sum(products, axis=1).astype(dtype, copy=False)
 
 
-def _sampled_batch(size, xs, batched, places):
-    return _one_by_one(sampled, size, xs, batched, places)
-
-
 # row: of each place, the product of row i of u with row j of v
 sampled = bilinear(
     "sparse.sampled", _sampled,
     lambda ct, u, v, places: bind(product, ct, v, places=places),
     lambda ct, u, v, places: bind(product, ct, u, places=places.T),
-    batch=_sampled_batch,
+    batch=lambda size, xs, batched, places: _one_by_one(sampled, size, xs, batched, places),
     abstract=lambda u, v, places: Aval(
         (len(places.rows),), np.result_type(u.dtype, v.dtype)
     ),
@@ -189,5 +185,3 @@ solve = primitive(
     "sparse.solve", _solve, jvp=_solve_jvp, vjp=_solve_vjp, batch=_solve_batch, saves="xy",
     abstract=lambda data, b, places, solver: Aval(b.shape, floating(data.dtype, b.dtype)),
 )
-
-__all__ = ["Pattern", "directly", "product", "sampled", "solve"]

@@ -171,10 +171,6 @@ stack = linear(
 # ---- diagonals of the last two axes
 
 
-def _diagonal(x, offset):
-    return np.diagonal(x, offset, -2, -1)
-
-
 def _embed(x, offset, shape):
     y = np.zeros(x.shape[:-1] + shape, x.dtype)
     i = np.arange(x.shape[-1])
@@ -188,7 +184,7 @@ def diagonal_length(rows: int, columns: int, offset: int) -> int:
 
 
 diagonal = linear(
-    "diagonal", _diagonal,
+    "diagonal", lambda x, offset: np.diagonal(x, offset, -2, -1),
     lambda ct, x, offset: bind(embed_diagonal, ct, offset=offset, shape=x.shape[-2:]),
     batch=lambda size, xs, batched, offset: bind(diagonal, xs[0], offset=offset), drops=True,
     abstract=lambda x, offset: Aval(

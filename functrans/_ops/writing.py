@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from functrans._core.aval import ndim_of, shape_of
+from functrans._core.aval import dtype_of, ndim_of, shape_of
 from functrans._core.bind import bind, cast, is_staged
 from functrans._ops.declare import Linear
 from functrans._ops.indexing import (
@@ -78,13 +78,10 @@ def unstore(ct, x, v, indices, pattern, wanted, alone):
     ct_v = None
     if wanted[1]:
         read = fetch if alone else getitem
-        ct_v = cast(bind(read, ct, *indices, pattern=pattern), v.dtype)
+        ct_v = cast(bind(read, ct, *indices, pattern=pattern), dtype_of(v))
         if any(map(shape_of, indices)):  # else nothing is written twice
             ct_v = np.where(bind(last_write, *indices, pattern=pattern, shape=ct.shape), ct_v, 0)
     if not wanted[0]:
         return None, ct_v
-    zero = np.zeros(v.shape, ct.dtype)
+    zero = np.zeros(shape_of(v), ct.dtype)
     return cast(written(ct, zero, indices, pattern, alone), x.dtype), ct_v
-
-
-__all__ = ["fetch", "store", "unstore", "written"]

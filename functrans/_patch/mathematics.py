@@ -143,5 +143,3 @@ FUNCTIONS: dict[ModuleType, dict[str, Callable]] = {
         "isclose": _isclose,
     },
 }
-
-__all__ = ["FUNCTIONS"]

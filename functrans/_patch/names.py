@@ -24,6 +24,7 @@ from functrans._patch import mathematics
 from functrans._patch.swaps import Group, Swap, added
 from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
 from functrans.numpy.writable import Writable
+from functrans.scipy.programs import handed_parts
 from functrans.scipy.public import is_traced
 
 _LIBRARIES = frozenset({"numpy", "scipy"})
@@ -76,7 +77,12 @@ def _of_numpy() -> list[Swap]:
     swaps = [_vectorize(), _concatenator(), _grid(), *_of_math(), *_of_compiled()]
     there: Any = StandIn.of(np.ndenumerate, fnp.ndenumerate)
     swaps.append(Swap(np, "ndenumerate", np.ndenumerate, there))
-    spaces = ((np, fnp), (np.linalg, fnp.linalg), (np.fft, fnp.fft), (np.emath, fnp.emath))
+    for name in ("Generator", "RandomState"):
+        original = getattr(np.random, name)
+        there = StandIn.of(original, getattr(fnp.random, name))
+        swaps.append(Swap(np.random, name, original, there))
+    spaces = ((np, fnp), (np.linalg, fnp.linalg), (np.fft, fnp.fft), (np.emath, fnp.emath),
+              (np.random, fnp.random))
     for theirs, ours in spaces:
         for name in ours.__all__:
             original: Any = getattr(theirs, name, None)
@@ -196,7 +202,7 @@ def _counterpart(namespace: str, name: str) -> Callable:
     def ours(*args: Any, **kwargs: Any) -> Any:
         module = importlib.import_module(f"functrans.scipy.{namespace}")
         args, kwargs = tree.map(lambda x: x, (args, kwargs))  # values, not names for arrays
-        return handed(getattr(module, name)(*args, **kwargs))
+        return handed_parts(getattr(module, name)(*args, **kwargs))
 
     return ours
 
@@ -367,6 +373,3 @@ def groups(modules: tuple[ModuleType, ...]) -> list[Group]:
     scipy = [group for name, group in _SCIPY.items() if f"scipy.{name}" in sys.modules]
     own = [_modules.setdefault(m, Group(of_module(m))) for m in modules]
     return [NUMPY, *scipy, *own]
-
-
-__all__ = ["groups"]

@@ -91,5 +91,3 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_changing.acquire, after_in_parent=_changing.release, after_in_child=_in_child
     )
-
-__all__ = ["Group", "Swap", "added"]

@@ -400,7 +400,10 @@ def _handed_out(x: Any, alone: bool) -> Any:
         elif changeable(x):
             x = frozen_copy(x)
         return x if type(x) is Array else x.view(Array)
-    return wrap(x) if is_number(x) and not isinstance(x, Tracer) else x
+    if isinstance(x, Tracer):
+        require_open("a function", x)
+        return x
+    return wrap(x) if is_number(x) else x
 
 
 def is_number(x: Any) -> bool:
@@ -414,36 +417,25 @@ _NAMES = (bool, Enum)
 FLOAT = np.dtype(float)
 
 
-def require_numbers(who: str, outs: Sequence, what: str = "a number") -> None:
-    """Raise unless every output leaf is a number or a boolean."""
+def require_numbers(
+    who: str, outs: Sequence, what: str = "a number", ended: bool = False
+) -> None:
+    """Raise unless every output leaf is a number or a boolean, and, unless they may have ``ended``,
+    of no transform that has.
+    """
     for x in outs:
+        if not ended:
+            require_open(who, x)
         if not (is_number(x) or isinstance(x, bool)) or getattr(x, "dtype", FLOAT).kind in "OSUMm":
             raise ArgumentError(f"{who} returned {describe(x)}, which is not {what}")
+
+
+def require_open(who: str, x: Any) -> None:
+    """Raise where a function returned a value of a transform that has ended."""
+    if isinstance(x, Tracer) and x.owner.closed is True:
+        raise x.owner.leaked(f"{who} returned")
 
 
 def zeros_like(x: Any) -> np.ndarray:
     a = aval_of(x)
     return np.zeros(a.shape, a.dtype)
-
-
-__all__ = [
-    "Argnums",
-    "Array",
-    "Leaves",
-    "Selected",
-    "check_like",
-    "describe",
-    "hand_out",
-    "hand_out_all",
-    "hand_out_fresh",
-    "hand_out_tree",
-    "is_number",
-    "labels",
-    "open_all",
-    "open_argument",
-    "plain_argnums",
-    "require_numbers",
-    "select",
-    "wrong_structure",
-    "zeros_like",
-]

@@ -138,7 +138,3 @@ def _text(f: Any) -> str:
         parts.append(name_of(f.origin[0]))
         f = f.__wrapped__
     return " of ".join([*parts, name_of(f)])
-
-
-__all__ = ["ByValue", "Derived", "deriving", "global_name", "surface",
-           "surfacing"]

@@ -125,6 +125,3 @@ def leaves(x: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     children = list(opened[0])
     for step, c in zip(_steps(x, children), children, strict=True):
         yield from leaves(c, (*path, step))
-
-
-__all__ = ["NoSuchPart", "Path", "leaves", "parse", "part", "replaced", "resolved", "shown"]

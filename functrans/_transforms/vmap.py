@@ -17,15 +17,17 @@ from functrans._core.primitive import Primitive
 from functrans._kernels.large import keep_memory
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
 from functrans._transforms.derived import deriving
+from functrans._transforms.drawing import Draw, drawing
+from functrans._transforms.reach import Reach, RefusingDraws
 from functrans._transforms.sharding.executors import (
     Chunk,
     require_executor,
     require_values,
     run,
 )
-from functrans._transforms.staging.draws import draws_near
+from functrans._transforms.staging.draws import state_of
 from functrans._transforms.writing import follow
-from functrans.errors import ArgumentError, ShapeError, name_of
+from functrans.errors import ArgumentError, ShapeError, UnsupportedError, name_of, user_line
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -79,11 +81,12 @@ class Unbatched(NamedTuple):
 
 
 class BatchTrace(Trace):
-    __slots__ = ("batch_size",)
+    __slots__ = ("batch_size", "states", "whole")
 
-    def __init__(self, fun: str, batch_size: int):
+    def __init__(self, fun: str, batch_size: int, whole: bool = True):
         super().__init__(fun)
-        self.batch_size = batch_size
+        self.batch_size, self.whole = batch_size, whole
+        self.states: dict[int, object] = {}  # of generators that draw for each row
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         if self.closed:
@@ -94,6 +97,21 @@ class BatchTrace(Trace):
         if prim.outputs > 1:
             return tuple(BatchTracer(self, v) for v in y)
         return BatchTracer(self, y)
+
+    def draw(self, d: Draw, outside: Callable[[Draw], Any]) -> BatchTracer:
+        """Random numbers, for each row its own."""
+        if not self.whole:
+            raise UnsupportedError(
+                f"{user_line()}: `{d.name}` of a generator draws in a chunk of {self.fun}: the "
+                "numbers would depend on chunk_size. Draw outside, and pass the numbers as an "
+                "argument; or pass a key, from which functrans.random.normal(key) draws."
+            )
+        y = BatchTracer(self, outside(d.rows(self.batch_size)))
+        self.states[id(d.generator)] = state_of(d.generator)
+        return y
+
+    def rehearse(self, kept: bool) -> Callable[[], None] | None:
+        return None  # no draw is kept here
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)
@@ -190,9 +208,12 @@ def vmap(
             "vmap: executor needs a chunk_size, the number of slices that are one piece of work; "
             "pieces of 100 ms or more hide what sending them costs"
         )
-    function = follow(f)
+    reach = Reach(f)
+    function = follow(f, reach)
+    reach.finish()
 
     def batched(*args: Any, **kwargs: Any) -> Any:
+        nonlocal reach
         axes = _spread_axes(f, in_axes, args)
         leaves, structure = tree.flatten((args, kwargs))
         leaves = [plain(x) for x in leaves]
@@ -200,7 +221,9 @@ def vmap(
         size = _size(f, leaves, flat_axes, axis_size, structure)
         xs = [np.moveaxis(x, a, 0) if a else x for x, a in zip(leaves, flat_axes, strict=True)]
         if chunk is None or (chunk >= size and workers is None):
-            return _place_out(f, out_axes, *_run(function, structure, xs, flat_axes, size))
+            reach = reach.current()
+            outs = _run(function, reach, structure, xs, flat_axes, size)
+            return _place_out(f, out_axes, *outs)
         return _place_out(
             f, out_axes, *_in_chunks(f, structure, xs, flat_axes, size, chunk, workers)
         )
@@ -234,20 +257,24 @@ def _in_chunks(
 
 
 def _followed_run(f: Callable, *args: Any) -> tuple[list, tree.Structure]:
-    return _run(follow(f), *args)
+    reach = Reach(f)
+    return _run(follow(f, reach), reach.finish(), *args, whole=False)
 
 
 def _run(
-    f: Callable, structure: tree.Structure, xs: Sequence, flat_axes: Sequence[int | None], size: int
+    f: Callable, reach: Reach, structure: tree.Structure, xs: Sequence,
+    flat_axes: Sequence[int | None], size: int, whole: bool = True,
 ) -> tuple[list, tree.Structure]:
-    """Batched output leaves, batch axis 0, and the output's structure."""
-    trace = BatchTrace(f"vmap({name_of(f)})", size)
+    """Batched output leaves, batch axis 0, and the output's structure; of a chunk unless ``whole``.
+    """
+    trace = BatchTrace(f"vmap({name_of(f)})", size, whole)
     try:
         leaves = [x if a is None else trace.input(x) for x, a in zip(xs, flat_axes, strict=True)]
         args, kwargs = tree.unflatten(structure, leaves)
-        draws = draws_near(f)
-        outs, out_structure = tree.flatten(f(*args, **kwargs))
-        draws.refuse(trace.fun, "every slice")
+        reach = reach.given([x for x in leaves if not is_number(x)])
+        why = "the same for every slice"
+        with RefusingDraws(reach, trace.fun, why, trace.states), drawing(trace):
+            outs, out_structure = tree.flatten(f(*args, **kwargs))
         require_numbers(f"vmap: `{name_of(f)}`", outs, "an array")
         return [trace.batched(plain(x)) for x in outs], out_structure
     finally:
@@ -348,6 +375,3 @@ def _place_out(f: Callable, out_axes: Any, outs: list, structure: tree.Structure
         if a:
             outs[i] = np.moveaxis(outs[i], 0, a)
     return tree.unflatten(structure, hand_out_all(outs))
-
-
-__all__ = ["BatchTrace", "BatchTracer", "Unbatched", "vmap"]

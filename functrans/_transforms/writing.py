@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import numpy as np
+
 from functrans import tree
 from functrans._core.array import OPERATORS
-from functrans._core.bind import UNSEEN, Tracer
+from functrans._core.bind import Tracer
+from functrans._core.remedies import UNSEEN
 from functrans._core.warned import at_users_lines
 from functrans._core.writing import patched, with_names
-from functrans._transforms.callees import GIVEN, Callees, function_of
+from functrans._transforms.callees import GIVEN, Callees, functions_of
 from functrans._transforms.staging.names import codes_inside
 from functrans.errors import ConcretizationError, ImmutableError, name_of, user_line
 
@@ -33,23 +36,25 @@ WRITERS = frozenset({
 })
 # SciPy's functions that make another error of one of the function that they are given.
 SOLVERS = frozenset({"minimize"})
+# NumPy's ufuncs, with the number of their operands.
+_OPERANDS = {name: f.nin for name, f in vars(np).items() if isinstance(f, np.ufunc)}
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
 # Code that ``require_rebinding`` has let pass, by id: code objects are slow to hash.
 _sums: WeakValueDictionary[int, types.CodeType] = WeakValueDictionary()
 
 
-def follow(f: Callable) -> Callable:
+def follow(f: Callable, callees: Callees | None = None) -> Callable:
     """``f``, with names for the arrays it works on if it may write into them.
 
     In a block of ``functrans.patch`` any function may. Where it names what is not defined yet, it
     is looked at when it is called first.
     """
-    callees, codes = Callees(f), []
+    callees, codes = callees or Callees(f), []
     for g in callees:
         if _code_writes(g.__code__):
             return _followed(f)
         codes.append(g.__code__)
-    if function_of(f) is None:
+    if not functions_of(f):
         return f
     told = _told(f) if any(map(_calls_solver, codes)) else f
     return _followed_where_patched(told, bool(callees.unknown))
@@ -154,7 +159,7 @@ def _instructions_write(code: types.CodeType) -> bool:
         return True
     steps = list(dis.get_instructions(code))
     if any(i.opname in ("STORE_SUBSCR", "STORE_SLICE") or _calls_at(i) or _sets(i)
-           for i in steps):
+           for i in steps) or _passes_out(steps):
         return True
     changed = {
         (b.opname, b.argval) for a, b in itertools.pairwise(steps)
@@ -173,6 +178,31 @@ def _calls_at(i: dis.Instruction) -> bool:
     attribute = i.opname == "LOAD_ATTR" and sys.version_info >= (3, 12)  # methods have a mark since
     method = i.opname == "LOAD_METHOD" or (attribute and bool((i.arg or 0) & 1))
     return method and "at" in i.argrepr.replace("NULL|self + ", "").split()
+
+
+def _passes_out(steps: list[dis.Instruction]) -> bool:
+    """Whether a ufunc is called with more arguments than it has operands: the next is ``out``."""
+    named = [i for i in steps if i.opname.startswith("LOAD_") and type(i.argval) is str]
+    if not any([i.argval in _OPERANDS for i in named]):
+        return False
+    spans = {_span(i): i.argval for i in named}
+    for call in steps:
+        count = call.arg or 0
+        if call.opname in ("CALL", "CALL_KW") and count > 1:
+            # what is called begins where the call does, and is the longest that does
+            begin, end = _span(call)
+            callee = max([s for s in spans if s[0] == begin and s[1] < end], default=None)
+            if callee is not None and count > _OPERANDS.get(spans[callee], count):
+                return True
+    return False
+
+
+def _span(i: dis.Instruction) -> tuple[tuple, tuple]:
+    """Where the text of an instruction begins and ends."""
+    at = i.positions
+    if at is None or at.end_col_offset is None:
+        return (), ()
+    return (at.lineno, at.col_offset), (at.end_lineno, at.end_col_offset)
 
 
 def _is_sum(name: tuple[str, Any], steps: list[dis.Instruction]) -> bool:
@@ -207,6 +237,3 @@ def _ends(i: dis.Instruction) -> set[tuple]:
     if at is None or at.col_offset is None or at.end_col_offset is None:
         return set()
     return {("begin", at.lineno, at.col_offset), ("end", at.end_lineno, at.end_col_offset)}
-
-
-__all__ = ["follow", "follow_always", "may_write", "require_rebinding"]

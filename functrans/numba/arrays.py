@@ -396,6 +396,3 @@ def _product_of_matrices(a, b):
 
 overload(np.dot)(_product_of_matrices)
 overload(operator.matmul)(_product_of_matrices)
-
-
-__all__ = ["ActiveArray", "fresh", "is_operand", "reinterpret", "words_type"]

@@ -93,6 +93,3 @@ def _box_number(kind: Active, value: Any, c: Any) -> Any:
     size = c.context.get_constant(types.intp, 8 * kind.words)
     start = c.builder.bitcast(place, c.pyapi.cstring)
     return _returned(c, c.pyapi.bytes_from_string_and_size(start, size))
-
-
-__all__ = ["Returned", "Words"]

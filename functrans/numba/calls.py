@@ -110,6 +110,3 @@ class RunNode(CallNode):
         filled = [np.zeros_like(self.xs[i]) if t is None else t
                   for i, t in zip(self.level.active, ts, strict=True)]
         return self.level.op.level(1, self.level.active).push(*self.xs, *filled)
-
-
-__all__ = ["KernelCall"]

@@ -368,6 +368,3 @@ def cosh(a):
 
 of_one(np.tan, cmath.tan)(lambda a: over(sin(a), cos(a)))
 of_one(np.tanh, cmath.tanh)(lambda a: over(sinh(a), cosh(a)))
-
-
-__all__ = ["REAL", "Pair", "part_of"]

@@ -362,6 +362,3 @@ def _of_sequences(element: Active, zeros: Any) -> dict[Any, Any]:
         return lambda x: np.array(x)
 
     return {np.array: array, np.copy: array}
-
-
-__all__ = ["Conversion", "Copies"]

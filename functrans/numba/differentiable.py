@@ -236,6 +236,3 @@ class Differentiable:
 
     def _new(self, args: Args, avals: Sequence[Aval]) -> KernelCall:
         return KernelCall(functools.partial(KernelOp, self.copies, args, avals, self.mode))
-
-
-__all__ = ["differentiable"]

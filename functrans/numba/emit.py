@@ -265,6 +265,3 @@ class Emitted:
 
     def __ne__(self, other: Any) -> Emitted:  # type: ignore[override]  # as arrays have it
         return self.emitter.call(operator.ne, self, other)
-
-
-__all__ = ["RULES", "Emitted", "Emitter", "strong_product"]

@@ -324,6 +324,3 @@ def quantile(a, q):
 @stands_for(np.percentile)
 def percentile(a, q):
     return np.quantile(a, q / 100)
-
-
-__all__ = ["FUNCTIONS", "METHODS", "chosen_for", "new", "stands_for"]

@@ -173,6 +173,3 @@ def _unbox(kind: InputArray, x: Any, c: Any) -> NativeValue:
     c.pyapi.decref(values)
     value = _of_same_memory(c.context, c.builder, source, kind, native.value)
     return NativeValue(value, is_error=native.is_error, cleanup=native.cleanup)
-
-
-__all__ = ["Input", "InputArray", "Inputs", "memory_of"]

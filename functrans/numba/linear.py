@@ -75,6 +75,3 @@ class Tapes:
                 return found
             self.strong = self.strong or self.runs.recorded(*self.run, strong=True)
             return self.strong.pull(cts)
-
-
-__all__ = ["Jacobian", "Tapes"]

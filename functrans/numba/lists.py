@@ -167,6 +167,3 @@ def _calls(block: Any, loc: Any, f: Any, v: Any) -> Iterator[Any]:
     yield ir.Assign(ir.Global("functrans_entry", f, loc), function, loc)
     yield ir.Assign(ir.Expr.call(function, [v], (), loc), result, loc)
     return result
-
-
-__all__ = ["EntriesOfLists", "entry_of", "room_of"]

@@ -223,6 +223,3 @@ def matrix_power(a, n):
         if m > 0:
             square = square @ square
     return np.linalg.inv(y) if n < 0 else y
-
-
-__all__ = ["norm"]

@@ -193,7 +193,3 @@ def _constant(context: Any, builder: Any, source: Any, target: Any, x: Any) -> A
     y = cgutils.create_struct_proxy(target)(context, builder, value=zeros)
     y.value = context.cast(builder, x, source, target.base)
     return y._getvalue()
-
-
-__all__ = ["Active", "Dual", "Joint", "Kept", "Taped", "TapedModel", "Vector", "is_plain", "joint",
-           "taped"]

@@ -456,7 +456,3 @@ def _leaves(op: KernelOp, kind: types.Type) -> list[np.dtype]:
             )
         found.append(np.dtype(str(numba.types.unliteral(number)).replace("boolean", "bool")))
     return found
-
-
-__all__ = ["AUTO", "FORWARD", "REVERSE", "KernelOp", "Mode", "argument_type", "flat_types",
-           "result_type", "structured"]

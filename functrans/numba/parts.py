@@ -140,6 +140,3 @@ def _parted(y):
     if is_complex(y):
         return lambda y: (np.real(y), np.imag(y))
     return lambda y: (y,)
-
-
-__all__ = ["is_complex", "of_parts", "put_together", "split"]

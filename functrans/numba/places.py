@@ -181,6 +181,3 @@ def _called(block: Any, loc: Any, f: Any, *operands: Any) -> Iterator[Any]:
             yield ir.Assign(ir.Const(x, loc), args[-1], loc)
     yield ir.Assign(ir.Expr.call(function, args, (), loc), result, loc)
     return result
-
-
-__all__ = ["TapeCompiler"]

@@ -314,6 +314,3 @@ def _extreme(f: Any, beats: Callable) -> None:
 
 _extreme(max, operator.gt)
 _extreme(min, operator.lt)
-
-
-__all__ = ["BINARY", "CONSTANT", "RULES", "UNARY", "number_kind"]

@@ -127,6 +127,3 @@ def _reason(text: str) -> str:
 def _name(described: str) -> str:
     found = re.match(r"<(?:built-in function|ufunc|function|class) '?([\w.]+)", described)
     return f"`{found[1] if found else described}`"
-
-
-__all__ = ["explained", "line_of_call", "require_pure"]

@@ -199,6 +199,3 @@ def _backward(text: Any, graph: Any, entry: dict, label: Any) -> tuple[set[str],
 
 def _is_phi(e: Any) -> bool:
     return isinstance(e, ir.Expr) and e.op == "phi"
-
-
-__all__ = ["Sums", "adding", "close"]

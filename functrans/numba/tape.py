@@ -276,9 +276,3 @@ def _walk_strongly(entries, cts):
         if entry.i >= FIRST:
             cts[k] = 0.0
             k -= 1
-
-
-__all__ = [
-    "Tape", "added", "clear", "closed", "enter", "entered", "meet", "number_inputs", "numbers",
-    "recorded",
-]

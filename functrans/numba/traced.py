@@ -225,6 +225,3 @@ def _hides_traced(kind: Any) -> bool:
         return True
     inside = getattr(kind, "dtype", None) if isinstance(kind, types.Container) else None
     return inside is not None and _has_traced((inside,))
-
-
-__all__ = ["TRACED"]

@@ -168,6 +168,3 @@ class KernelCompiler(CompilerBase):
                            for p, name in pipeline.passes]
         pipeline.finalize()
         return [pipeline]
-
-
-__all__ = ["UPDATES", "KernelCompiler", "constant_of"]

@@ -1,7 +1,7 @@
 """NumPy's names on Arrays and traced values: ``import functrans.numpy as np`` where NumPy stood.
 
 Plain ``numpy`` functions called on traced values arrive at the same functions; see ``protocols``.
-Names of NumPy's that compute nothing on them (``random``, ``lib``, ``testing``) are NumPy's own.
+Names of NumPy's that compute nothing on them (``testing``, ``typing``) are NumPy's own.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ for _module in (
 
 
 def __getattr__(name: str):
-    if name == "polynomial":  # lazy: numpy.polynomial is slow to import
-        return _importlib.import_module("functrans.numpy.polynomial")
+    if name in ("lib", "polynomial", "random"):  # lazy: numpy's are slow to import
+        return _importlib.import_module(f"functrans.numpy.{name}")
     if name.startswith("_") or name not in _np.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_np, name)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import Tracer, bind, is_finite
-from functrans._core.sums import reduced, summed
+from functrans._core.sums import summed
 from functrans._kernels import sizes
-from functrans._ops.reductions import expand, kept_shape
+from functrans._ops.reductions import added, expand, kept_shape
 from functrans._ops.residuals import Residual
 from functrans._ops.structure import along, concatenate
 
@@ -27,7 +27,7 @@ def at_once(rule: Residual, x: Any, **params: Any) -> Any:
 # ---- means and variances of ``n`` numbers in single or double precision, of at least one
 
 MEAN = Residual(
-    lambda x, axis, n: (reduced(x, axis) / n, None),
+    lambda x, axis, n: (added(x, axis) / n, None),
     pull=lambda times, ct, x, _, axis, n: expand(ct / n, x.shape, axis),
     push=lambda times, t, x, _, axis, n: t.sum(axis=axis) / n,
 )
@@ -36,8 +36,8 @@ MEAN = Residual(
 def _variance(x, axis, n, ddof):
     if x.size >= sizes.LARGE:
         return None
-    away = x - (reduced(x, axis) / n).reshape(kept_shape(x.shape, axis))
-    y = reduced(np.square(away), axis) / (n - ddof)
+    away = x - (added(x, axis) / n).reshape(kept_shape(x.shape, axis))
+    y = added(np.square(away), axis) / (n - ddof)
     return (y, away) if is_finite(y) else None
 
 

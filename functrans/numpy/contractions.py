@@ -49,10 +49,9 @@ def _matmul(x1, x2):
 def _no_product(s1, s2):
     """NumPy's error for operands of shapes ``s1`` and ``s2``, which do not fit."""
     if not s1 or not s2:
-        i = 0 if not s1 else 1
         return ValueError(
-            f"matmul: Input operand {i} does not have enough dimensions (has 0, gufunc core with "
-            "signature (n?,k),(k,m?)->(n?,m?) requires 1)"
+            f"matmul: Input operand {int(bool(s1))} does not have enough dimensions (has 0, gufunc "
+            "core with signature (n?,k),(k,m?)->(n?,m?) requires 1)"
         )
     return ValueError(
         "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
@@ -239,8 +238,10 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     if options:
         raise TypeError(f"Did not understand the following kwargs: {sorted(options)}")
     subscripts, arrays = _read(operands)
-    arrays = [x if dtype is None else x.astype(dtype) for x in map(as_operand, arrays)]
-    return _einsum(subscripts, arrays)
+    arrays = list(map(as_operand, arrays))
+    if dtype is None:  # what comes first must not be reckoned more narrowly than the whole
+        dtype = np.result_type(*{x.dtype for x in arrays})
+    return _einsum(subscripts, [x if x.dtype == dtype else x.astype(dtype) for x in arrays])
 
 
 def _read(operands: tuple) -> tuple[str, Sequence]:
@@ -288,7 +289,7 @@ def _apply(x, moves):
         if kind == "diagonal":
             x = np.diagonal(x, 0, *what)
         elif kind == "sum":
-            x = x.sum(axis=what)
+            x = x.sum(axis=what, dtype=x.dtype)  # narrow integers and booleans stay as they are
         elif kind == "reshape":
             x = x.reshape(what)
         else:

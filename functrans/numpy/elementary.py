@@ -21,6 +21,7 @@ from functrans.numpy.structure import (
     as_operand,
     astype,
     broadcast_to,
+    common_dtype,
     is_traced,
     moveaxis,
     numpy_like,
@@ -132,9 +133,19 @@ def clip(a, a_min=np._NoValue, a_max=np._NoValue, out=None, *, min=np._NoValue, 
     if low is None and high is None:
         return a
     if a.dtype.kind in "iub":
-        a = a if low is None else ops.maximum(a, low)
-        return a if high is None else ops.minimum(a, high)
+        return _clipped_integers(a, low, high)
     return ops.clip(a, -np.inf if low is None else low, np.inf if high is None else high)
+
+
+def _clipped_integers(a, low, high):
+    dtype = common_dtype(a, *[bound for bound in (low, high) if bound is not None])
+    if a.dtype.kind in "iu":  # bounds that no entry reaches may be beyond the dtype
+        limits = np.iinfo(a.dtype)
+        low = None if type(low) is int and low <= limits.min else low
+        high = None if type(high) is int and high >= limits.max else high
+    y = a if low is None else ops.maximum(a, low)
+    y = y if high is None else ops.minimum(y, high)
+    return y if y.dtype == dtype else y.astype(dtype)
 
 
 def _bound(first, second):

@@ -19,6 +19,7 @@ from functrans.numpy.lengths import even_power, length
 from functrans.numpy.structure import (
     as_operand,
     as_places,
+    common_dtype,
     is_traced,
     is_traced_slice,
     numpy_like,
@@ -48,10 +49,6 @@ def basic_entry(e: Any) -> Any:
     return basic_entry
 
 
-def _is_index_array(e: Any) -> bool:
-    return type(e) is np.ndarray and e.dtype.kind in "iu"
-
-
 def _slice_of_indices(*parts):
     return tuple([None if p is None else operator.index(p) for p in parts])
 
@@ -65,7 +62,7 @@ def getitem(x: Any, key: Any) -> Any:
     elif kind is np.ndarray and key.dtype.kind in "iu":
         return _gathered(x, (key,))
     elif kind is tuple:
-        if key and all(map(_is_index_array, key)):
+        if key and all([type(e) is np.ndarray and e.dtype.kind in "iu" for e in key]):
             return _gathered(x, key)
         entries = tuple([basic_entry(e) for e in key])
         pattern = None if basic_entry in entries else entries
@@ -379,10 +376,10 @@ def choose(a, choices, out=None, mode="raise"):
         a = a % n
     else:
         a = _within(a, n)
-    y = as_operand(choices[-1])
+    y = as_operand(choices[-1]).astype(common_dtype(*choices))
     for i in range(n - 2, -1, -1):
         y = where(a == i, choices[i], y)
-    return y
+    return y if n > 1 else np.broadcast_to(y, np.broadcast_shapes(y.shape, a.shape))
 
 
 def _within(a: Any, n: int) -> Any:

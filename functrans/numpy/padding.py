@@ -150,7 +150,7 @@ def _ramps(x, axis, widths, end_values):
         steps = np.arange(width)[:: -1 if end else 1]
         steps = steps.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
         ramp = steps * ((edge - last) / (width or 1)) + last
-        ends.append(ramp.astype(x.dtype))
+        ends.append((np.floor(ramp) if x.dtype.kind in "iu" else ramp).astype(x.dtype))
     return ends
 
 

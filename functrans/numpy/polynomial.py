@@ -1,15 +1,17 @@
 """``numpy.polynomial``'s modules of functions, with coefficients that may be traced.
 
 NumPy turns coefficients into ndarrays first, so its own functions cannot take traced ones. Here are
-those that evaluate, fit, combine, differentiate and integrate series, lowest degree first; the
-other names are NumPy's, for plain arrays. Leading coefficients that happen to be 0 are kept.
+those that evaluate, fit, combine, differentiate and integrate series, lowest degree first, and
+the classes made of them; the other names are NumPy's, for plain arrays. Leading coefficients that
+happen to be 0 are kept.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +21,12 @@ from numpy.polynomial import hermite_e as _hermite_e
 from numpy.polynomial import laguerre as _laguerre
 from numpy.polynomial import legendre as _legendre
 from numpy.polynomial import polynomial as _polynomial
+from numpy.polynomial import set_default_printstyle
 
 from functrans.numpy.decompositions import lstsq
 from functrans.numpy.protocols import refused
 from functrans.numpy.public import public
+from functrans.numpy.series import kinds
 from functrans.numpy.structure import as_operand, is_traced, moveaxis
 
 
@@ -193,14 +197,27 @@ def _named(basis: Basis, name: str, ours: Callable) -> Callable:
     return public(function)
 
 
-def _namespace(basis: Basis) -> SimpleNamespace:
+def _namespace(basis: Basis) -> ModuleType:
     """NumPy's module of a basis, with our functions replacing its own."""
+    name = basis.module.__name__.rpartition(".")[2]
+    made = ModuleType(f"{__name__}.{name}", basis.module.__doc__)
     names = {name: getattr(basis.module, name) for name in basis.module.__all__}
-    for name, ours in FUNCTIONS.items():
-        names[basis.prefix + name] = _named(basis, name, ours)
-    return SimpleNamespace(**names)
+    for part, ours in FUNCTIONS.items():
+        names[basis.prefix + part] = _named(basis, part, ours)
+    vars(made).update(names, __all__=list(names))
+    sys.modules[made.__name__] = made  # so that names can be imported from it
+    return made
 
 
-polynomial, chebyshev, legendre, hermite, hermite_e, laguerre = map(_namespace, BASES)
+polynomial, chebyshev, legendre, hermite, hermite_e, laguerre = _modules = [
+    _namespace(basis) for basis in BASES
+]
+_kinds = kinds({basis.prefix: m for basis, m in zip(BASES, _modules, strict=True)})
+for _kind, _module in zip(_kinds.values(), _modules, strict=True):
+    setattr(_module, _kind.__name__, _kind)
+Polynomial, Chebyshev, Legendre, Hermite, HermiteE, Laguerre = _kinds.values()
 
-__all__ = ["chebyshev", "hermite", "hermite_e", "laguerre", "legendre", "polynomial"]
+__all__ = [
+    "Chebyshev", "Hermite", "HermiteE", "Laguerre", "Legendre", "Polynomial", "chebyshev",
+    "hermite", "hermite_e", "laguerre", "legendre", "polynomial", "set_default_printstyle",
+]

@@ -70,6 +70,8 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
             return root(row, self) if row in ROOTS else self.owner.unary(row, self)
         if len(inputs) == 2:
             x1, x2 = inputs
+            if self.root_of is None and (type(x1) is np.ndarray or type(x2) is np.ndarray):
+                return self.owner.binary(row, x1, x2)  # the other one is self
             if row in OF_LENGTHS:
                 return OF_LENGTHS[row](x1, x2)
             if not isinstance(x1, _LISTS) and not isinstance(x2, _LISTS):

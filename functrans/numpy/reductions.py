@@ -119,7 +119,7 @@ def count_nonzero(a, axis=None, *, keepdims=False):
 
 def _weight(a, axis, where):
     """The number of entries along ``axis``: a Python int, or with a mask an array of floats."""
-    if not masked(where):
+    if where is NoValue or not masked(where):
         shape = a.shape
         return math.prod(shape if len(axis) == len(shape) else [shape[i] for i in axis])
     dtype = a.real.dtype if a.dtype.kind == "c" else np.result_type(a.dtype, np.float32)
@@ -163,7 +163,7 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
 
 def _is_usual(a):
     """Whether sums of ``a`` are of its own type, and of some entries."""
-    return a.dtype.char in "fd" and a.size > 0
+    return a.dtype.char in "fd" and 0 not in a.shape
 
 
 def _divide(y, n, warning):
@@ -274,8 +274,14 @@ def _extreme(row, better, a, axis, out, keepdims, initial, where):
     initial = _start(initial, a) if is_set(initial) else initial
     a = prepared(row.name, a, out, None, where, initial)
     axis = axes_of(axis, a.ndim)
-    if is_set(initial) and 0 in a.shape:
-        return rows.sum(a, axis=axis) + initial
+    if 0 in a.shape:
+        none = keep(rows.sum(a, axis=axis), a, axis, keepdims).shape
+        if is_set(initial):
+            return np.broadcast_to(initial, none)
+        if 0 not in none:
+            raise ValueError(
+                f"zero-size array to reduction operation {better} which has no identity"
+            )
     y = keep(row(a, axis=axis), a, axis, keepdims)
     return getattr(ops, better)(y, initial) if is_set(initial) else y
 

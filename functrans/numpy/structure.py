@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans._core import scipy_names
 from functrans._core.array import Array, plain
-from functrans._core.aval import inexact_dtype
+from functrans._core.aval import PYTHON_SCALARS, inexact_dtype
 from functrans._core.bind import PLAIN, Tracer, bind
 from functrans._ops import indexing
 from functrans._ops import structure as rows
@@ -85,6 +85,11 @@ def as_operand(x: Any) -> Any:
     if is_traced(x):
         return np.stack([as_operand(v) for v in x])
     return np.asarray(plain(x))
+
+
+def common_dtype(*xs: Any) -> np.dtype:
+    """The dtype in which NumPy takes several operands together: Python's numbers are weak."""
+    return np.result_type(*[x if type(x) in PYTHON_SCALARS else as_operand(x).dtype for x in xs])
 
 
 def as_places(x: Any) -> Any:

@@ -351,6 +351,16 @@ def _astype(self: Writable, dtype: Any, *args: Any, copy: bool = True, **kwargs:
     return _method("astype")(self, dtype, *args, **kwargs)
 
 
+def _copying(name: str) -> Callable:
+    """A method of what cannot be written to that makes an array which can be."""
+
+    def method(self: Fixed, *args: Any, copy: bool = True, **kwargs: Any) -> Any:
+        y = getattr(self.value, name)(*args, **kwargs)
+        return named(y) if copy or y.dtype != self.dtype else self
+
+    return method
+
+
 def _sorting(name: str) -> Callable:
     def method(self: Writable, *args: Any, **kwargs: Any) -> None:
         if self.is_plain():
@@ -415,6 +425,8 @@ for _name in ("sort", "partition"):
     setattr(Writable, _name, _sorting(_name))
 for _name in ("real", "imag"):  # of what is not to be written to
     setattr(Fixed, _name, property(lambda self, name=_name: getattr(self.value, name)))
+for _name in ("astype", "copy", "flatten", "__copy__"):
+    setattr(Fixed, _name, _copying(_name))
 Name.T = property(lambda self: self.transpose())  # type: ignore[attr-defined]
 Name.mT = property(lambda self: self.swapaxes(-1, -2))  # type: ignore[attr-defined]
 Writable.real, Writable.imag = _part("real"), _part("imag")  # type: ignore[attr-defined]

@@ -77,6 +77,3 @@ def _writable(y: Any) -> Any:
 def as_args(args: Any) -> tuple:
     """SciPy's ``args``: one that is no tuple is the only one."""
     return args if isinstance(args, tuple) else (args,)
-
-
-__all__ = ["Derivative", "Numbers", "as_args"]

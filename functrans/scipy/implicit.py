@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 import scipy.sparse.linalg
 
 from functrans import tree
@@ -44,9 +45,9 @@ NEARBY = 1e-2
 def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = None) -> Any:
     """``x``, a root of ``residual`` up to a solver's tolerance, with its derivatives.
 
-    ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it. The number is
-    improved by Newton's method where it can be. Raises SolverError where that does not converge to
-    a root nearby, and where the Jacobian is singular; its text names ``who``.
+    ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it, dense or sparse.
+    The number is improved by Newton's method where it can be. Raises SolverError where that does
+    not converge to a root nearby, and where the Jacobian is singular; its text names ``who``.
     """
     shape = np.shape(x)
     z = np.array(x, np.result_type(np.asarray(x).dtype, np.float32)).reshape(-1)
@@ -148,10 +149,11 @@ def _short(x: np.ndarray) -> str:
 
 def _solver(
     who: str, f: Callable, z: np.ndarray, matrix: Callable | None
-) -> _Dense | _Products:
+) -> _Dense | _Sparse | _Products:
     if matrix is None and z.size > DENSE:
         return _Products(who, f, z)
-    return _Dense(who, np.asarray(concrete((matrix or jacobian(f))(z))), z)
+    J = concrete((matrix or jacobian(f))(z))
+    return _Sparse(who, J, z) if scipy.sparse.issparse(J) else _Dense(who, np.asarray(J), z)
 
 
 class _Dense:
@@ -180,6 +182,44 @@ class _Dense:
         else:
             x = scipy.linalg.lu_solve(self.factors, columns, trans)
         return x.T.reshape(b.shape)
+
+    def inverse(self) -> Linear:
+        return linear_map(self.solve, lambda b: self.solve(b, 1))
+
+
+class _Sparse:
+    """Systems with the Jacobian at ``z`` as a sparse matrix."""
+
+    def __init__(self, who: str, J: Any, z: np.ndarray):
+        singular = SolverError(
+            f"{user_line()}: the solution of {who} at {_short(z)} has no derivative: the Jacobian "
+            "of its equations there is singular"
+        )
+        try:
+            self.factors = scipy.sparse.linalg.splu(J)
+        except RuntimeError as error:  # SuperLU's
+            raise singular from error
+        size = self._inverse_size(len(z)) * np.max(np.abs(J).sum(axis=0), initial=0.0)
+        if not size * len(z) * np.finfo(J.dtype).eps < 1:
+            raise singular
+
+    def _inverse_size(self, n: int) -> float:
+        """An estimate from below of the 1-norm of J^-1 (W. Hager, Condition estimates, 1984)."""
+        x, size = np.full(n, 1 / n), 0.0
+        for _ in range(5):
+            y = self.solve(x)
+            back = self.solve(np.where(y >= 0, 1.0, -1.0), 1)
+            size = max(size, float(np.sum(np.abs(y))))
+            worst = np.argmax(np.abs(back))
+            if not np.abs(back[worst]) > back @ x:
+                break
+            x = np.eye(1, n, int(worst))[0]
+        return size
+
+    def solve(self, b: np.ndarray, trans: int = 0) -> np.ndarray:
+        """J^-1 b along the last axis, or with ``trans`` that of the transpose."""
+        columns = np.ascontiguousarray(b.reshape(-1, b.shape[-1]).T)
+        return self.factors.solve(columns, "T" if trans else "N").T.reshape(b.shape)
 
     def inverse(self) -> Linear:
         return linear_map(self.solve, lambda b: self.solve(b, 1))
@@ -232,6 +272,3 @@ def linear_map(forward: Callable, backward: Callable) -> Linear:
     there = row(forward, lambda ct, b: back(ct))
     back = row(backward, lambda ct, b: there(ct))
     return there
-
-
-__all__ = ["Numberless", "concrete", "implicit", "linear_map", "numbers", "orders_of"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from functrans._core.bind import Tracer
-from functrans.errors import UnsupportedError, user_line
+from functrans._core.scipy_names import NAMES, no_counterpart
+from functrans._core.writing import handed_to, writing
+from functrans.errors import ConcretizationError, FunctransError, UnsupportedError, user_line
 
 F = TypeVar("F", bound=Callable)
 
@@ -19,7 +22,8 @@ def counterpart(theirs: Callable) -> Callable[[F], F]:
     def enter(ours: F) -> F:
         @functools.wraps(ours)
         def either(*args: Any, **kwargs: Any) -> Any:
-            return (ours if is_traced((args, kwargs)) else theirs)(*args, **kwargs)
+            y = (ours if is_traced((args, kwargs)) else theirs)(*args, **kwargs)
+            return y if writing.get() is None else handed_to(sys._getframe(1), y, fixed=False)
 
         return either  # type: ignore[return-value]  # it has the signature of ``ours``
 
@@ -35,27 +39,68 @@ def is_traced(x: Any) -> bool:
     return isinstance(x, list | tuple) and any([is_traced(v) for v in x])
 
 
+class Container:
+    """What holds traced values in the place of an object of SciPy's."""
+
+
+def _traced_in(x: Any) -> Any:
+    """The first traced value in ``x`` or in containers inside of it; None: there is none."""
+    if isinstance(x, Tracer | Container):
+        return x
+    parts = x.values() if type(x) is dict else x if isinstance(x, list | tuple) else ()
+    return next((v for v in map(_traced_in, parts) if v is not None), None)
+
+
 def namespace(
     theirs: ModuleType, into: dict[str, Any], *modules: ModuleType
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """``__all__``, ``__getattr__`` and ``__dir__`` of a module with SciPy's names.
 
-    What the ``modules`` have in their ``__all__`` replaces SciPy's.
+    What the ``modules`` have of the names that are ours, by ``NAMES``, replaces SciPy's. Where a
+    function of SciPy's without a counterpart cannot take a traced value, its error says so.
     """
+    known = NAMES[theirs.__name__.removeprefix("scipy.")]
+    takes_traced = {*known.called.split(), *known.constant.split()}
     names = [n for n in dir(theirs) if not n.startswith("_")]
     for module in modules:
-        into |= {name: getattr(module, name) for name in module.__all__}
+        into |= {n: getattr(module, n) for n in known.ours.split() if hasattr(module, n)}
 
     def get(name: str) -> Any:
         try:
-            return getattr(theirs, name)
+            found = getattr(theirs, name)
         except AttributeError:
             raise AttributeError(
                 f"module {into['__name__']!r} has no attribute {name!r}, and neither has "
                 f"{theirs.__name__}"
             ) from None
+        if _is_function(found) and name not in takes_traced:
+            into[name] = found = _with_reason(found, into["__name__"], f"{theirs.__name__}.{name}")
+        return found
 
     return names, get, lambda: names
+
+
+def _is_function(x: Any) -> bool:
+    return isinstance(x, FunctionType) or type(x).__module__ == "uarray"
+
+
+def _with_reason(theirs: Callable, module: str, name: str) -> Callable:
+    """SciPy's function, whose errors beside a traced value say that there is no counterpart."""
+
+    @functools.wraps(theirs)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return theirs(*args, **kwargs)
+        except FunctransError:
+            raise
+        except Exception as error:  # of any kind: SciPy finds that it is no array in many ways
+            x = _traced_in((args, kwargs))
+            if x is None:
+                raise
+            raise ConcretizationError(no_counterpart(name, x)) from error
+
+    either.__module__, either.__qualname__ = module, either.__name__  # where pickle finds it
+    return either
 
 
 def refused(function: str, option: str, value: Any, cure: str) -> UnsupportedError:

@@ -15,7 +15,7 @@ from functrans.errors import name_of
 from functrans.extend import Tracer
 from functrans.torch._functions.shapes import cat, movedim, narrow, select, stack
 from functrans.torch._graph.batches import Batch, ItemOfBatch
-from functrans.torch._tensors.random import random_from, random_state, set_random_state
+from functrans.torch._tensors.random import noting_draws
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, from_value, lift
 
 _RANDOMNESS = ("error", "different", "same")
@@ -61,21 +61,20 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
             return _by_rule(rule, n, randomness, dims, args, out_dims)
         if not n:  # one entry of zeros tells the shapes
             args = tuple([_nothing(x, d) for x, d in zip(args, dims, strict=True)])
-        start = random_state()
         if n > 1:
-            found = _at_once(func, n, args, dims, kwargs, out_dims)
-            drawn = random_state() != start
+            with noting_draws() as drawn:
+                found = _at_once(func, n, args, dims, kwargs, out_dims)
             if found is not None and drawn and randomness == "error":
                 raise _random(name)
             if found is not None and not (drawn and randomness == "different"):
                 return found
-            if drawn:
-                set_random_state(start)
-        outs = [_run(func, i, n, args, dims, kwargs, randomness, name, start)
-                for i in range(max(n, 1))]
+            drawn.set_back()
+        outs = [_run(func, i, n, args, dims, kwargs, randomness, name) for i in range(max(n, 1))]
         return _joined(outs, out_dims, name, n)
 
-    return batched if chunk_size is None else _in_chunks(batched, chunk_size, in_dims, out_dims)
+    if chunk_size is None:
+        return batched
+    return _in_chunks(batched, chunk_size, in_dims, out_dims, randomness == "same")
 
 
 def _dims_of(in_dims: Any, args: tuple, name: str, called: str) -> tuple:
@@ -183,8 +182,10 @@ def _whole(y: Any, trace: Any, dim: int | None, n: int, given: list) -> Tensor:
     return from_value(y)
 
 
-def _in_chunks(batched: Callable, size: int, in_dims: Any, out_dims: Any) -> Callable:
-    """``batched`` for ``size`` entries at a time."""
+def _in_chunks(
+    batched: Callable, size: int, in_dims: Any, out_dims: Any, same: bool
+) -> Callable:
+    """``batched`` for ``size`` entries at a time; ``same``: with the same random numbers."""
 
     @functools.wraps(batched, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -199,7 +200,10 @@ def _in_chunks(batched: Callable, size: int, in_dims: Any, out_dims: Any) -> Cal
                 return t if d is None else narrow(t, d, i, min(size, n - i))
 
             part = [_each(x, d, cut) for x, d in zip(args, dims, strict=True)]
-            parts.append(batched(*part, **kwargs))
+            with noting_draws() as drawn:
+                parts.append(batched(*part, **kwargs))
+            if same and i + size < n:
+                drawn.set_back()
         first, structure = tree.flatten(parts[0])
         wanted = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(first)
         columns = zip(*[tree.leaves(p) for p in parts], strict=True)
@@ -210,17 +214,15 @@ def _in_chunks(batched: Callable, size: int, in_dims: Any, out_dims: Any) -> Cal
 
 
 def _run(func: Callable, i: int, n: int, args: tuple, dims: Any, kwargs: dict[str, Any],
-         randomness: str, name: str, start: Any) -> Any:
+         randomness: str, name: str) -> Any:
     """``func`` of entry ``i``."""
     picked = [_entry(x, d, i) for x, d in zip(args, dims, strict=True)]
-    if randomness == "different":
-        return func(*picked, **kwargs)
-    if randomness == "same" and i < n - 1:
-        with random_from(start):
-            return func(*picked, **kwargs)
-    out = func(*picked, **kwargs)
-    if randomness == "error" and random_state() != start:
+    with noting_draws() as drawn:
+        out = func(*picked, **kwargs)
+    if drawn and randomness == "error":
         raise _random(name)
+    if randomness == "same" and i < n - 1:
+        drawn.set_back()
     return out
 
 
@@ -358,6 +360,3 @@ def _by_rule(rule: Callable, n: int, randomness: str, dims: Any, args: tuple,
     wanted = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(out)
     return tuple([x if p in (None, w) else movedim(x, p, w)
                   for x, p, w in zip(out, places, wanted, strict=True)])
-
-
-__all__ = ["VmapInfo", "vmap"]

@@ -81,6 +81,3 @@ def _instead(module: str, name: str) -> str:
 
     near = difflib.get_close_matches(name, [n for n in vars(sys.modules[module]) if n[0] != "_"])
     return f"near it are {', '.join(near)}" if near else "nothing like it is there"
-
-
-__all__ = ["INSTEAD", "PARENTS", "absent"]

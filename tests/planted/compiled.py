@@ -32,6 +32,13 @@ ERRORS = (
         "tests/test_gather.py::test_places_may_be_more_than_a_constant_index_can_say",
     ),
     Planted(
+        "shared constants: any array of the size is taken for one",
+        "functrans/_compile/run/frame.py",
+        "return np.array_equal(octets, others) and checksum(c) == known",
+        "return True",
+        "tests/test_shared_constants.py::test_arrays_of_a_size_are_not_mixed_up",
+    ),
+    Planted(
         "loops: a state that only the test reads is pruned",
         "functrans/_compile/ir/structured.py",
         "needed[:stop] = [a or b for a, b in zip(needed[:stop], asked, strict=True)]",
@@ -177,6 +184,34 @@ ERRORS = (
         "br i1 %free, label %own, label %fresh",
         "br i1 true, label %own, label %fresh",
         "tests/test_gemm.py::test_threads_have_room_of_their_own",
+    ),
+    Planted(
+        "sums of rows: one of several is forgotten",
+        "functrans/_compile/emit/loop_nest.py",
+        "for r in rows:\n            self.add_row(r)",
+        "for r in rows[:1]:\n            self.add_row(r)",
+        "tests/test_kernels.py::test_sums_over_several_axes_are_those_of_their_entries",
+    ),
+    Planted(
+        "tiles: rows of a product that come from elsewhere count as its own",
+        "functrans/_compile/schedule/tiles.py",
+        "if strides[0] != row or windows[0] != (0, rows) or least < 0 or most >= row:",
+        "if strides[0] != row and isinstance(k, Kernel):",
+        "tests/test_tiled_products.py::test_other_programs_of_products_are_numpys",
+    ),
+    Planted(
+        "tiles: a room has space for one row",
+        "functrans/_compile/schedule/tiles.py",
+        "_part(b, chunks, (tile * row,), shapes)",
+        "_part(b, 1, (row,), shapes)",
+        "tests/test_tiled_products.py::test_products_in_tiles_are_numpys",
+    ),
+    Planted(
+        "tiles: a product begins with the first matrix in every tile",
+        "functrans/_compile/lowering/library.py",
+        'with code.loop("%start", "%stop") as i:',
+        'with code.loop("0", "%stop") as i:',
+        "tests/test_tiled_products.py::test_products_in_tiles_are_numpys",
     ),
     Planted(
         "tiles: counts of chunks are counted",
@@ -396,6 +431,32 @@ ERRORS = (
         "            if y is not None:",
         "tests/test_values.py::test_numpy_does_what_is_not_finite_or_huge_and_warns",
     ),
+    Planted(
+        "workers: a caller that works alone leaves out the first chunk",
+        "functrans/_compile/run/workers.py",
+        "%by.me = call i32 %function(ptr %argument, i64 0, i64 %count)",
+        "%by.me = call i32 %function(ptr %argument, i64 1, i64 %count)",
+        "tests/test_workers.py::test_where_processors_are_scarce_the_caller_works_alone",
+    ),
+    Planted(
+        "workers: the status of a chunk is lost",
+        "functrans/_compile/run/workers.py",
+        "%before = atomicrmw or ptr %status, i64 %wide monotonic",
+        "%before = atomicrmw and ptr %status, i64 %wide monotonic",
+        "tests/test_workers.py::test_each_chunk_is_computed_once",
+    ),
+    Planted(
+        "workers: a forked process counts those of its parent",
+        "functrans/_compile/run/workers.py",
+        "os.register_at_fork(after_in_child=made.forget)",
+        "made.forget()",
+        "tests/test_workers.py::test_a_forked_process_has_threads_of_its_own",
+    ),
+    Planted(
+        "workers: NumPy's loops give no warning",
+        "functrans/_compile/run/ufunc_loops.py",
+        'if any([raised & bit and state[name] != "ignore" for bit, name in names.items()]):',
+        "if False and (state, names):",
+        "tests/test_workers.py::test_warnings_are_numpys",
+    ),
 )
-
-__all__ = ["ERRORS"]

@@ -18,6 +18,3 @@ class Planted:
         """The source of the file with the error in it."""
         assert sound.count(self.text) == 1, (self.name, self.file, sound.count(self.text))
         return sound.replace(self.text, self.new)
-
-
-__all__ = ["Planted"]

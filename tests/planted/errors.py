@@ -20,5 +20,3 @@ ERRORS = (
     *compiled.ERRORS, *kernels.ERRORS, *matrices.ERRORS, *passing_on.ERRORS, *sharding.ERRORS,
     *shim.ERRORS, *sparse.ERRORS, *transforms.ERRORS, *writing.ERRORS,
 )
-
-__all__ = ["ERRORS"]

@@ -119,6 +119,20 @@ ERRORS = (
         "tests/test_row_kernels.py::test_the_gradient_of_logsumexp_takes_the_shares_of_its_value",
     ),
     Planted(
+        "a row is added up in another order than NumPy's",
+        "functrans/_compile/run/row_kernels.py",
+        "code.op('urem i64 %width, 8')",
+        "code.op('urem i64 %width, 16')",
+        "tests/test_row_kernels.py::test_rows_are_added_up_as_numpy_does",
+    ),
+    Planted(
+        "rows with an infinity are added up without NumPy's warning",
+        "functrans/_kernels/large.py",
+        "return y if y is not None and is_finite(y) else None  # NumPy warns of others",
+        "return y",
+        "tests/test_row_kernels.py::test_what_row_sums_leave_to_numpy",
+    ),
+    Planted(
         "substitution: the other triangle",
         "functrans/_kernels/substitution.py",
         "upper = lower != by_columns",
@@ -133,5 +147,3 @@ ERRORS = (
         "tests/test_native.py::test_convolutions_with_few_taps_and_many",
     ),
 )
-
-__all__ = ["ERRORS"]

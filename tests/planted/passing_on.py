@@ -78,5 +78,3 @@ ERRORS = (
         BRIDGES + "test_complex_gradients_are_conjugated_where_that_is_asked_for",
     ),
 )
-
-__all__ = ["ERRORS"]

@@ -56,5 +56,3 @@ ERRORS = (
         "tests/test_parallel.py::test_functions_of_a_script_are_sent_by_value",
     ),
 )
-
-__all__ = ["ERRORS"]

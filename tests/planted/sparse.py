@@ -107,5 +107,3 @@ ERRORS = (
         f"{DERIVATIVES}::test_a_closure_that_changes_is_noticed",
     ),
 )
-
-__all__ = ["ERRORS"]

@@ -4,6 +4,20 @@ from tests.planted.error import Planted
 
 ERRORS = (
     Planted(
+        "drawing: what a call has drawn is drawn again",
+        "functrans/_transforms/drawing.py",
+        "if d is other or d.like(other):",
+        "if d is other:",
+        "tests/test_generators.py::test_a_call_that_needs_strong_zero_draws_once",
+    ),
+    Planted(
+        "drawing: a program writes down draws of another when that is staged",
+        "functrans/_transforms/drawing.py",
+        "        for undo in undoing:\n            undo()\n",
+        "        pass\n",
+        "tests/test_generators.py::test_each_call_draws_what_the_function_would_in_python[jit jit]",
+    ),
+    Planted(
         "checkpoint: operands that no rule reads are captured too",
         "functrans/_transforms/reverse/vjp.py",
         "self.capture(x) if s and p is None else x",
@@ -32,6 +46,34 @@ ERRORS = (
         "    if _outside.get() is not None:\n        return f(*args, **kwargs)\n",
         "",
         "tests/test_warnings.py",
+    ),
+    Planted(
+        "draws: what functions of ours are made of is not looked at",
+        "functrans/_transforms/reach.py",
+        "self._meet([*inside, *[x for f in closed for x in _held(f)]])",
+        "self._meet(inside)",
+        "tests/test_draws.py::test_one_draw_for_all_slices_is_refused",
+    ),
+    Planted(
+        "draws: entries of a container that is changed are not compared",
+        "functrans/_transforms/reach.py",
+        "return len(now) == len(met) and all(map(is_, now, met))",
+        "return len(now) == len(met)",
+        "tests/test_draws.py::test_what_changes_after_a_function_was_mapped_is_seen",
+    ),
+    Planted(
+        "draws: new attributes are not noticed",
+        "functrans/_transforms/reach.py",
+        "            return len(holder) == met\n",
+        "            return True\n",
+        "tests/test_draws.py::test_what_changes_after_a_function_was_mapped_is_seen",
+    ),
+    Planted(
+        "draws: a matrix that takes several runs does not look",
+        "functrans/_transforms/matrices/matrix.py",
+        "with nullcontext() if run is None else self._refusing_draws():",
+        "with nullcontext():",
+        "tests/test_draws.py::test_a_matrix_that_takes_several_runs_does_not_mix_draws",
     ),
     Planted(
         "vmap: an operand of fewer axes is not aligned",
@@ -334,7 +376,7 @@ ERRORS = (
     ),
     Planted(
         "bind: a sum over broadcast axes is missing",
-        "functrans/_core/bind.py",
+        "functrans/_core/sums.py",
         "if i < lead or (n != 1 and shape[i - lead] == 1)]",
         "if i < lead]",
         "tests/table/test_calculus.py::test_holomorphic_row_on_complex_numbers",
@@ -496,6 +538,13 @@ ERRORS = (
         "if x.shape != copy.shape or x.dtype != copy.dtype:  # which can be set",
         "if x.dtype != copy.dtype:",
         "tests/test_captures.py::test_a_captured_array_may_change_its_shape",
+    ),
+    Planted(
+        "captures: the rows of a checksum may change places",
+        "functrans/_compile/run/checksum.py",
+        '_scrambled_by(code, code.op(f"load i64, ptr {total}"), r)',
+        '_scrambled_by(code, code.op(f"load i64, ptr {total}"), "0")',
+        "tests/test_captures.py::test_a_checksum_tells_rows_of_words_apart_and_reads_the_last_ones",
     ),
     Planted(
         "captures: the sign of zero is not looked at",
@@ -695,5 +744,3 @@ ERRORS = (
         "tests/scipy/test_odes_in_programs.py::test_events_of_a_program_are_those_of_scipy",
     ),
 )
-
-__all__ = ["ERRORS"]

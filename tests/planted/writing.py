@@ -67,8 +67,8 @@ ERRORS = (
     Planted(
         "writing: the cotangent of what was written over is kept",
         "functrans/_ops/writing.py",
-        "zero = np.zeros(v.shape, ct.dtype)",
-        "zero = np.ones(v.shape, ct.dtype)",
+        "zero = np.zeros(shape_of(v), ct.dtype)",
+        "zero = np.ones(shape_of(v), ct.dtype)",
         KEPT,
     ),
     Planted(
@@ -164,5 +164,3 @@ ERRORS = (
         WRITING + "test_methods_that_nobody_names_are_not_looked_at",
     ),
 )
-
-__all__ = ["ERRORS"]

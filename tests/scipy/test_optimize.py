@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.optimize as so
+import scipy.sparse
 from pytest import approx
 
 import functrans as ft
@@ -355,7 +356,7 @@ def test_plain_arguments_give_scipy_s_own_results_and_errors():
     with pytest.raises(ValueError, match="different signs"):
         optimize.brentq(np.cos, 0, 1)
     assert not optimize.root(lambda x: x**2 + 1, np.ones(1)).success
-    assert optimize.milp is so.milp
+    assert optimize.milp.__wrapped__ is so.milp  # type: ignore[attr-defined]  # by functools.wraps
     assert optimize.fsolve(lambda x: x**2 - 4, 1.0, full_output=True)[0] == approx([2.0])
 
 
@@ -397,3 +398,72 @@ def test_fits_whose_bounds_hold_have_as_many_parameters_as_they_began_with():
         assert value.shape == (2,), name
         assert pull(np.array([1.0, 3.0]))[0] == approx(ft.grad(by_hand)(y), rel=1e-9), name
         assert ft.jit(fit)(y) == approx(value, rel=1e-5), name  # as far as SciPy's method goes
+
+
+A_TALL = np.array([[1.0, 0.4, -0.3], [0.2, 1.1, 0.5], [-0.4, 0.7, 1.6], [0.3, -0.8, 0.2]])
+B_TALL = np.array([0.7, -1.2, 0.4, 0.9])
+
+
+def _on(active):
+    """The least squares solution in closed form where the other entries are fixed at bounds."""
+
+    def solution(A, b, u):
+        fixed = np.where(active, 0.0, u)
+        free = A[:, active]
+        return np.linalg.solve(free.T @ free, free.T @ (b - A @ fixed))
+
+    return solution
+
+
+@pytest.mark.parametrize("solver", ["nnls", "lsq_linear"])
+def test_linear_least_squares_within_bounds_are_those_of_the_active_set(solver):
+    def ours(A, b, u):
+        if solver == "nnls":
+            return optimize.nnls(A, b + 0 * u)[0]
+        return optimize.lsq_linear(A, b, (u, np.inf)).x
+
+    u = 0.0 if solver == "nnls" else 0.1
+    plain = so.nnls(A_TALL, B_TALL)[0] if solver == "nnls" else so.lsq_linear(
+        A_TALL, B_TALL, (u, np.inf), tol=1e-14).x
+    active = plain > u + 1e-6
+    assert 0 < active.sum() < 3
+    value, _ = ft.vjp(ours, A_TALL, B_TALL, u)
+    assert value == approx(plain, abs=1e-6)  # of SciPy's iteration
+    closed = _on(active)
+    for f in (ours, ft.jit(ours)):
+        for k in (0, 1):
+            assert ft.jacobian(f, k)(A_TALL, B_TALL, u)[active] == approx(
+                ft.jacobian(closed, k)(A_TALL, B_TALL, u), rel=1e-10, abs=1e-11)
+    assert ft.hessian(lambda b: np.sum(ours(A_TALL, b, u) ** 3))(B_TALL) == approx(
+        ft.hessian(lambda b: np.sum(closed(A_TALL, b, u) ** 3))(B_TALL), rel=1e-9, abs=1e-10)
+    batch = np.stack([B_TALL, 1.1 * B_TALL])
+    jacobians = ft.vmap(ft.jacobian(lambda b: ours(A_TALL, b, u)))(batch)
+    assert jacobians[0] == approx(ft.jacobian(ours, 1)(A_TALL, B_TALL, u), rel=1e-10, abs=1e-11)
+
+
+def test_a_bound_that_holds_without_force_has_no_derivative():
+    with pytest.raises(SolverError, match="nnls has a kink"):
+        ft.grad(lambda b: optimize.nnls(np.eye(2), b)[0].sum())(np.array([1.0, 0.0]))
+
+
+@pytest.mark.parametrize("J", [
+    np.zeros((3, 3)), np.array([[1.0, 2.0, 0.0], [2.0, 4.0 + 1e-15, 0.0], [0.0, 0.0, 1.0]])])
+def test_a_sparse_jacobian_that_is_singular_is_named(J):
+    with pytest.raises(SolverError, match=r"the solution of it at .* Jacobian .* singular"):
+        ft.grad(lambda a: implicit.implicit(
+            "it", lambda x: a * (J @ x), np.zeros(3), lambda x: scipy.sparse.csc_array(J))[0])(1.0)
+
+
+def test_a_sparse_jacobian_gives_what_the_dense_one_does():
+    J = np.diag([2.0, 3.0, 4.0]) + np.eye(3, k=1)
+    root = so.fsolve(lambda x: J @ x - 0.4 * x**2 - 1, np.full(3, 0.3))
+
+    def solution(a, matrix):
+        return implicit.implicit("it", lambda x: J @ x - a * x**2 - 1, root, matrix)
+
+    def sparse(x, a=0.4):
+        return scipy.sparse.csc_array(J - np.diag(2 * a * x))
+
+    for derivative in (ft.jacrev, ft.jacfwd, lambda f: ft.jacobian(ft.jacobian(f))):
+        assert derivative(lambda a: solution(a, sparse))(0.4) == approx(
+            derivative(lambda a: solution(a, None))(0.4), rel=1e-12)

@@ -83,7 +83,7 @@ def test_quad_vec_of_arrays():
 
 def test_what_quad_cannot_differentiate_is_named():
     with pytest.raises(UnsupportedError, match=r"quad got weight= beside a traced value"):
-        ft.grad(lambda k: integrate.quad(lambda x: k * x, 0, 1, weight="cos", wvar=2)[0])(1.0)
+        ft.grad(lambda k: integrate.quad(lambda x: k * x, 0, 1, weight="cauchy", wvar=2)[0])(1.0)
     with pytest.raises(UnsupportedError, match=r"quad got complex_func= beside"):
         ft.grad(lambda k: integrate.quad(lambda x: k * x, 0, 1, complex_func=True)[0])(1.0)
     with pytest.raises(UnsupportedError, match=r"quad_vec got an infinite limit beside"):
@@ -155,3 +155,55 @@ def test_integrals_over_regions_are_differentiated_in_all_limits_and_parameters(
         np.testing.assert_allclose(f(double)(k, b), f(by_hand)(k, b), rtol=1e-11)
     plain = si.dblquad(lambda y, x: x * y, 0, 1, 0, lambda x: x)
     assert integrate.dblquad(lambda y, x: x * y, 0, 1, 0, lambda x: x) == plain
+
+
+@pytest.mark.parametrize(("weight", "closed"), [
+    # of exp(-k x) times a wave, from a to b
+    ("cos", lambda k, w, x: np.exp(-k * x) * (w * np.sin(w * x) - k * np.cos(w * x))),
+    ("sin", lambda k, w, x: -np.exp(-k * x) * (k * np.sin(w * x) + w * np.cos(w * x))),
+])
+@pytest.mark.parametrize("at", [
+    (0.7, 3.0, 0.2, 1.9), (0.7, 90.0, 1.9, 0.2), (0.1, -40.0, 0.0, 5.0)])
+def test_waves_as_weights_have_closed_derivatives(weight, closed, at):
+    def value(k, w, a, b):
+        return integrate.quad(lambda x: np.exp(-k * x), a, b, weight=weight, wvar=w)[0]
+
+    def exact(k, w, a, b):
+        return (closed(k, w, b) - closed(k, w, a)) / (k * k + w * w)
+
+    every = (0, 1, 2, 3)
+    assert value(*at) == pytest.approx(exact(*at), rel=1e-9, abs=1e-12)
+    np.testing.assert_allclose(ft.grad(value, every)(*at), ft.grad(exact, every)(*at), rtol=1e-10,
+                               atol=1e-12)
+    np.testing.assert_allclose(ft.hessian(value, every)(*at), ft.hessian(exact, every)(*at),
+                               rtol=1e-9, atol=1e-10)
+
+
+def test_integrals_over_several_variables_are_closed_forms():
+    def volume(k, a, b):  # of k x y z under a slanted ceiling
+        return integrate.tplquad(lambda z, y, x, k: k * x * y * z, 0.0, a, 0.0, lambda x: x, 0.0,
+                                 lambda x, y: x + b * y, args=(k,))[0]
+
+    def closed(k, a, b):
+        return k * a**6 / 6 * (1 / 4 + b / 3 + b * b / 8)
+
+    at = (0.7, 1.2, 0.4)
+    assert volume(*at) == pytest.approx(closed(*at), rel=1e-12)
+    ts = (0.3, 0.2, 0.5)
+    assert ft.jvp(volume, at, ts)[1] == pytest.approx(ft.jvp(closed, at, ts)[1], rel=1e-12)
+
+    def by_ranges(k, b):
+        ranges = [lambda y, k: (0.0, b * y), (0.0, k)]
+        return integrate.nquad(lambda x, y, k: k * x * y, ranges, (k,),
+                               [{"epsabs": 1e-12}, lambda k: {"points": [0.3 * 0.7, 9.0]}])[0]
+
+    def of_ranges(k, b):
+        return b * b * k**5 / 8
+
+    at = (0.7, 0.4)
+    for slope in (ft.grad(by_ranges, (0, 1)), ft.jit(ft.grad(by_ranges, (0, 1)))):
+        np.testing.assert_allclose(slope(*at), ft.grad(of_ranges, (0, 1))(*at), rtol=1e-12)
+    np.testing.assert_allclose(ft.hessian(by_ranges, (0, 1))(*at),
+                               ft.hessian(of_ranges, (0, 1))(*at), rtol=1e-11)
+    with pytest.raises(UnsupportedError, match="nquad got full_output=True"):
+        ft.grad(lambda k: integrate.nquad(lambda x, k: k * x, [(0, 1)], (k,), None, True)[0])(1.0)

@@ -166,7 +166,32 @@ def test_a_kernel_estimate_of_one_dimension_is_scipys():
     f = ft.jit(ft.grad(lambda x: np.sum(stats.gaussian_kde(x).logpdf(at))))
     np.testing.assert_allclose(f(x), ft.grad(lambda x: np.sum(stats.gaussian_kde(x).logpdf(at)))(x),
                                rtol=1e-10)
-    with pytest.raises(UnsupportedError, match="gaussian_kde has no integrate_box_1d of traced"):
-        ft.grad(lambda x: stats.gaussian_kde(x).integrate_box_1d(0, 1))(x)
+    with pytest.raises(UnsupportedError, match="gaussian_kde has no integrate_gaussian of traced"):
+        ft.grad(lambda x: stats.gaussian_kde(x).integrate_gaussian(0.0, 1.0))(x)
     with pytest.raises(np.linalg.LinAlgError, match="lower-dimensional subspace"):
         ft.grad(lambda x: stats.gaussian_kde(np.stack([x, x])).logpdf([1.0, 1.0])[0])(x)
+
+
+@pytest.mark.parametrize("estimate", [
+    lambda h: stats.gaussian_kde(DATA[0], h),
+    lambda h: stats.gaussian_kde(DATA[0], lambda kde: h * kde.scotts_factor() / kde.n**0.1),
+])
+def test_a_bandwidth_is_differentiated_in_every_mode(estimate):
+    def loss(h):
+        kde = estimate(h)
+        return kde.logpdf([0.2, 0.7]).sum() + kde.integrate_box_1d(-0.3, 0.4)
+
+    def again(h):
+        kde = stats.gaussian_kde(DATA[0])
+        kde.set_bandwidth(h)
+        return kde.logpdf([0.2, 0.7]).sum() + kde.integrate_box_1d(-0.3, 0.4)
+
+    h = 0.6
+    slope = (loss(h + 1e-5) - loss(h - 1e-5)) / 2e-5
+    second = (ft.grad(loss)(h + 1e-5) - ft.grad(loss)(h - 1e-5)) / 2e-5
+    for f in (ft.grad(loss), ft.derivative(loss), ft.jit(ft.grad(loss))):
+        assert f(h) == approx(slope, rel=1e-8)  # of differences
+    assert ft.grad(ft.grad(loss))(h) == approx(second, rel=1e-7)  # of differences
+    assert ft.vmap(ft.grad(loss))(np.array([h]))[0] == approx(slope, rel=1e-8)  # of differences
+    if estimate(1.0).factor == 1.0:
+        assert ft.grad(again)(h) == ft.grad(loss)(h)

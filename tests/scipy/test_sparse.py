@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse
+import scipy.sparse.linalg
 
 import functrans as ft
 from functrans.errors import (
@@ -15,6 +16,7 @@ from functrans.errors import (
     UnsupportedError,
 )
 from functrans.scipy import sparse
+from functrans.scipy.sparse import linalg
 from functrans.testing import check_grads
 from tests.drawing import generator
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
@@ -307,3 +309,60 @@ def test_the_exponential_of_a_constant_matrix_is_applied_in_programs():
     A = ss.csr_array(DENSE) * 0.2
     g = ft.grad(lambda x: sparse.linalg.expm_multiply(A, x, start=0, stop=1, num=3).sum())
     close(ft.jit(g)(X), g(X))
+
+
+def _ring(d):
+    n = len(d)
+    off = -0.3 * np.ones(n - 1) + 0 * d[1:]
+    return sparse.diags_array([off, d, off], offsets=[-1, 0, 1])
+
+
+@pytest.mark.parametrize("which", ["LA", "SA"])
+def test_eigenvalues_of_a_sparse_matrix_are_those_of_the_dense_to_second_order(which):
+    d = np.array([1.0, 2.3, 0.4, 3.1, 1.7])
+
+    def ours(d):
+        w, v = linalg.eigsh(_ring(d), 2, which=which)
+        return np.sum(w * w) + np.sum(v**4)
+
+    def dense(d):
+        A = np.diag(d) - 0.3 * (np.eye(5, k=1) + np.eye(5, k=-1))
+        w, v = np.linalg.eigh(A)
+        chosen = slice(-2, None) if which == "LA" else slice(2)
+        return np.sum(w[chosen] ** 2) + np.sum(v[:, chosen] ** 4)
+
+    assert ft.grad(ours)(d) == pytest.approx(ft.grad(dense)(d), rel=1e-10)
+    assert ft.hessian(ours)(d) == pytest.approx(ft.hessian(dense)(d), rel=1e-9, abs=1e-9)
+    assert ft.jit(ft.grad(ours))(d) == pytest.approx(ft.grad(dense)(d), rel=1e-10)
+    assert ft.vmap(ft.grad(ours))(np.stack([d, d + 0.1])) == pytest.approx(
+        np.stack([ft.grad(dense)(x) for x in (d, d + 0.1)]), rel=1e-10)
+
+
+def test_a_sparse_eigenvalue_that_is_double_is_refused():
+    with pytest.raises(SolverError, match=r"eigsh.* singular"):
+        ft.grad(lambda d: linalg.eigsh(sparse.diags_array([d]), 2)[0].sum())(
+            np.array([3.0, 3.0, 1.0, 0.5]))
+
+
+def test_inverses_and_norms_of_sparse_arrays_are_those_of_the_dense():
+    d = np.array([1.0, 2.3, 0.4, 3.1, 1.7])
+    for ours, dense in [(lambda A: linalg.inv(A).toarray()[0] @ d,
+                         lambda A: np.linalg.inv(A)[0] @ d),
+                        (linalg.norm, np.linalg.norm),
+                        (lambda A: linalg.norm(A, np.inf), lambda A: np.linalg.norm(A, np.inf)),
+                        (lambda A: A.trace(1) + A.trace(), lambda A: np.trace(A, 1) + np.trace(A))]:
+        for derivative in (ft.grad, ft.hessian):
+            assert derivative(lambda d, f=ours: f(_ring(d)))(d) == pytest.approx(
+                derivative(lambda d, f=dense: f(_ring(d).toarray()))(d), rel=1e-12, abs=1e-13)
+
+
+@pytest.mark.parametrize("f", [linalg.eigs, linalg.svds, linalg.lsqr, sparse.tril, sparse.find])
+def test_a_sparse_array_in_a_function_without_a_counterpart_says_so(f):
+    with pytest.raises(ConcretizationError, match=rf"scipy\.sparse.*\.{f.__name__} got <sparse .*"
+                                                  "no counterpart"):
+        ft.grad(lambda d: np.sum(f(_ring(d), np.ones(5) if f is linalg.lsqr else 1)))(np.ones(5))
+
+
+def test_a_sparse_array_in_scipy_s_own_function_names_the_import():
+    with pytest.raises(ConcretizationError, match=r"Take linalg\.eigsh of functrans"):
+        ft.grad(lambda d: scipy.sparse.linalg.eigsh(_ring(d), 1)[0].sum())(np.ones(5))

@@ -7,6 +7,7 @@ import scipy.interpolate as si
 import functrans as ft
 from functrans.errors import NotDifferentiable, UnsupportedError
 from functrans.scipy import interpolate as fi
+from functrans.testing import check_grads
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
 DRAW = np.random.default_rng(0)
@@ -245,6 +246,35 @@ def test_plain_splines_have_scipy_s_methods_and_traced_ones_refuse_them():
             _ = thing._knot
 
 
+MANY = np.cumsum(0.5 + np.random.default_rng(3).random(80))
+KNOTS = np.r_[[MANY[0]] * 4, MANY[4:-4], [MANY[-1]] * 4]
+OF_MANY = {
+    "through": (lambda y: fi.make_interp_spline(MANY, y, 5), lambda y: si.make_interp_spline(
+        MANY, y, 5)),
+    "natural": (lambda y: fi.make_interp_spline(MANY, y, bc_type="natural"),
+                lambda y: si.make_interp_spline(MANY, y, bc_type="natural")),
+    "smooth": (lambda y: fi.make_smoothing_spline(MANY, y, lam=0.3),
+               lambda y: si.make_smoothing_spline(MANY, y, lam=0.3)),
+    "FITPACK's": (lambda y: fi.UnivariateSpline(MANY, y, s=0),
+                  lambda y: si.UnivariateSpline(MANY, y, s=0)),
+    "closest": (lambda y: fi.LSQUnivariateSpline(MANY, y, MANY[5:-5:10], MANY),
+                lambda y: si.LSQUnivariateSpline(MANY, y, MANY[5:-5:10], MANY)),
+    "closest of many": (lambda y: fi.make_lsq_spline(MANY, y, KNOTS, 3, MANY),
+                        lambda y: si.make_lsq_spline(MANY, y, KNOTS, 3, MANY)),
+}
+
+
+@pytest.mark.parametrize("kind", OF_MANY)
+def test_splines_of_many_values_are_scipy_s(kind):
+    ours, theirs = OF_MANY[kind]
+    at, y, t = MANY[::3] + 0.1, np.sin(MANY), np.cos(3 * MANY)
+    value, slope = ft.jvp(lambda y: ours(y)(at), (y,), (t,))
+    np.testing.assert_allclose(value, theirs(y)(at), atol=1e-12)
+    np.testing.assert_allclose(slope, theirs(t)(at), atol=1e-12)
+    pull = ft.vjp(lambda y: ours(y)(at), y)[1]
+    np.testing.assert_allclose(pull(at)[0] @ t, at @ slope, rtol=1e-12)
+
+
 def test_what_chooses_knots_by_the_values_is_refused():
     for match, f in [
         ("splrep got s=0.5", lambda y: fi.splrep(X, y, s=0.5)[1].sum()),
@@ -314,3 +344,31 @@ def test_curves_have_a_spline_for_each_coordinate():
     np.testing.assert_allclose(length, si.splev(0.4, tck)[1])
     one = si.BSpline(*si.splrep(X, X**2))
     np.testing.assert_allclose(ft.grad(lambda s: fi.splev(s, one))(0.3), 0.6)
+
+
+@pytest.mark.parametrize("lam", [1e-6, 0.4, 1e5])
+def test_smoothing_splines_are_differentiated_in_weights_and_lam(lam):
+    x = np.array([0.0, 0.7, 1.5, 2.6, 3.1, 4.4, 5.2])
+    y = np.stack([np.sin(x), np.cos(2 * x)], axis=1)
+    w = np.array([0.4, 1.3, 0.7, 2.1, 1.1, 0.9, 0.5])
+    at = np.array([0.33, 1.91, 3.73])
+
+    def fit(y, w, lam):
+        return fi.make_smoothing_spline(x, y, w, lam)(at)
+
+    expected = np.stack([si.make_smoothing_spline(x, c, w, lam)(at) for c in y.T], axis=1)
+    value, _ = ft.vjp(fit, y, w, lam)
+    np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-10)  # SciPy's is less well posed
+    check_grads(lambda y, w, s: fit(y, w, lam * s), (y, w, 1.0), order=2)
+    loss = lambda w, lam: np.sum(fit(y, w, lam) ** 2)  # noqa: E731  # in one line
+    for g, h in zip(ft.jit(ft.grad(loss, (0, 1)))(w, lam), ft.grad(loss, (0, 1))(w, lam),
+                    strict=True):
+        np.testing.assert_allclose(g, h, rtol=1e-10, atol=1e-14)
+
+
+def test_wrong_weights_and_lam_are_refused_with_scipy_s_words():
+    x = np.arange(6.0)
+    with pytest.raises(ValueError, match="Invalid vector of weights"):
+        ft.grad(lambda w: fi.make_smoothing_spline(x, x, w, 0.1)(0.5))(np.zeros(6))
+    with pytest.raises(ValueError, match="should be non-negative"):
+        ft.grad(lambda lam: fi.make_smoothing_spline(x, x, lam=lam)(0.5))(-1.0)

@@ -9,19 +9,11 @@ from pytest import approx
 import functrans as ft
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
 from functrans.scipy import stats
+from tests.scipy.calls import COUNTS, MOMENTS
+from tests.scipy.calls import DISTRIBUTIONS as SHAPES
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 
-SHAPES = {
-    "norm": (), "t": (3.5,), "cauchy": (), "laplace": (), "logistic": (), "gumbel_r": (),
-    "gumbel_l": (), "skewnorm": (1.3,), "truncnorm": (-1.2, 2.1), "vonmises": (1.7,), "expon": (),
-    "weibull_min": (1.7,), "pareto": (2.6,), "lognorm": (0.7,), "halfnorm": (), "gamma": (2.3,),
-    "chi2": (4.2,), "invgamma": (3.3,), "uniform": (), "beta": (2.2, 3.1), "f": (5.1, 6.3),
-    "genpareto": (0.3,), "genextreme": (-0.2,),
-}
-COUNTS = {"bernoulli": (0.3,), "binom": (7, 0.3), "nbinom": (4.5, 0.4), "poisson": (2.7,),
-          "geom": (0.35,)}
-MOMENTS = ("mean", "var", "std", "entropy", "median")
 QUANTILES = ("ppf", "isf")
 LOC, SCALE = 0.3, 1.7
 CASES = [(name, m) for name in SHAPES for m in getattr(stats, name)._has() if m != "interval"]
@@ -420,3 +412,33 @@ def test_where_probabilities_vanish_their_slopes_are_those_from_inside(
         assert transform(f)(args[i]) == f(args[i])
     assert transform(ft.grad(f))(args[i]) == approx(expected, rel=1e-14)
     assert transform(lambda x: ft.jvp(f, (x,), (1.0,))[1])(args[i]) == approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(("f", "at", "slope"), [
+    (lambda x: stats.genpareto.pdf(x, -0.3), 1 / 0.3, 0.0),
+    (lambda x: stats.genpareto.pdf(x, -0.5), 2.0, -0.5),
+    (lambda x: stats.genpareto.logpdf(x, -1.0), 1.0, 0.0),
+    (lambda c: stats.genpareto.pdf(2.0, c), -0.5, 2.0),
+    (lambda x: stats.genextreme.pdf(x, 1.0), 1.0, 1.0),
+    (lambda x: stats.genextreme.pdf(x, -0.2), -5.0, 0.0),
+    (lambda x: stats.genextreme.pdf(x, 0.5), 2.0, -0.5),
+    (lambda q: stats.genpareto.ppf(q, -1.0), 1.0, 1.0),
+    (lambda q: stats.lognorm.ppf(q, 0.7), 0.0, np.inf),
+    (lambda q: stats.lognorm.isf(q, 0.7), 1.0, -np.inf),
+    (lambda q: stats.invgamma.ppf(q, 3.3), 0.0, np.inf),
+    (lambda q: stats.genextreme.ppf(q, -0.2), 0.0, np.inf),
+    (lambda c: stats.genextreme.ppf(0.0, c), -0.2, -25.0),
+    (lambda x: stats.t.cdf(x, np.inf), 0.3, scipy.stats.norm.pdf(0.3)),
+    (lambda df: stats.t.sf(0.3, df), np.inf, 0.0),
+])
+def test_at_ends_slopes_are_closed_forms(f, at, slope):
+    assert np.isfinite(ft.vjp(f, at)[0])
+    assert ft.grad(f)(at) == approx(slope, rel=1e-12, abs=1e-14)
+    assert ft.derivative(f)(at) == approx(slope, rel=1e-12, abs=1e-14)
+    assert ft.jit(ft.grad(f))(at) == approx(slope, rel=1e-12, abs=1e-14)
+
+
+@pytest.mark.parametrize(("name", "c"), [("genpareto", -1.0), ("genextreme", 1.0)])
+def test_densities_that_end_at_a_step_have_their_value_there(name, c):
+    value, _ = ft.vjp(lambda x: getattr(stats, name).logpdf(x, c), 1.0)
+    assert value == getattr(scipy.stats, name).logpdf(1.0, c) == 0

@@ -423,6 +423,12 @@ ROWS: dict[str, list[Sample]] = {
         floats((3, 2), axis=0, norm="forward"),
         floats((1,), axis=0, norm="backward"),
     ],
+    "fft.trigonometric": [
+        floats((4,), kind=kind, type=k, axis=0, norm=norm, orthogonalize=orthogonal)
+        for kind in ("dct", "dst") for k, norm, orthogonal in (
+            (1, "backward", False), (2, "forward", False), (3, "backward", False),
+            (4, "ortho", True), (2, "ortho", True), (1, "ortho", True))
+    ] + [spectrum((2, 3, 1), kind="dct", type=3, axis=1, norm="ortho", orthogonalize=True)],
     "irfft": [
         spectrum((3,), n=4, axis=0, norm="backward"),
         spectrum((2, 3), n=5, axis=1, norm="forward"),

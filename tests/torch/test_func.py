@@ -100,6 +100,33 @@ def test_a_batch_is_differentiated():
     assert torch.allclose(x.grad, 2 * x.detach())
 
 
+def in_a_loop(r, generator):
+    r = r.clone()
+    r[0] = 1.0  # in place, which goes entry by entry
+    return r + torch.rand(2, generator=generator)
+
+
+@pytest.mark.parametrize("f", [lambda r, g: r + torch.rand(2, generator=g), in_a_loop],
+                         ids=["at once", "in a loop"])
+def test_randomness_of_a_batch_is_that_of_generators_too(f):
+    x, g = torch.zeros(4, 2), torch.Generator()
+    with pytest.raises(RuntimeError, match="random operation while in randomness error mode"):
+        func.vmap(lambda r: f(r, g))(x)
+    for chunk in (None, 2):
+        same = func.vmap(lambda r: f(r, g), randomness="same", chunk_size=chunk)(x)
+        assert torch.equal(same, same[:1].expand(4, 2))
+        other = func.vmap(lambda r: f(r, g), randomness="different", chunk_size=chunk)(x)
+        assert len({row[0] for row in other.tolist()}) == 4
+
+
+def test_randomness_of_a_batch_in_a_batch_is_the_outer_ones_too():
+    def f(r):
+        return func.vmap(lambda v: v + torch.rand(()), randomness="different")(r)
+
+    with pytest.raises(RuntimeError, match="random operation while in randomness error mode"):
+        func.vmap(f)(torch.zeros(2, 3))
+
+
 def test_randomness_of_a_batch_is_asked_for():
     x = torch.zeros(3, 2)
     with pytest.raises(RuntimeError, match="random operation while in randomness error mode"):

@@ -39,6 +39,8 @@ EDGE = 8
 SHORT = 4
 # Copies of a kernel's body that splitting may make, and operations in all of them together.
 COPIES, COPIED = 9, 600
+# Iterations of an innermost loop that may be a vector.
+LANES = 8
 # Iterations of all loops together up to which every one is written out.
 TINY = 4
 # Entries that are added up without compensation: 32 or 16 in each lane of a vector.
@@ -65,7 +67,8 @@ class Nest:
         self.buffers = tuple(dict.fromkeys([*k.reads, *k.makes]))
         self.pointers = {b: f"%buffer{i}" for i, b in enumerate(self.buffers)}
         self.registers: dict[str, str] = {}
-        self.sums = {r: f"%sum{i}" for i, r in enumerate(k.reductions)}
+        self.names = {r: f"%sum{i}" for i, r in enumerate(k.reductions)}
+        self.sums = dict(self.names)  # where they are added up just now
         self.starts = {r: _start_depth(r, len(k.space)) for r in k.reductions}
         self.empty = 0 in k.space
         self.pieces = _pieces(k, ranged)
@@ -75,6 +78,8 @@ class Nest:
         self.strip, self.rows = _strip(k, self.starts)
         # a list, since the text must not vary: it is the key in the cache on disk
         self.deep = is_deep(k)
+        self.by_row = [r for r in k.reductions if self.starts[r] < len(k.space) - 1
+                       and r.row in (sum_, count_nonzero) and not self.is_ordered(r)]
         self.long = [r for r in k.reductions
                      if self.rows and _is_sum(r) and self.starts[r] <= self.strip]
 
@@ -85,6 +90,8 @@ class Nest:
             if r in self.long:
                 for part in ("block", "lost"):
                     code.line(f"{name}.{part} = alloca {type_of(r.dtype)}")
+            if r in self.by_row:
+                code.line(f"{name}.row = alloca {type_of(r.dtype)}")
         for r in self.k.reductions:
             if self.empty or not self.whole(r):
                 self.fill(r)
@@ -164,8 +171,31 @@ class Nest:
 
     def count(self, depth: int, lo: str, hi: str, hint: str = "") -> None:
         """Loop ``depth`` from lo to before hi."""
+        totals = dict(self.sums)
+        known = lo.isdigit() and hi.isdigit() and depth == len(self.k.space) - 1
+        rows = self.by_row if known and int(hi) - int(lo) >= LANES else []
+        for r in rows:
+            self.sums[r] = f"{self.names[r]}.row"
+            self.start(r, self.sums[r])
         with self.code.loop(lo, hi, stem=f"i{depth}", hint=hint) as self.counters[depth]:
             self.loop(depth + 1)
+        self.sums = totals
+        for r in rows:
+            self.add_row(r)
+
+    def add_row(self, r: Reduce) -> None:
+        """Add to a sum what the innermost loop has added up from 0.
+
+        If that began with the sum, each row would wait until the lanes of the one before are added.
+        """
+        code, t = self.code, type_of(r.dtype)
+        held, more = (code.op(f"load {t}, ptr {x}") for x in (self.sums[r], f"{self.names[r]}.row"))
+        total = combine(code, r.row, r.dtype, held, more, ordered=True)
+        code.line(f"store {t} {total}, ptr {self.sums[r]}")
+
+    def is_ordered(self, r: Reduce) -> bool:
+        """Whether so few entries are added up that their order is NumPy's."""
+        return math.prod(self.k.space[self.starts[r] :]) < PAIRWISE
 
     # ---- long sums, block by block
 
@@ -328,8 +358,7 @@ class Nest:
                 self.write(r.buffer, r.dtype, 0, r.strides, x)
             return
         have = code.op(f"load {t}, ptr {self.sums[r]}")
-        ordered = math.prod(self.k.space[self.starts[r] :]) < PAIRWISE
-        total = combine(code, r.row, r.dtype, have, x, ordered)
+        total = combine(code, r.row, r.dtype, have, x, self.is_ordered(r))
         code.line(f"store {t} {total}, ptr {self.sums[r]}")
 
 

@@ -12,7 +12,7 @@ from functrans._compile.emit.hints import metadata
 from functrans._compile.emit.loop_nest import Nest
 from functrans._compile.lowering.numbers import Code, Rounding, called
 from functrans._compile.schedule.control import Emit, Emitted, Nested
-from functrans._compile.schedule.kernels import Call, Kernel, NativeStep, Tiles
+from functrans._compile.schedule.kernels import Call, Kernel, NativeStep, Product, Tiles
 
 # What every object of CPython begins with, in bytes: 16 with the interpreter lock, 32 without.
 HEADER = object.__basicsize__
@@ -72,15 +72,13 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
     def emit(step: Any) -> Emitted:
         if isinstance(step, Tiles):
             name = f"tiles{next(count)}"
-            nests = [Nest(k, f"kernel{next(count)}", Code(rounding), True, step.local)
-                     for k in step.kernels]
-            for nest in nests:
-                texts.append(nest.text())
-                functions.update(nest.code.functions)
-            buffers = tuple(dict.fromkeys(
-                [b for n in nests for b in n.buffers if b not in step.local]
-            ))
-            texts.append(_tiles(name, step, nests, buffers))
+            parts = [_part(k, step, next(count), Code(rounding)) for k in step.kernels]
+            for p in parts:
+                texts.append(p.text)
+                functions.update(p.code.functions)
+            read = dict.fromkeys([b for p in parts for b in p.buffers if b not in step.local])
+            buffers = (*read, *step.rooms.values())
+            texts.append(_tiles(name, step, parts, buffers))
             return Emitted(name, buffers, False, f", i64 0, i64 {step.chunks}")
         code = Code(rounding)
         name = f"{'kernel' if isinstance(step, Kernel) else 'call'}{next(count)}"
@@ -121,13 +119,34 @@ def _function(step: Any, name: str, code: Code, emit: Emit) -> tuple[tuple, str]
     return nest.buffers, nest.text()
 
 
-def _tiles(name: str, step: Tiles, nests: Sequence[Nest], buffers: Sequence[Any]) -> str:
+class Part(NamedTuple):
+    """A function of a range of the first loop, which takes turns with others."""
+
+    name: str
+    buffers: Sequence[Any]
+    scale: int  # iterations of that loop to a row
+    text: str
+    code: Code
+
+
+def _part(k: Kernel | Product, step: Tiles, number: int, code: Code) -> Part:
+    if isinstance(k, Product):
+        name = f"call{number}"
+        buffers, text = k.function(name, code, ranged=True)
+        return Part(name, buffers, 1, text, code)
+    nest = Nest(k, f"kernel{number}", code, True, step.local)
+    return Part(nest.name, nest.buffers, k.space[0] // step.rows, nest.text(), code)
+
+
+def _tiles(name: str, step: Tiles, parts: Sequence[Part], buffers: Sequence[Any]) -> str:
     """The function that runs kernels tile by tile, from chunk %lo to before chunk %hi."""
     code = Code()
     pointers = {b: f"%buffer{i}" for i, b in enumerate(buffers)}
     parameters = "".join(f"ptr noalias {p}, " for p in pointers.values())
     for i, (b, row) in enumerate(step.local.items()):
-        code.line(f"%local{i} = alloca [{row * b.aval.dtype.itemsize * step.tile} x i8], align 64")
+        size = row * b.aval.dtype.itemsize * step.tile
+        if b not in step.rooms:
+            code.line(f"%local{i} = alloca [{size} x i8], align 64")
     with code.loop("%lo", "%hi", stem="chunk") as c:
         first = code.op(f"mul nuw nsw i64 {c}, {step.chunk}")
         end = code.op(f"add nuw nsw i64 {first}, {step.chunk}")
@@ -140,12 +159,12 @@ def _tiles(name: str, step: Tiles, nests: Sequence[Nest], buffers: Sequence[Any]
             for i, (b, row) in enumerate(step.local.items()):
                 # as if the rows before were there too: kernels count from the very first row
                 back = code.op(f"mul nsw i64 {start}, {-row * b.aval.dtype.itemsize}")
-                pointers[b] = code.op(f"getelementptr i8, ptr %local{i}, i64 {back}")
-            for n in nests:
-                scale = n.k.space[0] // step.rows
-                ends = [code.op(f"mul nuw nsw i64 {x}, {scale}") for x in (start, stop)]
-                parts = "".join(f"ptr {pointers[b]}, " for b in n.buffers)
-                code.line(f"call void @{n.name}({parts}i64 {ends[0]}, i64 {ends[1]})")
+                own = pointers[step.rooms[b]] if b in step.rooms else f"%local{i}"
+                pointers[b] = code.op(f"getelementptr i8, ptr {own}, i64 {back}")
+            for p in parts:
+                ends = [code.op(f"mul nuw nsw i64 {x}, {p.scale}") for x in (start, stop)]
+                given = "".join(f"ptr {pointers[b]}, " for b in p.buffers)
+                code.line(f"call void @{p.name}({given}i64 {ends[0]}, i64 {ends[1]})")
     code.line("ret void")
     return code.function(f"internal void @{name}", f"{parameters}i64 %lo, i64 %hi")
 

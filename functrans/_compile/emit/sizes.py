@@ -107,6 +107,3 @@ def _declared(text: str) -> str:
     names = dict.fromkeys(re.findall(rf'@"((?:{TYPE})\.[^"]*)"', text))
     lines = [f'@"{x}" = private unnamed_addr constant {x.replace(".", " ", 1)}' for x in names]
     return "\n".join([*lines, text])
-
-
-__all__ = ["Form", "generalised"]

@@ -74,6 +74,3 @@ def with_names(skeleton: str, samples: Sequence[Sequence[str]], stem: str
             return None
         lines.append(line)
     return lines, found, list(sizes)
-
-
-__all__ = ["TYPE", "TYPES", "Size", "split", "with_names"]

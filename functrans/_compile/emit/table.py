@@ -108,6 +108,3 @@ def _loop(name: str, count: int, items: int) -> str:
         code.leave_if(code.op(f"icmp ne i32 {status}, 0"), f"i32 {status}")
     code.line("ret i32 0")
     return code.function(f"i32 @{name}", "ptr %list")
-
-
-__all__ = ["LEAST", "by_table", "listed"]

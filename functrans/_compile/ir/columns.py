@@ -230,5 +230,3 @@ RULES: dict[Primitive, Callable[[_Walk, Eqn], Written]] = {
     getitem: _taken, put_add: _put, sum_: _summed, stack: _stacked, concatenate: _concatenated,
     broadcast_to: _repeated, reshape: _reshaped,
 }
-
-__all__ = ["by_columns"]

@@ -186,15 +186,6 @@ def _chosen(eqn, producers):
     return x if np.all(c) else None if np.any(c) else y
 
 
-def _real_already(eqn, producers):
-    return eqn.inputs[0] if is_real(eqn.inputs[0]) else None
-
-
-def _sum_over_nothing(eqn, producers):
-    # NumPy's sum starts from 0, so -0.0 becomes 0.0 even without an axis
-    return None if eqn.params["axis"] else become(eqn, ops.add, eqn.inputs[0], 0)
-
-
 # ---- structure
 
 
@@ -304,9 +295,12 @@ RULES = (
     Rule("x * x = square x", (ops.multiply,), _by_itself),
     Rule("a choice that is known", (ops.where,), _chosen),
     Rule("a product, strong where it is NaN: strong", (ops.where,), _spared),
-    Rule("a part of a real number", (ops.real, ops.conjugate), _real_already),
+    Rule("a part of a real number", (ops.real, ops.conjugate),
+         lambda eqn, producers: eqn.inputs[0] if is_real(eqn.inputs[0]) else None),
     Rule("conjugate twice", (ops.conjugate,), _undone),
-    Rule("sum over no axes", (sum_,), _sum_over_nothing),
+    # NumPy's sum starts from 0, so -0.0 becomes 0.0 even without an axis
+    Rule("sum over no axes", (sum_,), lambda eqn, producers: (
+        None if eqn.params["axis"] else become(eqn, ops.add, eqn.inputs[0], 0))),
     Rule("transpose twice, or in place", (transpose,), _transposed_twice),
     Rule("to the same shape", (reshape, broadcast_to), _same_shape),
     Rule("reshape or broadcast twice", (reshape, broadcast_to), _reshaped_twice),

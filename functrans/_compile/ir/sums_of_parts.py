@@ -92,6 +92,3 @@ def _written(term: _Term) -> Eqn:
     eqn, total, put = term
     params = {"pattern": put.params["pattern"]}
     return Eqn(scatter_add, (total, put.inputs[0]), params, eqn.outputs, eqn.line)
-
-
-__all__ = ["added_by_parts"]

@@ -19,7 +19,7 @@ from functrans._compile.lowering.numbers import Code, literal, type_of
 from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.products import NanArrived
-from functrans._kernels.routines import PREFIX
+from functrans._kernels.routines import PREFIX, TILED
 
 # What a step that cannot go on raises: its status is the place in this list, from 1.
 REFUSALS = (
@@ -66,12 +66,26 @@ class Call:
     def makes(self) -> list[Any]:
         return [v.root for v in self.outputs]
 
-    def function(self, name: str, code: Code) -> tuple[tuple, str]:
-        """The buffers that a function for this step is given, and its text."""
+    @property
+    def places(self) -> list[tuple]:
+        """What it reads and writes: buffer, offset, strides and windows."""
+        return [(v.root, v.offset, v.strides, v.windows) for v in (*self.operands, *self.outputs)]
+
+    def function(self, name: str, code: Code, ranged: bool = False) -> tuple[tuple, str]:
+        """The buffers that a function for this step is given, and its text.
+
+        ``ranged``: it takes the matrices from %start to before %stop along the first axis, as a
+        part of a tile.
+        """
         pointers = pointers_of(self)
-        writer = Writer(code, self.outputs[0].root.aval.dtype, pointers, self.entry())
+        dtype = self.outputs[0].root.aval.dtype
+        writer = Writer(code, dtype, pointers, self.entry(), ranged)
         self.prepare(writer)
-        over(writer, self.batch, lambda indices: self.body(writer, indices))
+        if ranged:
+            with code.loop("%start", "%stop") as i:
+                over(writer, self.batch[1:], lambda rest: self.body(writer, [i, *rest]))
+        else:
+            over(writer, self.batch, lambda indices: self.body(writer, indices))
         return tuple(pointers), writer.text(name, self.refuses)
 
     @property
@@ -117,8 +131,10 @@ LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 class Writer:
     """Lines of a function that calls routines on matrices of one dtype."""
 
-    def __init__(self, code: Code, dtype: np.dtype, pointers: dict[Any, str], t: str):
+    def __init__(self, code: Code, dtype: np.dtype, pointers: dict[Any, str], t: str,
+                 ranged: bool = False):
         self.code, self.dtype, self.pointers, self.t = code, dtype, pointers, t
+        self.ranged, self.renamed = ranged, {b: a for a, b in TILED.items()} if ranged else {}
         self.allocas: list[str] = []
         self.aligned = dtype.alignment  # LLVM expects 16 of an integer of 16 bytes
 
@@ -126,7 +142,8 @@ class Writer:
         """The function that has been written, its result a status if it ``refuses``."""
         self.code.line("ret i32 0" if refuses else "ret void")
         self.code.lines[:0] = self.allocas
-        parameters = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()])
+        parameters = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()]
+                               + ["i64 %start", "i64 %stop"] * self.ranged)
         return self.code.function(f"internal {'i32' if refuses else 'void'} @{name}", parameters)
 
     def constant(self, t: str, text: str) -> str:
@@ -152,6 +169,7 @@ class Writer:
         Fortran wants the length of each letter after the arguments; C ignores them.
         """
         full = f"{PREFIX}{LETTERS[self.dtype.char]}{routine}"
+        full = self.renamed.get(full, full)
         pointers = [self.constant("i8", str(ord(x))) if len(x) == 1 else x for x in args]
         lengths = ["i64 1" for x in args if len(x) == 1]
         kinds = ["ptr"] * len(args) + ["i64"] * len(lengths)

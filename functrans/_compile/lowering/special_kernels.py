@@ -16,8 +16,8 @@ from typing import Any
 from functrans._compile.lowering import special_coefficients as of
 from functrans._ops import elementwise as ops
 
-PI = math.pi
-HALF = math.sqrt(0.5)
+PI, LOG_2 = math.pi, math.log(2)
+HALF, ROOT_2 = math.sqrt(0.5), math.sqrt(2)
 LOG_ROOT_2PI = 0.5 * math.log(2 * PI)
 # The zero of psi in two parts.
 ROOT, REST = 1.4616321449683622, 9.549995429965697e-17
@@ -185,6 +185,57 @@ def _log_ndtr(x: Any) -> Any:
     return ops.where(x < 0.0, left, ops.log1p(-_upper_tail(x)))
 
 
+def _inverse(x: Any, less: Any) -> Any:
+    """erfinv(x), where 1 - x^2 = less."""
+    w = -ops.log(ops.where(less > 0.0, less, 1.0))
+    s = ops.sqrt(w + 2.25)
+    y = s * _polynomial(of.INVERSE_NEAR, (s - 3.0) / (s + 3.0))
+    root = ops.sqrt(w)
+    far = root * _polynomial(of.INVERSE_FAR, (root - 13.0) / (root + 13.0))
+    return x * ops.where(less > 0.0, ops.where(w > 37.4, far, y), math.nan)
+
+
+def _erfinv(x: Any) -> Any:
+    w = -ops.log(ops.where(ops.absolute(x) < 1.0, (1.0 - x) * (1.0 + x), 1.0))
+    s = ops.sqrt(w + 2.25)
+    y = x * (s * _polynomial(of.INVERSE_NEAR, (s - 3.0) / (s + 3.0))) + 0.0  # 0 of -0
+    return ops.where(ops.absolute(x) < 1.0, y, ops.where(
+        ops.absolute(x) == 1.0, x * math.inf, math.nan))
+
+
+def _of_share(p: Any) -> Any:
+    """erfinv(2p - 1)."""
+    y = _inverse(2.0 * (p - 0.5), 4.0 * (p * (1.0 - p)))
+    return ops.where(p == 0.0, -math.inf, ops.where(p == 1.0, math.inf, y))
+
+
+def _ndtri(p: Any) -> Any:
+    return ROOT_2 * _of_share(p)
+
+
+def _erfcinv(x: Any) -> Any:
+    return -_of_share(0.5 * x)
+
+
+# ---- logarithms
+
+
+def _logit(p: Any) -> Any:
+    """log(p / (1 - p)): of the larger share over the smaller, less 1, which is exact near 1 / 2."""
+    right = p >= 0.5
+    less = ops.where(right, 1.0 - p, p + 0.0)  # 0, not -0
+    tiny = ops.absolute(less) < 2.0**-1000
+    size = ops.log1p(ops.absolute(2.0 * p - 1.0) / ops.where(tiny, 2.0**60 * less, less))
+    size = ops.where(tiny, size + 60 * LOG_2, size)
+    return ops.where(right, size, -size)
+
+
+def _entr(x: Any) -> Any:
+    inside = x > 0.0
+    y = -x * ops.log(ops.where(inside, x, 1.0))
+    return ops.where(inside, y, ops.where(x < 0.0, -math.inf, ops.where(ops.isnan(x), x, 0.0)))
+
+
 KERNELS: dict[str, Callable[[Any], Any]] = {
     "i0": _bessel(of.I0_NEAR, of.I0_FAR, 0, scaled=False),
     "i0e": _bessel(of.I0_NEAR, of.I0_FAR, 0, scaled=True),
@@ -197,6 +248,11 @@ KERNELS: dict[str, Callable[[Any], Any]] = {
     "erfcx": _erfcx,
     "ndtr": _ndtr,
     "log_ndtr": _log_ndtr,
+    "erfinv": _erfinv,
+    "erfcinv": _erfcinv,
+    "ndtri": _ndtri,
+    "logit": _logit,
+    "entr": _entr,
 }
 # Functions whose first operand is known to be this number -> the kernel of the second.
 AT: dict[tuple[str, int], str] = {("zeta", 2): "trigamma", ("ive", 2): "i2e"}

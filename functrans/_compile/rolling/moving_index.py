@@ -63,6 +63,3 @@ def _places(e: Any, n: int) -> int | tuple[int, ...]:
 def _adjacent(pattern: Sequence[Any]) -> bool:
     at = [i for i, e in enumerate(pattern) if e is ARRAY or type(e) is int]
     return at[-1] - at[0] + 1 == len(at)
-
-
-__all__ = ["Moving", "lengths", "moving"]

@@ -292,6 +292,3 @@ class _Writer:
 def _plainly(row: Loop) -> Callable[..., list]:
     """The rules of a loop that no transform meets any more."""
     return lambda *xs: row.computed(xs, evaluate)
-
-
-__all__ = ["rolled"]

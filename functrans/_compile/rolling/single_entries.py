@@ -105,6 +105,3 @@ def added(
         Eqn(scatter_add, (total, Const(zeros), *indices), {"pattern": pattern}, (plain,), add.line),
         Eqn(scatter_add, (plain, v, *own), {"pattern": put.params["pattern"]}, (out,), add.line),
     ]
-
-
-__all__ = ["Chain", "added", "apart", "chains"]

@@ -1,13 +1,16 @@
-"""Native code that adds rows to those of a table at an index: one function for each dtype, compiled
-once for the machine and kept on disk. Of single numbers NumPy's own ``add.at`` takes no longer.
+"""Native code that reads rows of a table at an index, and that adds rows to them: one function for
+each dtype, compiled once for the machine and kept on disk. To add single numbers NumPy's own
+``add.at`` takes no longer.
 
-A kernel takes a list: the index, what is added, the table, and how many are added, their width and
-the rows of the table. It writes nothing and returns 1 where the index leaves the table.
+A kernel takes a list: the index, what is added or read, the table, and how many of them there are,
+their width, the rows of the table, and how many a thread takes at a time. It returns 1 where the
+index leaves the table; what adds has written nothing then.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,12 +18,17 @@ import numpy as np
 from functrans._compile.emit.module import data_of
 from functrans._compile.lowering.numbers import Code, type_of
 from functrans._compile.run.machine import NativeUnavailable, local
+from functrans._compile.run.workers import on_threads
 from functrans._core.locks import Interrupted, compiler
 
+# Entries that a thread reads at a time, and nanoseconds that one takes.
+CHUNK, ENTRY = 1 << 14, 0.5
 
-def text(dtype: np.dtype) -> str:
-    """The module of a kernel."""
+
+def text(dtype: np.dtype, reads: bool, single: bool) -> str:
+    """The module of a kernel; ``single``: of rows of one number each."""
     code, t = Code(), type_of(dtype)
+    first, count = "%lo" if reads else "0", "%hi" if reads else "%count"
 
     def at(pointer: str, kind: str, i: str) -> str:
         return code.op(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {i}")
@@ -30,18 +38,33 @@ def text(dtype: np.dtype) -> str:
         below = code.op(f"icmp slt i64 {k}, 0")
         return code.select("i64", below, code.op(f"add i64 {k}, %rows"), k)
 
-    with code.loop("0", "%count") as i:
-        code.leave_if(code.op(f"icmp uge i64 {place(i)}, %rows"), "i32 1")
-    with code.loop("0", "%count") as i:
-        first, start = [code.op(f"mul i64 {x}, %width") for x in (i, place(i))]
-        with code.loop("0", "%width", stem="j") as j:
-            p, q = [at(x, t, code.op(f"add i64 {k}, {j}")) for x, k in (("%v", first),
-                                                                        ("%y", start))]
-            had, more = [code.op(f"load {t}, ptr {x}") for x in (q, p)]
+    def entry(i: str, k: str) -> None:
+        p, q = at("%v", t, i), at("%y", t, k)
+        had = code.op(f"load {t}, ptr {q}")
+        if reads:
+            code.line(f"store {t} {had}, ptr {p}")
+        else:
+            more = code.op(f"load {t}, ptr {p}")
             code.line(f"store {t} {code.arith('add', t, had, more)}, ptr {q}")
+
+    outside = code.op("alloca i64")
+    code.line(f"store i64 0, ptr {outside}")
+    with code.loop(first, count) as i:  # all of them, so that it is a loop of vectors
+        wrong = code.op(f"zext i1 {code.op(f'icmp uge i64 {place(i)}, %rows')} to i64")
+        had = code.op(f"load i64, ptr {outside}")
+        code.line(f"store i64 {code.op(f'or i64 {had}, {wrong}')}, ptr {outside}")
+    code.leave_if(code.op(f"icmp ne i64 {code.op(f'load i64, ptr {outside}')}, 0"), "i32 1")
+    with code.loop(first, count) as i:
+        if single:
+            entry(i, place(i))
+        else:
+            mine, start = [code.op(f"mul i64 {x}, %width") for x in (i, place(i))]
+            with code.loop("0", "%width", stem="j") as j:
+                entry(*[code.op(f"add i64 {k}, {j}") for k in (mine, start)])
     code.line("ret i32 0")
-    names = "ptr noalias %index, ptr noalias %v, ptr noalias %y, i64 %count, i64 %width, i64 %rows"
-    inner = code.function("internal i32 @add", names)
+    names = ("ptr noalias %index, ptr noalias %v, ptr noalias %y, i64 %count, i64 %width, "
+             "i64 %rows, i64 %lo, i64 %hi")
+    inner = code.function("internal i32 @each", names)
     return "\n".join([inner, _outer(), "attributes #0 = { nounwind }"])
 
 
@@ -49,19 +72,24 @@ def _outer() -> str:
     """The function that reads the list."""
     code = Code()
     *arrays, counts = data_of(code, range(4))
-    numbers = [code.op(f"load i64, ptr {code.shifted(counts, 8 * i)}") for i in range(3)]
+    *numbers, chunk = [code.op(f"load i64, ptr {code.shifted(counts, 8 * i)}") for i in range(4)]
+    first, end = [code.op(f"mul i64 {x}, {chunk}") for x in ("%lo", "%hi")]
+    past = code.op(f"icmp ult i64 {end}, {numbers[0]}")
+    numbers += [first, code.select("i64", past, end, numbers[0])]
     passed = ", ".join([f"ptr {x}" for x in arrays] + [f"i64 {n}" for n in numbers])
-    code.line(f"ret i32 {code.op(f'call i32 @add({passed})')}")
-    return code.function("i32 @rows", "ptr %list")
+    code.line(f"ret i32 {code.op(f'call i32 @each({passed})')}")
+    return code.function("i32 @rows", "ptr %list, i64 %lo, i64 %hi")
 
 
 @functools.cache
-def _native(char: str) -> tuple[Any, Any] | None:
+def _native(char: str, reads: bool, single: bool) -> tuple[Any, Callable] | None:
     """The compiled kernel and what lives as long as it; None where none compiles."""
     dtype = np.dtype(char)
+    title = f"{'reading' if reads else 'adding'} rows of {dtype}"
     try:
         with compiler():
-            return local().compile_own(text(dtype), "rows", f"adding rows of {dtype}")
+            code, f = local().compile_own(text(dtype, reads, single), "rows", title)
+            return code, on_threads(f)
     except (NativeUnavailable, ImportError):
         return None
 
@@ -72,13 +100,22 @@ def run(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
     All are in order and not empty, ``index`` of int64. False where no kernel compiles and where an
     index is out of range.
     """
+    return _run(index, v, y, reads=False)
+
+
+def read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
+    """Whether ``v`` was filled with the rows of ``y`` at ``index``. Otherwise as ``run``."""
+    return _run(index, v, y, reads=True)
+
+
+def _run(index: np.ndarray, v: np.ndarray, y: np.ndarray, reads: bool) -> bool:
     width = v.size // index.size * (2 if y.dtype.kind == "c" else 1)
     try:
-        found = _native(y.dtype.char.lower())
+        found = _native(y.dtype.char.lower(), reads, width == 1)
     except Interrupted:  # called while this thread compiles
         return False
-    counts = np.array([index.size, width, len(y)])
-    return found is not None and not found[1]([index, v, y, counts])
-
-
-__all__ = ["run"]
+    if found is None:
+        return False
+    chunk = max(1, CHUNK // width) if reads else index.size
+    counts = np.array([index.size, width, len(y), chunk])
+    return not found[1]([index, v, y, counts], -(-index.size // chunk), v.size * ENTRY)

@@ -9,9 +9,9 @@ schedule for a program that it has staged.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,17 +21,20 @@ from numpy import empty, ndarray
 from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.lowering.library import refused
 from functrans._compile.run import pool
+from functrans._compile.run.checksum import checksum
 from functrans._compile.run.entry import entry_of
+from functrans._compile.run.workers import on_threads
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.locks import lazy
 from functrans._kernels import sizes
-from functrans._kernels.blocks import cores, share
-from functrans._kernels.routines import address_of
 from functrans.errors import ArgumentError
 
 # Most bytes of constants in a frame that is kept on disk.
 KEPT_CONSTANTS = 1 << 16
+# Bytes from which constants may be arrays of others. Less is in the second-level cache beside its
+# copy, which begins with a line of it; the array may not, and products take 1.2 times as long.
+SHARED = 1 << 21
 
 
 class Argument(NamedTuple):
@@ -135,6 +138,17 @@ class Frame(NamedTuple):
         """The frame of the same program's code for any size."""
         return self._replace(slots=self.slots + 1, sizes=sizes)
 
+    def sharing(self, others: Sequence[tuple[np.ndarray, int]]) -> Frame:
+        """The frame with arrays of others in place of constants that are bit for bit the same.
+
+        They must have the checksums beside them whenever the code is called.
+        """
+        if len(self.segments) < len(self.runs):
+            return self  # who knows what NumPy's steps do between two reads
+        constants = tuple([next((x for x, known in others if _same(x, c, known)), c)
+                           for c in self.constants])
+        return self._replace(constants=constants)
+
     @property
     def segments(self) -> list[Segment]:
         return [run for run in self.runs if isinstance(run, Segment)]
@@ -157,6 +171,14 @@ class Frame(NamedTuple):
                     for name, makes, drops, chunks in runs]
         return cls(_records(Argument, arguments), tuple(arrays), slots, tuple(segments),
                    _records(Result, results), work)
+
+
+def _same(x: np.ndarray, c: np.ndarray, known: int) -> bool:
+    """Whether an array that is not to change is a constant, to the last bit."""
+    if c.nbytes < SHARED or x.nbytes != c.nbytes or not _fits(x, c.dtype):
+        return False
+    octets, others = (y.reshape(-1).view(np.uint8) for y in (x, c))
+    return np.array_equal(octets, others) and checksum(c) == known
 
 
 def _records(kind: type, records: list) -> tuple:
@@ -188,11 +210,23 @@ class Framed:
         self._runs = [(run.makes, self._function(run), run.drops) for run in frame.runs]
         self._results = [(y.slot, y.shape, y.copied) for y in frame.results]
 
+    def sharing(self, others: Sequence[tuple[np.ndarray, int]]) -> Framed:
+        """The same code on arrays of others, as a frame shares them; itself where it shares none.
+
+        So memory is read once where whoever calls has just compared these arrays.
+        """
+        frame = self.frame.sharing(others)
+        same = all(map(operator.is_, frame.constants, self.frame.constants))
+        return self if same else Framed(frame, self.functions, self.code)
+
     def _function(self, run: Segment | Host) -> Callable[[list], Any]:
         if isinstance(run, Host):
             return run.run
         function = self.functions[run.name]
-        return function if run.chunks == 1 else _on_threads(function, run.chunks)
+        if run.chunks == 1:
+            return function
+        shared = on_threads(function)
+        return lambda slots: shared(slots, run.chunks, run.chunks * sizes.CHUNK)
 
     @property
     def verified(self) -> Framed:
@@ -252,24 +286,6 @@ class Framed:
             y = slots[slot]
             outputs.append(np.array(y.reshape(shape), order="C") if copied else y)
         return outputs
-
-
-def _on_threads(function: Any, chunks: int) -> Callable[[list], None]:
-    """A native function of a list and a range of chunks as one of the list, which runs them all.
-
-    On several threads: ctypes releases the interpreter lock meanwhile.
-    """
-    kind = ctypes.CFUNCTYPE(None, ctypes.py_object, ctypes.c_int64, ctypes.c_int64)
-    native = kind(address_of(function))
-
-    def run(slots: list) -> None:
-        threads = min(cores(), chunks)
-        if threads == 1:
-            native(slots, 0, chunks)
-        else:
-            share(lambda chunk: native(slots, chunk, chunk + 1), range(chunks), threads)
-
-    return run
 
 
 def _fits(x: Any, dtype: np.dtype) -> bool:

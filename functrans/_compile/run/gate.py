@@ -111,6 +111,3 @@ def _function() -> tuple[Any, int, np.ndarray] | None:
         return None
     known = [address_of(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
     return engine, address_of(function), np.array(known, np.uintp)
-
-
-__all__ = ["gate"]

@@ -2,7 +2,8 @@
 
 OpenBLAS chooses its code by the processor's name, and takes what is for AVX2 where it does not know
 one that has AVX-512. There these functions stand in BLAS's place, for products of moderate size.
-They have its signature, and hand on what they do not do.
+They have its signature, and hand on what they do not do. Products inside tiles, which are on one
+thread each, are theirs on all processors that have AVX-512.
 
 As in BLIS (Van Zee and van de Geijn, 2015), blocks of both matrices are copied to panels, in the
 order in which they are read: of ``a`` three vectors high, of ``b`` eight columns wide. The sums of
@@ -33,21 +34,27 @@ TERMS, COLUMNS, ROW_BYTES = 320, 512, 1536
 # A side from which copying pays, and the multiply-adds from which more than two processors are
 # worth BLAS's threads; two of its threads take as long as this.
 LEAST, MOST = 4, 1 << 25
+# No limit; and the multiply-adds below which BLAS's code for AVX-512 is faster.
+ALL, FEWEST = 1 << 62, 1 << 19
 TYPES = {"d": "double", "s": "float"}
 
 
 def stand_in(machine: Machine, blas: routines.Routines) -> dict[str, Callable[[], int]]:
     """What makes products that are faster than BLAS's on this processor, by their names, and
     returns their addresses."""
-    if not machine.wide or blas.core not in routines.NARROW:
+    if not machine.wide or not blas.core:
         return {}
+    narrow = blas.core in routines.NARROW
     # by processors, not by threads, on whose number results do not depend
     several = (os.cpu_count() or 1) > 2
-    most, few = (MOST, gemv.MOST) if several else (1 << 62, 1 << 62)
+    most, few = (MOST, gemv.MOST) if several else (ALL, ALL)
     makers: dict[str, Callable[[], int]] = {}
     for letter, t in TYPES.items():
-        texts = {"gemm": partial(text, letter, most), "gemv": partial(gemv.text, letter, t, few)}
-        makers |= {f"{PREFIX}{letter}{name}": partial(compiled, machine, blas, letter + name, of)
+        texts = {f"tile_{letter}gemm": partial(text, letter, ALL, 0 if narrow else FEWEST)}
+        if narrow:
+            texts[f"{letter}gemm"] = partial(text, letter, most)
+            texts[f"{letter}gemv"] = partial(gemv.text, letter, t, few)
+        makers |= {PREFIX + name: partial(compiled, machine, blas, name.removeprefix("tile_"), of)
                    for name, of in texts.items()}
     return makers
 
@@ -60,14 +67,14 @@ def compiled(machine: Machine, blas: routines.Routines, name: str, of: Callable[
     return address_of(function)
 
 
-def text(letter: str, most: int) -> str:
-    """The module of a function like ``dgemm`` or ``sgemm``, for ``most`` multiply-adds."""
+def text(letter: str, most: int, fewest: int = 0) -> str:
+    """The module of a function like ``dgemm`` or ``sgemm``, for so many multiply-adds."""
     t = TYPES[letter]
     size = _size(t)
     lanes = BITS // 8 // size
     vector = f"<{lanes} x {t}>"
     parts = [_pack(t), *[_tile(t, lanes, high) for high in range(1, HIGH + 1)],
-             _product(t, size, lanes), _entry(letter, size, most),
+             _product(t, size, lanes), _entry(letter, size, most, fewest),
              f"declare {vector} @llvm.fma.v{lanes}f{8 * size}({vector}, {vector}, {vector})",
              f"declare <8 x {t}> @llvm.masked.load.v8f{8 * size}.p0(ptr, i32, <8 x i1>, <8 x {t}>)",
              "@zeros = internal constant [64 x i8] zeroinitializer, align 64",
@@ -286,9 +293,11 @@ entry:
   %area = mul i64 %m, %n
   %work = mul i64 %area, %k
   %large = icmp ugt i64 %work, <most>
+  %tiny = icmp ult i64 %work, <fewest>
   %either = or i1 %short, %narrow
   %any = or i1 %either, %few
-  %other = or i1 %any, %large
+  %outside = or i1 %tiny, %large
+  %other = or i1 %any, %outside
   br i1 %other, label %theirs, label %ours
 theirs:
   call void @blas_<letter>gemm(<parameters>)
@@ -328,9 +337,9 @@ drop:
 """
 
 
-def _entry(letter: str, size: int, most: int) -> str:
+def _entry(letter: str, size: int, most: int, fewest: int) -> str:
     """The function that has BLAS's signature; programs call it with alpha 1 and beta 0."""
     parameters = [f"ptr %p{i}" for i in range(13)] + ["i64 %p13", "i64 %p14"]
     words = {"parameters": ", ".join(parameters), "letter": letter, "least": LEAST, "most": most,
-             "bytes": _room(size) + BITS // 8}
+             "fewest": fewest, "bytes": _room(size) + BITS // 8}
     return re.sub("<([a-z]+)>", lambda name: str(words[name[1]]), ENTRY)

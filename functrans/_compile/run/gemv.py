@@ -183,6 +183,3 @@ def _sums(t: str, lanes: int) -> str:
 
     code.by_lines(lines)
     return code.finished("sums")
-
-
-__all__ = ["MOST", "text"]

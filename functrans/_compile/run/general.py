@@ -171,6 +171,3 @@ def _varying(samples: Sequence[Shapes]) -> Varying:
         if axes := [axis for axis, n in lengths if len(set(n)) > 1]:
             found.append((i, axes))
     return found
-
-
-__all__ = ["Families", "Found", "Wanted"]

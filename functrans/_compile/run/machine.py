@@ -31,9 +31,9 @@ OPTIONS = {"loop_vectorization": True, "loop_unrolling": False, "slp_vectorizati
 SAFE = {**OPTIONS, "loop_vectorization": False, "loop_interleaving": False}
 
 # Processors that can be named as targets, and the letters of glibc's vector functions on them.
-LEVELS = {"x86-64": "", "x86-64-v2": "", "x86-64-v3": "d", "x86-64-v4": "de"}
+LEVELS = {"x86-64": "", "x86-64-v2": "", "x86-64-v3": "bd", "x86-64-v4": "bde"}
 # Bits of the vectors that each of those letters stands for.
-BITS = {"d": 256, "e": 512}
+BITS = {"b": 128, "d": 256, "e": 512}
 
 # CPython's functions by their names in object code.
 CALLED = re.compile(rb"Py[A-Z][A-Za-z]*_[A-Z]\w+")
@@ -80,7 +80,8 @@ class Machine:
             self.cpu = llvm.get_host_cpu_name()
             features = llvm.get_host_cpu_features()
             self.features = features.flatten()
-            letters = "d" * bool(features.get("avx2")) + "e" * bool(features.get("avx512f"))
+            # of 128 bits, for four float32 at the end of a row
+            letters = "bd" * bool(features.get("avx2")) + "e" * bool(features.get("avx512f"))
         else:
             self.cpu, self.features, letters = cpu, "", LEVELS[cpu]
         self.wide = "e" in letters
@@ -123,8 +124,9 @@ class Machine:
         """BLAS and LAPACK, whose addresses LLVM knows from then on."""
         blas = routines.available()
         if blas is not None:
-            for name, address in blas.addresses.items():
-                self.llvm.add_symbol(name, address)
+            names = dict.fromkeys(blas.addresses) | routines.TILED
+            for name, other in names.items():
+                self.llvm.add_symbol(name, blas.addresses[other or name])
         return blas
 
     @lazy

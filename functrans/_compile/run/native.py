@@ -21,6 +21,7 @@ from functrans._compile.schedule.kernels import HostStep
 from functrans._compile.schedule.schedule import schedule
 from functrans._core.locks import compiling
 from functrans._core.primitive import Primitive
+from functrans._kernels import sizes
 
 
 class NativeProgram:
@@ -124,9 +125,10 @@ def _implementation(prim: Primitive, rounding: Rounding) -> Callable:
 
 
 def in_native_steps(program: Program) -> bool:
-    """Whether a body is worth a loop: NumPy runs no step of it, and threads would share none."""
+    """Whether a body is worth a loop: NumPy runs no step of it, and threads would share none for
+    so long that it is worth compiling the steps apart."""
     steps = schedule(program).steps
-    return not any([isinstance(step, HostStep) or step.chunks > 1 for step in steps])
+    return not any([isinstance(step, HostStep) or step.chunks >= sizes.APART for step in steps])
 
 
 def title(program: Program) -> str:

@@ -238,6 +238,3 @@ def _key(value: bool | int | float) -> int:
     if isinstance(value, float):
         return struct.unpack("<Q", struct.pack("<d", value))[0]
     return int(value) % 2**64
-
-
-__all__ = ["Plan", "Step", "Test", "is_native"]

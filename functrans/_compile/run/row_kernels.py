@@ -11,7 +11,7 @@ vectors too.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -22,27 +22,35 @@ from functrans._compile.lowering import doubles
 from functrans._compile.lowering.doubles import Double
 from functrans._compile.lowering.numbers import Code, type_of
 from functrans._compile.run.machine import NativeUnavailable, local
+from functrans._compile.run.workers import on_threads
 from functrans._core.locks import Interrupted, compiler
 from functrans._kernels import sizes
 from functrans._kernels.large import SCALAR, WHOLE
 
-# Entries of a block of rows, which stays in the first-level cache.
-BLOCK = 2048
+# Entries of a block of rows, which stays in the first-level cache, and of a chunk, which a thread
+# takes at a time; chunks at most.
+BLOCK, CHUNK, CHUNKS = 2048, 8192, 64
+# Nanoseconds that kernels take for a byte of their first operand, about: those of exponentials, and
+# of arithmetic.
+ENTRY, CHEAP = 0.06, 0.02
 
 
 class _Kernel(NamedTuple):
-    """``body(w)`` writes the code; ``operands`` come before the result."""
+    """``body(w)`` writes the code; ``operands`` come before the result, which has a number for each
+    row where it ``reduces``."""
 
     operands: int
     body: Callable[[_Writer], None]
+    reduces: bool = False
+    entry: float = ENTRY
 
 
 KERNELS: dict[str, _Kernel] = {}
 
 
-def _kernel(operands: int) -> Callable:
+def _kernel(operands: int, reduces: bool = False, entry: float = ENTRY) -> Callable:
     def enter(body: Callable) -> Callable:
-        KERNELS[body.__name__.strip("_")] = _Kernel(operands, body)
+        KERNELS[body.__name__.strip("_")] = _Kernel(operands, body, reduces, entry)
         return body
 
     return enter
@@ -99,6 +107,16 @@ class _Writer:
         with self.loop("%first", "%stop", "%width") as start:
             yield start, self.code.op(f"add nuw nsw i64 {start}, %width")
 
+    @contextmanager
+    def counted_rows(self) -> Any:
+        """The same, and which row it is, for kernels that do so little that a division shows."""
+        code = self.code
+        place = self.variable("i64", code.op("udiv i64 %first, %width"))
+        with self.rows() as (lo, hi):
+            row = code.op(f"load i64, ptr {place}")
+            yield row, lo, hi
+            code.line(f"store i64 {code.op(f'add nuw nsw i64 {row}, 1')}, ptr {place}")
+
     def greatest(self, pointer: str, lo: str, hi: str) -> str:
         """The greatest of a row, or one of its NaNs: as integers, which have no NaN, but for NaNs
         below everything, which show in what is computed from them."""
@@ -119,12 +137,14 @@ class _Writer:
         flipped = code.op(f"and i{n} {sign}, {2 ** (n - 1) - 1}")
         return code.op(f"xor i{n} {x}, {flipped}")
 
-    def total(self, f: Callable, lo: str, hi: str, *pointers: str) -> str:
-        """The sum of ``f`` of the entries of a row, added up in double precision."""
+    def total(self, f: Callable, lo: str, hi: str, *pointers: str, wide: bool = False) -> str:
+        """The sum of ``f`` of the entries of a row, added up in double precision, which ``f`` may
+        give already."""
         code = self.code
         total = self.variable("double", code.number("double", 0))
         with self.loop(lo, hi) as i:
-            x = self.double(f(*[self.load(p, i) for p in pointers]))
+            x = f(*[self.load(p, i) for p in pointers])
+            x = x if wide else self.double(x)
             have = code.op(f"load double, ptr {total}")
             code.line(f"store double {code.op(f'fadd reassoc double {have}, {x}')}, ptr {total}")
         return code.op(f"load double, ptr {total}")
@@ -150,7 +170,7 @@ def _sigmoid(w: _Writer) -> None:
            "%x0", "%y")
 
 
-@_kernel(2)
+@_kernel(2, entry=CHEAP)
 def _sigmoid_slope(w: _Writer) -> None:
     w.flat(lambda g, y: w.op("mul", w.op("mul", w.op("sub", w.number(1), y), y), g),
            "%x0", "%x1", "%y")
@@ -224,12 +244,12 @@ def _rounded(f: str) -> Callable[[_Writer], None]:
 KERNELS |= {f: _Kernel(1, _rounded(f)) for f in SCALAR}
 
 
-@_kernel(1)
+@_kernel(1, entry=CHEAP)
 def _relu(w: _Writer) -> None:
     w.flat(lambda x: _positive(w, x, x), "%x0", "%y")
 
 
-@_kernel(2)
+@_kernel(2, entry=CHEAP)
 def _relu_slope(w: _Writer) -> None:
     w.flat(lambda g, y: _positive(w, y, g), "%x0", "%x1", "%y")
 
@@ -274,7 +294,7 @@ def _shares(w: _Writer, note_top: Callable, note_total: Callable) -> None:
             w.store(w.op("div", w.load("%y", i), total), "%y", i)
 
 
-@_kernel(2)
+@_kernel(2, entry=CHEAP)
 def _softmax_slope(w: _Writer) -> None:
     with w.rows() as (lo, hi):
         moved = w.single(w.total(lambda g, y: w.op("mul", g, y), lo, hi, "%x0", "%x1"))
@@ -283,13 +303,68 @@ def _softmax_slope(w: _Writer) -> None:
             w.store(w.op("mul", y, w.op("sub", g, moved)), "%y", i)
 
 
-@_kernel(2)
+@_kernel(2, entry=CHEAP)
 def _scaled_rows(w: _Writer) -> None:
     """The second operand has a number for each row."""
     with w.rows() as (lo, hi):
         by = w.load("%x1", w.code.op(f"udiv i64 {lo}, %width"))
         with w.loop(lo, hi) as i:
             w.store(w.op("mul", w.load("%x0", i), by), "%y", i)
+
+
+@_kernel(1, reduces=True, entry=CHEAP)
+def _squares(w: _Writer) -> None:
+    """The sum of the squares of a row."""
+    def square(x: str) -> str:
+        wide = w.double(x)
+        return w.code.arith("mul", "double", wide, wide)
+
+    with w.rows() as (lo, hi):
+        total = w.total(square, lo, hi, "%x0", wide=True)
+        w.store(w.single(total), "%y", w.code.op(f"udiv i64 {lo}, %width"))
+
+
+@_kernel(1)
+def _row_sums(w: _Writer) -> None:
+    """A sum a row of 8 to 128 entries, in NumPy's order: eight sums of every eighth entry, added up
+    in pairs, then what is left of the row, one after the other."""
+    code, eight = w.code, f"<8 x {w.t}>"
+
+    def load(i: str) -> str:
+        return code.op(f"load {eight}, ptr {w.at('%x0', i)}, align {w.bits // 8}")
+
+    def halves(x: str, n: int) -> str:
+        """The sums of neighbours among the first ``2 * n``."""
+        even, odd = (
+            code.op(f"shufflevector <{2 * n} x {w.t}> {x}, <{2 * n} x {w.t}> poison, <{n} x i32> "
+                    f"<{', '.join(f'i32 {2 * i + first}' for i in range(n))}>")
+            for first in (0, 1)
+        )
+        return code.op(f"fadd <{n} x {w.t}> {even}, {odd}")
+
+    with w.counted_rows() as (row, lo, hi):
+        rest = code.op(f"sub nuw nsw i64 {hi}, {code.op('urem i64 %width, 8')}")
+        second = code.op(f"add nuw nsw i64 {lo}, 8")
+        total = w.variable(eight, load(lo))
+        with code.counted(second, rest, "8", "eights") as i:
+            have = code.op(f"load {eight}, ptr {total}")
+            code.line(f"store {eight} {code.op(f'fadd {eight} {have}, {load(i)}')}, ptr {total}")
+        pairs = halves(halves(halves(code.op(f"load {eight}, ptr {total}"), 4), 2), 1)
+        y = w.variable(w.t, code.op(f"extractelement <1 x {w.t}> {pairs}, i64 0"))
+        with code.counted(rest, hi, stem="left") as i:
+            have = code.op(f"load {w.t}, ptr {y}")
+            code.line(f"store {w.t} {w.op('add', have, w.load('%x0', i))}, ptr {y}")
+        # NumPy begins with 0, which makes 0.0 of -0.0
+        w.store(w.op("add", w.number(0), code.op(f"load {w.t}, ptr {y}")), "%y", row)
+
+
+@_kernel(1)
+def _filled_rows(w: _Writer) -> None:
+    """The operand has a number for each row, which fills it."""
+    with w.counted_rows() as (row, lo, hi):
+        x = w.load("%x0", row)
+        with w.loop(lo, hi) as i:
+            w.store(x, "%y", i)
 
 
 @_kernel(1)
@@ -325,7 +400,7 @@ def _log_softmax_slope(w: _Writer) -> None:
 def text(name: str, dtype: np.dtype, repeated: tuple[bool, ...], vectors: Any, wide: bool) -> str:
     """The module of a kernel; empty where it calls a function of which the C library has no
     ``vectors``, and NumPy may have some."""
-    operands, body = KERNELS[name]
+    operands, body, *_ = KERNELS[name]
     w = _Writer(dtype, repeated)
     body(w)
     called = [(f, how.split()[0]) for f, how in w.code.functions.items() if "@" not in how]
@@ -344,21 +419,23 @@ def text(name: str, dtype: np.dtype, repeated: tuple[bool, ...], vectors: Any, w
 
 
 def _outer(pointers: list[str], t: str) -> str:
-    """The function that reads the list and goes through the rows block by block."""
+    """The function that reads the list and goes through the rows of some chunks block by block."""
     code = Code()
     code.line(f"%room = alloca [{max(BLOCK, sizes.WIDEST)} x {t}], align 64")
     *arrays, counts = data_of(code, range(len(pointers) + 1))
-    size, step, width = [
+    size, step, width, chunk = [
         code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {counts}, i64 {i}')}")
-        for i in range(3)
+        for i in range(4)
     ]
-    with code.loop("0", size, step, "block") as first:
+    start, rest = [code.op(f"mul i64 {x}, {chunk}") for x in ("%lo", "%hi")]
+    past = code.op(f"icmp ult i64 {rest}, {size}")
+    with code.loop(start, code.select("i64", past, rest, size), step, "block") as first:
         end = code.op(f"add nuw nsw i64 {first}, {step}")
         stop = code.select("i64", code.op(f"icmp ult i64 {end}, {size}"), end, size)
         passed = "".join(f"ptr {x}, " for x in arrays)
         code.line(f"call void @block({passed}ptr %room, i64 {first}, i64 {stop}, i64 {width})")
     code.line("ret i32 0")
-    return code.function("i32 @rows", "ptr %list")
+    return code.function("i32 @rows", "ptr %list, i64 %lo, i64 %hi")
 
 
 # Functions that NumPy has for vectors of 512 bits, and only for those.
@@ -366,7 +443,7 @@ _NUMPYS = ("log1p", "tanh")
 
 
 @functools.cache
-def _native(name: str, char: str, repeated: tuple[bool, ...]) -> tuple[Any, Any] | None:
+def _native(name: str, char: str, repeated: tuple[bool, ...]) -> tuple[Any, Callable] | None:
     """The compiled kernel and what lives as long as it; None where none pays, or none compiles."""
     try:
         with compiler():
@@ -376,37 +453,41 @@ def _native(name: str, char: str, repeated: tuple[bool, ...]) -> tuple[Any, Any]
             source = text(name, np.dtype(char), repeated, machine.library, machine.wide)
             if not source:
                 return None
-            return machine.compile_own(source, "rows", f"{name} of {np.dtype(char)}")
+            code, f = machine.compile_own(source, "rows", f"{name} of {np.dtype(char)}")
+            return code, on_threads(f)
     except (NativeUnavailable, ImportError):
         return None
 
 
 def run(
-    name: str, width: int, *xs: np.ndarray, out: np.ndarray | None = None
+    name: str, width: int, xs: Sequence[np.ndarray], out: np.ndarray | None = None
 ) -> np.ndarray | None:
     """The kernel ``name`` of arrays of one dtype, all in order or one number repeated, with rows of
     ``width`` entries.
 
-    The result, ``out`` if that is given, has the shape of the first; None where the kernel does not
-    compile.
+    The result, ``out`` if that is given, has the shape of the first, or a number for each of its
+    rows; None where the kernel does not compile.
     """
+    x, kernel = xs[0], KERNELS[name]
     try:
-        found = _native(name, xs[0].dtype.char, tuple([not any(x.strides) for x in xs]))
+        found = _native(name, x.dtype.char, tuple([not x.flags.c_contiguous for x in xs]))
     except Interrupted:  # called while this thread compiles
         return None
     if found is None:
         return None
-    y = np.empty(xs[0].shape, xs[0].dtype) if out is None else out
-    found[1]([*xs, y, _counts(y.size, width)])
-    return y
+    if out is None:
+        out = np.empty(x.shape[:-1] if kernel.reduces else x.shape, x.dtype)
+    counts, chunks = _counts(max(x.size, out.size), width)
+    found[1]([*xs, out, counts], chunks, max(x.nbytes, out.nbytes) * kernel.entry)
+    return out
 
 
 @functools.lru_cache(256)
-def _counts(size: int, width: int) -> np.ndarray:
-    """What a kernel reads of its rows: entries, those of a block, and of a row."""
-    counts = np.array([size, max(1, BLOCK // width) * width, width])
+def _counts(size: int, width: int) -> tuple[np.ndarray, int]:
+    """What a kernel reads of its rows: entries, those of a block, of a row and of a chunk; and how
+    many chunks there are. These are whole blocks, so that threads change no bit."""
+    block = max(1, BLOCK // width) * width
+    chunk = block * max(1, max(CHUNK, size // CHUNKS) // block)
+    counts = np.array([size, block, width, chunk])
     counts.setflags(write=False)
-    return counts
-
-
-__all__ = ["run"]
+    return counts, max(1, -(-size // chunk))

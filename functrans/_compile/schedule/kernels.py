@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from functrans._compile.ir.program import Const, Eqn, Program, Var
-from functrans._compile.lowering.library import Call
+from functrans._compile.lowering.library import Call, Product
 from functrans._compile.schedule.control import Nested
 from functrans._compile.schedule.views import Shape, View, Window, extent, full
 from functrans._core.primitive import Primitive
@@ -145,16 +145,19 @@ class HostStep:
 class Tiles:
     """Kernels that take turns on ``tile`` of the ``rows`` of their first loops at a time.
 
-    ``local`` buffers, with the entries of a row, exist for one tile only. Threads can share chunks
-    of ``chunk`` rows; of the buffers in ``parts``, each chunk has a part of so many entries.
+    Products of stacks of matrices do so too, a matrix being a row. ``local`` buffers, with the
+    entries of a row, exist for one tile only: on the stack, large ones in ``rooms``. Threads can
+    share chunks of ``chunk`` rows; of the buffers in ``parts``, each chunk has a part of so many
+    entries.
     """
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[Kernel | Product, ...]
     rows: int
     tile: int
     chunk: int
     local: dict[Any, int]
     parts: dict[Any, int]
+    rooms: dict[Any, Var]
     refuses: ClassVar[bool] = False
 
     @property
@@ -167,7 +170,8 @@ class Tiles:
 
     @property
     def makes(self) -> list[Any]:
-        return [b for k in self.kernels for b in k.makes if b not in self.local]
+        made = [b for k in self.kernels for b in k.makes if b not in self.local]
+        return [*made, *self.rooms.values()]
 
     @property
     def work(self) -> float:
@@ -257,9 +261,9 @@ def check_bounds(step: NativeStep, shapes: dict[Var, Shape]) -> None:
 def _places(step: NativeStep) -> list[Place]:
     if isinstance(step, Tiles):
         return [place for k in step.kernels for place in k.places]
-    if isinstance(step, Kernel):
-        return step.places
-    return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.outputs)]
+    if isinstance(step, Nested):
+        return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.outputs)]
+    return step.places
 
 
 # ---- printing
@@ -270,10 +274,7 @@ def show(s: Schedule) -> str:
     lines: list[str] = []
     for i, step in enumerate(s.steps):
         if not isinstance(step, Kernel | Tiles):
-            outs = ", ".join([s.names(v) for v in step.makes if v in s.shapes])
-            operands = " ".join(_operand(v, s.names) for v in step.operands)
-            what = "host" if isinstance(step, HostStep) else "call"
-            lines.append(f"{i}: {what} {outs} = {step.name} {operands}")
+            lines.append(f"{i}: {_call(step, s)}")
             if isinstance(step, Nested):
                 for label, part in zip(step.programs, step.parts, strict=True):
                     lines.append(f"  {label}:")
@@ -285,8 +286,17 @@ def show(s: Schedule) -> str:
         several = f", {step.chunks} chunks of {step.chunk}" if step.chunks > 1 else ""
         lines.append(f"{i}: {step.rows} rows, {step.tile} at a time{several}")
         for k in step.kernels:
-            lines += ["  " + text for text in _kernel("", k, s.names)]
+            if isinstance(k, Product):
+                lines.append(f"  {_call(k, s)}")
+            else:
+                lines += ["  " + text for text in _kernel("", k, s.names)]
     return "\n".join(lines)
+
+
+def _call(step: Any, s: Schedule) -> str:
+    outs = ", ".join([s.names(v) for v in step.makes if v in s.shapes])
+    operands = " ".join(_operand(v, s.names) for v in step.operands)
+    return f"{'host' if isinstance(step, HostStep) else 'call'} {outs} = {step.name} {operands}"
 
 
 def _kernel(number: str, k: Kernel, names: Callable[[Var], str]) -> list[str]:

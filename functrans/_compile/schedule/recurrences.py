@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from functrans._compile.ir.program import Const, Eqn, Var
-from functrans._compile.lowering.formulas import lowering_of_formula
 from functrans._compile.lowering.library import Call, Writer, over
 from functrans._compile.lowering.numbers import (
+    Code,
     convert,
     is_float,
     is_native,
@@ -152,10 +152,21 @@ def _number(x: float) -> str:
     return literal(x, np.dtype(float))
 
 
-# y_k = a_k y_(k-1) + b_k
-_recurrence = lowering_of_formula(
-    lambda before, a, b: strong_multiply(a, before) + b, lowering_of, exact=True
-)
+def _recurrence(dtype: np.dtype) -> Lowering:
+    """``y_k = a_k y_(k-1) + b_k``, of the entry before and the two of step k; nothing is fused."""
+    multiply, add = lowering_of(strong_multiply, dtype), lowering_of(ops.add, dtype)
+    assert multiply is not None, dtype
+    assert add is not None, dtype
+
+    def lower(code: Code, t: str, before: str, a: str, b: str) -> str:
+        was, code.exact = code.exact, True
+        y = add(code, t, multiply(code, t, a, before), b)
+        code.exact = was
+        return y
+
+    return lower
+
+
 ROWS = frozenset({recurrence, running_share})
 
 
@@ -168,7 +179,8 @@ def enter(build: Builder, eqn: Eqn, arrays: Sequence[Var | Const]) -> bool:
     shape, dtypes = out.aval.shape, [a.aval.dtype for a in (*arrays, out)]
     if not out.aval.size or not all(map(is_native, dtypes)) or out.aval.dtype.kind == "b":
         return False
-    lower = _recurrence if join is None else lowering_of(join, out.aval.dtype)
+    dtype = out.aval.dtype
+    lower = _recurrence(dtype) if join is None else lowering_of(join, dtype)
     if lower is None:
         return False
     operands, output = [build.whole(a) for a in arrays], views.identity(out, shape)

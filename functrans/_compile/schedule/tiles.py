@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from functrans._compile.ir.program import Var
+from functrans._compile.lowering.library import Product
 from functrans._compile.schedule import views
 from functrans._compile.schedule.kernels import (
     Kernel,
@@ -32,7 +33,11 @@ from functrans._ops.reductions import count_nonzero
 from functrans._ops.reductions import sum as sum_
 
 # Nanoseconds that an operation takes for one entry, a cheap one or not, and a load or a store.
-CHEAP, FUNCTION, MEMORY = 0.1, 0.5, 0.2
+# And a multiplication and an addition of a product of matrices.
+CHEAP, FUNCTION, MEMORY, TERM = 0.1, 0.5, 0.2, 0.02
+
+# What can take turns: products are those of a stack of matrices, each a row.
+Rows = Kernel | Product
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +45,7 @@ class _Group:
     """Kernels with the same number of rows, in an order in which they can run on each row."""
 
     rows: int
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[Rows] = field(default_factory=list)
 
 
 def tiled(steps: Sequence[Step], kept: set[Any], shapes: dict[Var, Shape]) -> list[Step]:
@@ -65,16 +70,20 @@ def _touched(item: Any) -> set[Any]:
 
 
 def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
-    """Each kernel in the last group that it can join, after everything that it reads."""
+    """Each kernel in a group that comes after everything that it reads.
+
+    That is the group which hands it rows, else the last one.
+    """
     items: list[Any] = []
     makers: dict[Any, list[tuple[int, Step]]] = {}  # buffer -> who fills it, and as part of what
     latest: dict[int, int] = {}  # number of rows -> the last group
     for step in steps:
         at = -1
-        if isinstance(step, Kernel) and _has_rows(step):
-            rows = step.space[0]
+        if isinstance(step, Rows) and (rows := _rows(step)):
             first = max([_first(b, step, makers, items, shapes) for b in step.reads], default=0)
             at = latest.get(rows, -1)
+            if first < at and _hands_on(items[first], step):
+                at = first
             if at < first:
                 at = latest[rows] = len(items)
                 items.append(_Group(rows))
@@ -87,12 +96,22 @@ def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
     return items
 
 
-def _has_rows(k: Kernel) -> bool:
-    """Whether iterations of the first loop can run in parts."""
-    return bool(k.space) and 0 not in k.space and not any(r.index for r in k.reductions)
+def _hands_on(item: Any, k: Rows) -> bool:
+    """Whether it is a group that fills what a kernel reads."""
+    return isinstance(item, _Group) and any(b in other.makes for other in item.kernels
+                                            for b in k.reads)
 
 
-def _first(b: Any, k: Kernel, writers: dict, items: list, shapes: dict[Var, Shape]) -> int:
+def _rows(k: Rows) -> int:
+    """How many iterations of a first loop can run in parts, 0 if there is none."""
+    if isinstance(k, Product):
+        return k.batch[0] if k.batch else 0
+    if not k.space or 0 in k.space or any(r.index for r in k.reductions):
+        return 0
+    return k.space[0]
+
+
+def _first(b: Any, k: Rows, writers: dict, items: list, shapes: dict[Var, Shape]) -> int:
     """The first item that a kernel which reads this buffer can be part of."""
     makers = writers.get(b, [])
     last = max([at for at, _ in makers], default=-1)
@@ -100,16 +119,18 @@ def _first(b: Any, k: Kernel, writers: dict, items: list, shapes: dict[Var, Shap
         return 0
     item = items[last]
     ours = [m for at, m in makers if at == last]
-    together = isinstance(item, _Group) and item.rows == k.space[0] and all(
+    together = isinstance(item, _Group) and item.rows == _rows(k) and all(
         _by_rows(m, b, shapes) for m in (*ours, k))
     return last if together else last + 1
 
 
-def _by_rows(k: Kernel, b: Any, shapes: dict[Var, Shape]) -> bool:
+def _by_rows(k: Rows, b: Any, shapes: dict[Var, Shape]) -> bool:
     """Whether each iteration of the first loop touches only its own row of a buffer."""
-    size, rows = _size(b, shapes), k.space[0]
+    size, rows = _size(b, shapes), _rows(k)
     row = size // rows
-    if row * rows != size or any(x.index and x.buffer is b for x in (*k.loads, *k.reductions)):
+    if row * rows != size:
+        return False
+    if isinstance(k, Kernel) and any(x.index and x.buffer is b for x in (*k.loads, *k.reductions)):
         return False
     for buffer, offset, strides, windows in k.places:
         if buffer is b:
@@ -129,43 +150,57 @@ def _size(b: Any, shapes: dict[Var, Shape]) -> int:
 
 def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[Step]:
     kernels, rows = group.kernels, group.rows
+    nests = [k for k in kernels if isinstance(k, Kernel)]
+    if not nests:
+        return list(kernels)
     read = {b for k in kernels for b in k.reads}
     handed = dict.fromkeys([b for k in kernels for b in k.makes if b in read])
     local = {b: math.prod(shapes[b]) // rows for b in handed if b not in needed}
-    row_bytes = _row_bytes(local, rows)
+    most = sizes.TILE if len(nests) == len(kernels) else sizes.PRODUCTS
+    row_bytes = _row_bytes(local, rows, most)
     if not row_bytes:
-        local, row_bytes = {}, _row_bytes(_read_again(kernels, rows, shapes), rows)
+        local, row_bytes = {}, _row_bytes(_read_again(kernels, rows, shapes), rows, most)
     if len(kernels) > 1 and not row_bytes:
         # taking turns gains nothing
         return [s for k in kernels for s in _steps(_Group(rows, [k]), needed, shapes)]
-    collected = {r.buffer: r for k in kernels for r in k.reductions if 0 in r.axes}
+    collected = {r.buffer: r for k in nests for r in k.reductions if 0 in r.axes}
     chunks = _chunks(kernels, rows, sum(math.prod(shapes[b]) for b in collected))
     if not row_bytes and chunks == 1:
-        return [collapse(k) for k in kernels]
+        return [*map(collapse, nests)]
+    if local and row_bytes > sizes.TILE:
+        chunks = min(chunks, max(1, sizes.ROOMS // row_bytes))
     chunk = -(-rows // chunks)
     chunks = -(-rows // chunk)
     tile = min(chunk, max(1, sizes.TILE // row_bytes)) if row_bytes else chunk
     parts: dict[Any, Var] = {}
     if chunks > 1:
-        for b in collected:
-            parts[b] = Var(Aval((chunks, *b.aval.shape), b.aval.dtype))
-            shapes[parts[b]] = parts[b].aval.shape
-    flat = [collapse(_into(k, parts)) for k in kernels]
-    step = Tiles(tuple(flat), rows, tile, chunk, local,
-                 {p: math.prod(shapes[b]) for b, p in parts.items()})
+        parts = {b: _part(b, chunks, b.aval.shape, shapes) for b in collected}
+    rooms: dict[Any, Var] = {}
+    if row_bytes > sizes.TILE:
+        rooms = {b: _part(b, chunks, (tile * row,), shapes) for b, row in local.items()}
+    flat = [collapse(_into(k, parts)) if isinstance(k, Kernel) else k for k in kernels]
+    of_chunks = {p: math.prod(p.aval.shape[1:]) for p in (*parts.values(), *rooms.values())}
+    step = Tiles(tuple(flat), rows, tile, chunk, local, of_chunks, rooms)
     before = [_start(parts.get(b, b), r, shapes) for b, r in collected.items()]
     return [*before, step, *[_joined(p, collected[b]) for b, p in parts.items()]]
 
 
-def _row_bytes(buffers: dict[Any, int], rows: int) -> int:
+def _part(b: Var, chunks: int, shape: Shape, shapes: dict[Var, Shape]) -> Var:
+    """A buffer with a part for each chunk."""
+    part = Var(Aval((chunks, *shape), b.aval.dtype))
+    shapes[part] = part.aval.shape
+    return part
+
+
+def _row_bytes(buffers: dict[Any, int], rows: int, most: int) -> int:
     """Bytes of a row of these buffers, 0 where the rows need not or cannot stay in the cache."""
     size = sum(n * b.aval.dtype.itemsize for b, n in buffers.items())
-    return size if size <= sizes.TILE and size * rows >= sizes.SHARED else 0
+    return size if size <= most and size * rows >= sizes.SHARED else 0
 
 
-def _read_again(kernels: list[Kernel], rows: int, shapes: dict[Var, Shape]) -> dict[Any, int]:
+def _read_again(kernels: list[Rows], rows: int, shapes: dict[Var, Shape]) -> dict[Any, int]:
     """Buffers that several kernels touch row by row, and the lengths of their rows."""
-    users: dict[Any, list[Kernel]] = {}
+    users: dict[Any, list[Rows]] = {}
     for k in kernels:
         for b in dict.fromkeys([*k.reads, *k.makes]):
             users.setdefault(b, []).append(k)
@@ -175,19 +210,23 @@ def _read_again(kernels: list[Kernel], rows: int, shapes: dict[Var, Shape]) -> d
     }
 
 
-def _chunks(kernels: Sequence[Kernel], rows: int, collected: int) -> int:
+def _chunks(kernels: Sequence[Rows], rows: int, collected: int) -> int:
     """How many chunks: by the work that there is, not by the processors."""
-    work = sum(math.prod(k.space) * _cost(k) for k in kernels)
+    work = sum(map(_nanoseconds, kernels))
     if work < sizes.WORK:
         return 1
     # collecting must stay cheap beside computing
-    most = sum(math.prod(k.space) for k in kernels) // (8 * max(collected, 1))
+    space = sum(math.prod(k.space) for k in kernels if isinstance(k, Kernel))
+    most = space // (8 * max(collected, 1))
     return max(1, min(sizes.CHUNKS, int(work / sizes.CHUNK), rows, most))
 
 
-def _cost(k: Kernel) -> float:
+def _nanoseconds(k: Rows) -> float:
+    if isinstance(k, Product):
+        return TERM * math.prod(k.outputs[0].shape) * k.operands[0].shape[-1]
     places = len(k.loads) + len(k.stores) + len(k.reductions)
-    return sum(CHEAP if op.row.facts.cheap else FUNCTION for op in k.ops) + MEMORY * places
+    each = sum(CHEAP if op.row.facts.cheap else FUNCTION for op in k.ops) + MEMORY * places
+    return math.prod(k.space) * each
 
 
 def _into(k: Kernel, parts: dict[Any, Var]) -> Kernel:

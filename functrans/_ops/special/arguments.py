@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from functrans._core.aval import dtype_of
+from functrans._core.bind import Tracer
 from functrans.errors import NotDifferentiable, user_line
 
 
@@ -20,6 +23,11 @@ def refused(function: str, argument: str) -> Callable:
         )
 
     return action
+
+
+def nowhere(mask: Any) -> bool:
+    """Whether a condition is known to hold nowhere."""
+    return not isinstance(mask, Tracer) and not np.any(mask)
 
 
 def real(function: str, x: Any) -> Any:

@@ -5,12 +5,16 @@ None has a derivative in its order here.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy import special as sp
 
 from functrans._ops.declare import POSITIVE, elementwise, where
-from functrans._ops.elementwise import absolute, exp, sign, sqrt, trunc
-from functrans._ops.special.arguments import real, refused
+from functrans._ops.elementwise import absolute, exp, power, sign, sqrt, trunc
+from functrans._ops.special.arguments import nowhere, real, refused
+from functrans._ops.special.elementary import polynomial
+from functrans._ops.special.gamma import rgamma
 
 
 def _order(name):
@@ -344,28 +348,42 @@ ker = elementwise(
     "special.ker", sp.ker, lambda g, x: g * kerp(x), domain=POSITIVE, singular=True, cython="ker",
 )
 kerp = elementwise(
-    "special.kerp", sp.kerp, lambda g, y, x: g * (-kei(x) - _over(y, x, np.nan)),
+    "special.kerp", sp.kerp, lambda g, y, x: g * (-kei(x) - _over(y, x, -np.inf)),
     domain=POSITIVE, singular=True, cython="kerp",
 )
 kei = elementwise(
     "special.kei", sp.kei, lambda g, x: g * keip(x), domain=POSITIVE, singular=True, cython="kei",
 )
 keip = elementwise(
-    "special.keip", sp.keip, lambda g, y, x: g * (ker(x) - _over(y, x, np.nan)),
+    "special.keip", sp.keip, lambda g, y, x: g * (ker(x) - _over(y, x, 0.0)),
     domain=POSITIVE, singular=True, cython="keip",
 )
 
 
-# ---- Struve: 11.4.27 and 11.4.29 in one form
+# ---- Struve: 11.4.27 and 11.4.29 in one form; at 0 the first terms of 11.2.1 and 11.2.2
+
+
+def _slope_of_struve(f, sign, v, x):
+    at_zero = x == 0
+    z = where(at_zero, 1.0, x)
+    slope = f(v - 1, z) - v * f(v, z) / z
+    if nowhere(at_zero):
+        return slope
+    half = 0.5 * where(at_zero, x, 0.0)
+    terms = [
+        sign**k * (0.5 * (v + 1) + k) * rgamma(v + (k + 1.5)) / math.gamma(k + 1.5)
+        for k in range(4)
+    ]
+    return where(at_zero, power(half, v) * polynomial(terms, half * half), slope)
 
 
 struve = elementwise(
     "special.struve", sp.struve, _order("struve"),
-    lambda g, x1, x2: g * (struve(x1 - 1, x2) - x1 * struve(x1, x2) / x2), domain=POSITIVE,
+    lambda g, x1, x2: g * _slope_of_struve(struve, -1, x1, x2), domain=POSITIVE,
     singular=True, cython="struve",
 )
 modstruve = elementwise(
     "special.modstruve", sp.modstruve, _order("modstruve"),
-    lambda g, x1, x2: g * (modstruve(x1 - 1, x2) - x1 * modstruve(x1, x2) / x2), domain=POSITIVE,
+    lambda g, x1, x2: g * _slope_of_struve(modstruve, 1, x1, x2), domain=POSITIVE,
     singular=True, cython="modstruve",
 )

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._ops.declare import POSITIVE, elementwise, where
-from functrans._ops.elementwise import floor
+from functrans._ops.elementwise import floor, trunc
 from functrans._ops.special.arguments import refused
 from functrans._ops.special.incomplete import (
     betainc,
@@ -74,12 +74,12 @@ pdtri = elementwise(
 
 
 def _binomial(k, n, p):
-    k = floor(k)
-    return betainc_in_x(k + 1.0, floor(n) - k, p)
+    k, n = floor(k), floor(n)
+    return where(k == n, 0.0, betainc_in_x(k + 1.0, n - k, p))
 
 
 def _negative_binomial(k, n, p):
-    return betainc_in_x(floor(n), floor(k) + 1.0, p)
+    return betainc_in_x(trunc(n), trunc(k) + 1.0, p)
 
 
 bdtr = elementwise(

@@ -11,6 +11,7 @@ from functrans._core.bind import Tracer
 from functrans._ops.declare import UNIT, elementwise, where
 from functrans._ops.elementwise import absolute_complex as absolute
 from functrans._ops.elementwise import exp, imag, real
+from functrans._ops.special.arguments import nowhere
 from functrans._ops.special.elementary import polynomial
 
 ROOT_PI = math.sqrt(math.pi)
@@ -57,8 +58,15 @@ wofz = elementwise(
 
 def voigt_profile(x, sigma, gamma):
     """The density of the sum of a normal and a Cauchy variable: the real part of wofz."""
-    z = (x + 1j * gamma) / (sigma * math.sqrt(2))
-    return real(wofz(z)) / (sigma * math.sqrt(2 * math.pi))
+    narrow = sigma == 0
+    z, spread = x + 1j * gamma, where(narrow, 1.0, sigma) * math.sqrt(2)
+    y = real(wofz(z / spread)) / (spread * math.sqrt(math.pi))
+    if nowhere(narrow):
+        return y
+    # that of Cauchy, and what a small sigma adds to it (7.12.1)
+    far = where(narrow, z, 1.0)
+    square = (where(narrow, sigma, 0.0) / far) ** 2
+    return where(narrow, real(1j / far * polynomial([1.0, 1.0, 3.0, 15.0], square)) / math.pi, y)
 
 
 erf = elementwise("special.erf", sp.erf, lambda g, x: g * (SLOPE * exp(-x * x)), libm="erf")

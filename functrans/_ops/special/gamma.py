@@ -8,7 +8,8 @@ from scipy import special as sp
 from functrans._core.aval import dtype_of
 from functrans._core.bind import Tracer
 from functrans._ops.declare import POSITIVE, constant, elementwise, where
-from functrans._ops.elementwise import exp, log
+from functrans._ops.elementwise import exp, log, subtract
+from functrans._ops.special.arguments import nowhere
 from functrans._ops.special.elementary import column, cospi, log1p, sinpi
 
 PI = float(np.pi)
@@ -67,7 +68,7 @@ def _zeta_in_s(s, q):
     logs = log(near)
     total = -(logs * exp(-column(s) * logs)).sum(-1)
     n = q + 12.0
-    level, less = log(n), s - 1
+    level, less = log(n), subtract(s, 1)  # where s is a number of Python's, 1 / 0 raises
     power = exp(-s * level)
     total = total - power * (n * (level / less + 1 / (less * less)) + 0.5 * level)
     term, slope = s * power / n, (1 - s * level) * power / n
@@ -169,17 +170,13 @@ def _near_zeros(z, d, *others):
     return near
 
 
-def _nowhere(mask):
-    return not isinstance(mask, Tracer) and not np.any(mask)
-
-
 def _slope_of_rgamma_at(x):
     return _slope_of_rgamma(x, rgamma(x))
 
 
 def _slope_of_poch(y, x, d):
     near = _near_zeros(x, d, x + d)
-    if _nowhere(near):
+    if nowhere(near):
         return y * psi_increase(x, d, x + d)
     far = where(near, 1.0, x)
     z, c = where(near, x, 0.25), where(near, x + d, 1.0)
@@ -197,7 +194,7 @@ poch = elementwise(
 
 def _slope_in_n(y, n, k):
     near = _near_zeros(n - k + 1, k, n, k)
-    if _nowhere(near):
+    if nowhere(near):
         return y * psi_increase(n - k + 1, k, n + 1)
     a, b, c = [where(near, x, 1.0) for x in (n + 1, k + 1, n - k + 1)]
     product = where(near, y, 0.0) * psi(a) + gamma(a) * (rgamma(b) * _slope_of_rgamma_at(c))
@@ -208,7 +205,7 @@ def _slope_in_n(y, n, k):
 def _slope_in_k(y, n, k):
     d = n - 2 * k
     near = _near_zeros(n - k + 1, d, n, k) | _near_zeros(k + 1, d, n, k)
-    if _nowhere(near):
+    if nowhere(near):
         return y * psi_increase(k + 1, d, n - k + 1)
     a, b, c = [where(near, x, 1.0) for x in (n + 1, k + 1, n - k + 1)]
     product = _slope_of_rgamma_at(b) * rgamma(c) - rgamma(b) * _slope_of_rgamma_at(c)

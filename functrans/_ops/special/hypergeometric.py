@@ -27,7 +27,7 @@ hyp1f1 = elementwise(
 hyp2f1 = elementwise(
     "special.hyp2f1", sp.hyp2f1, _no("hyp2f1", "a, a parameter"), _no("hyp2f1", "b, a parameter"),
     _no("hyp2f1", "c, a parameter"),
-    lambda g, x1, x2, x3, x4: g * (x1 * x2 / x3 * hyp2f1(x1 + 1, x2 + 1, x3 + 1, x4)),
+    lambda g, x1, x2, x3, x4: g * (x1 * x2) / x3 * (hyp2f1(x1 + 1, x2 + 1, x3 + 1, x4)),
     domain=UNIT, singular=True, cython="hyp2f1",
 )
 hyperu = elementwise(

@@ -17,6 +17,7 @@ from functrans._ops.elementwise import (
     cosh,
     exp,
     log,
+    reciprocal,
     rint,
     sin,
     sinc_nth,
@@ -41,7 +42,8 @@ expi = elementwise(
 
 def _next_expn(n, x):
     """E of order n - 1; SciPy truncates orders."""
-    return where(n == 0, expn(0, x) * (1 + 1 / x), expn(n - where(n == 0, 0, 1), x))
+    at_zero = expn(0, x) * (1 + reciprocal(x))
+    return where(n == 0, at_zero, expn(n - where(n == 0, 0, 1), x))
 
 
 expn = elementwise(
@@ -248,13 +250,9 @@ def ellipj(u, m):
 # ---- inverses of exponentials
 
 
-def _lambertw(z, k):
-    return sp.lambertw(z, k)
-
-
 # row: W with W exp(W) = z, complex also for real z
 lambertw = elementwise(
-    "special.lambertw", _lambertw,
+    "special.lambertw", lambda z, k: sp.lambertw(z, k),
     lambda g, y: g * (exp(-y) / (1 + y)), None, domain=POSITIVE, singular=True,
 )
 wrightomega = elementwise(

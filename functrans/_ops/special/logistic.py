@@ -22,10 +22,6 @@ from functrans._ops.special.elementary import log1p, slope_of_exprel
 # ---- logistic
 
 
-def _log_expit(x):
-    return -(log1p(exp(-absolute(x))) - minimum(x, 0.0))
-
-
 # the slope is y * (1 - y), whose second factor is expit(-x) to the last digit
 expit = elementwise(
     "special.expit", sp.expit, lambda g, x, y: g * (y * expit_of_minus(x)),
@@ -41,7 +37,8 @@ logit = elementwise(
     cython="logit",
 )
 log_expit = elementwise(
-    "special.log_expit", sp.log_expit, lambda g, x: g * expit_of_minus(x), formula=_log_expit
+    "special.log_expit", sp.log_expit, lambda g, x: g * expit_of_minus(x),
+    formula=lambda x: -(log1p(exp(-absolute(x))) - minimum(x, 0.0)),
 )
 
 # ---- products that are 0 where their first factor is
@@ -160,7 +157,7 @@ boxcox = elementwise(
 )
 boxcox1p = elementwise(
     "special.boxcox1p", sp.boxcox1p,
-    lambda g, x1, x2: g * exp((x2 - 1) * log1p(x1)),
+    lambda g, x1, x2: g * exp(xlog1py(x2 - 1, x1)),
     lambda g, x1, x2: g * _slope_of_exponent(log1p(x1), x2),
     domain=POSITIVE, singular=True, cython="boxcox1p",
 )
@@ -173,7 +170,7 @@ inv_boxcox = elementwise(
 )
 inv_boxcox1p = elementwise(
     "special.inv_boxcox1p", sp.inv_boxcox1p,
-    lambda g, y, x2: g * exp((1 - x2) * log1p(y)),
-    lambda g, y, x2: -g * (exp((1 - x2) * log1p(y)) * _slope_of_exponent(log1p(y), x2)),
+    lambda g, y, x2: g * exp(xlog1py(1 - x2, y)),
+    lambda g, y, x2: -g * (exp(xlog1py(1 - x2, y)) * _slope_of_exponent(log1p(y), x2)),
     domain=POSITIVE, singular=True, cython="inv_boxcox1p",
 )

@@ -139,7 +139,9 @@ log_density_of_t = _row(
 
 
 def _density_of_t(df, t):
-    return exp(log_density_of_t(df, t))
+    infinite = df == np.inf
+    density = exp(log_density_of_t(where(infinite, 1.0, df), t))
+    return where(infinite, exp(-0.5 * (t * t) - LOG_ROOT_2PI), density)
 
 
 def _t_in_df(df, t):
@@ -147,6 +149,8 @@ def _t_in_df(df, t):
 
     1/2 + sign(t)/2 I(1/2, df/2, y), y = t^2 / (df + t^2), where y depends on df too.
     """
+    infinite = df == np.inf
+    df = where(infinite, 1.0, df)
     square = t * t
     y, rest = square / (df + square), df / (df + square)
     half = 0.5 * df
@@ -155,7 +159,7 @@ def _t_in_df(df, t):
         where(upper, half, 0.5), where(upper, 0.5, half), where(upper, rest, y),
         where(upper, y, rest),
     )
-    return t * (0.25 * where(upper, -in_first, in_second) - 0.5 / df)
+    return where(infinite, 0.0, t * (0.25 * where(upper, -in_first, in_second) - 0.5 / df))
 
 
 stdtr = elementwise(

@@ -376,6 +376,3 @@ def _select(who, pred, x, y, names):
             "and dtypes must agree where the predicate differs within a batch."
         )
     return np.where(pred, plain(x), plain(y))
-
-
-__all__ = ["cond", "fori_loop", "switch", "while_loop"]

@@ -134,6 +134,3 @@ def _interleaved(even: Any, odd: Any, axis: int) -> Any:
     if even.shape[axis] == n:
         return pairs
     return np.concatenate([pairs, even[(*ends, slice(n, None))]], axis)
-
-
-__all__ = ["associative_scan"]

@@ -157,6 +157,3 @@ class BranchNode(restage.ProgramNode):
         read = [self.primals[1 + i] for i in self.pair.reads]
         backward = BranchCall(self.pair.backward)
         return self.spread(backward(self.primals[0], *read, *self.residuals, *self.seeds(cts)))
-
-
-__all__ = ["BranchCall"]

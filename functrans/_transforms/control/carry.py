@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,12 @@ class Carry:
             have, got = dtype_of(x), dtype_of(y)
             if have == got or (staged.weak(x) and np.result_type(have.type(0).item(), got) == got):
                 return
+        instead = "start from one that has them"
+        if isinstance(x, Enum) and is_value(y):
+            instead = f"a member of an Enum is no number, so start from {x.value!r}"
         raise ShapeError(
             f"{self.who}: `{name_of(self.f)}` was given {describe(x)} and returned {describe(y)} "
-            "in its place. The carry must keep its shapes and dtypes; start from one that has them."
+            f"in its place. The carry must keep its shapes and dtypes; {instead}."
         )
 
 
@@ -90,6 +94,3 @@ def staged_scan(
         return None
     last, collected = outputs
     return handed_out((tree.unflatten(shape, last), tree.unflatten(structures[-1], collected)))
-
-
-__all__ = ["Carry", "as_arrays", "handed_out", "is_value", "staged_scan"]

@@ -390,6 +390,3 @@ class LoopNode(restage.ProgramNode):
             parts = iter(values)
             all_cts += [next(parts) if m else None for m in mask]
         return all_cts
-
-
-__all__ = ["LoopCall"]

@@ -52,6 +52,3 @@ def _row(name: str, n: int) -> General:
         abstract=lambda x, done: x, doc="A value of a step that is shown.",
     )
     return row
-
-
-__all__ = ["TIMES", "shown"]

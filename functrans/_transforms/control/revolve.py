@@ -203,6 +203,3 @@ def _fewest(n: int) -> int:
     while most_steps(states, MOST) < n:
         states += 1
     return states
-
-
-__all__ = ["Chain", "Revolve", "first_part", "most_steps", "repeats", "runs", "until_none", "usual"]

@@ -287,6 +287,3 @@ def _no_entries(f: Callable, init: Any, leaves: list, structure: tree.Structure)
     with np.errstate(all="ignore"):
         _, y = _pair(f, f(init, tree.unflatten(structure, zeros)))
     return tree.map(lambda v: _stacked(f, [v])[:0], y)
-
-
-__all__ = ["scan"]

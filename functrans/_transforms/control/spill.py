@@ -82,6 +82,3 @@ def _in_file(x: np.ndarray) -> bool:
     while isinstance(base, np.ndarray):
         base = base.base
     return isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
-
-
-__all__ = ["Files"]

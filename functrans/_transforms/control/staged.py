@@ -313,8 +313,3 @@ def _require_alike(
                 f"{name}: `{name_of(f)}` returned {x!r} and `{name_of(g)}` {y!r}. Shapes and "
                 "dtypes must agree under jit."
             )
-
-
-__all__ = [
-    "any_staged", "branch", "counted_scan", "once", "reaches_staged", "scan", "while_loop",
-]

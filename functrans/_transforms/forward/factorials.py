@@ -70,6 +70,3 @@ def _factors(k: int, dtype: np.dtype) -> list[float]:
         else:
             factors.append(float(j))
     return factors
-
-
-__all__ = ["coefficient", "derivative", "unit_of"]

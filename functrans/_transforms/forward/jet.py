@@ -34,9 +34,9 @@ from functrans._transforms.arguments import (
     describe,
     hand_out,
     hand_out_tree,
-    is_number,
     open_all,
     require_callable,
+    require_numbers,
     zeros_like,
 )
 from functrans._transforms.derived import surfacing
@@ -435,13 +435,9 @@ def _solved(
             for i, (a, x, terms) in enumerate(zip(opened, primals, series, strict=True))
         ]
         outs, structure = tree.flatten(f(*args))
+        require_numbers(f"jet: `{name_of(f)}`", outs)
     finally:
         trace.closed = True
-    for y in outs:
-        if not is_number(y) and not isinstance(y, bool):
-            raise ArgumentError(
-                f"jet: `{name_of(f)}` returned {describe(y)}, which is not a number"
-            )
     mine = [type(y) is JetTracer and y.owner is trace for y in outs]
     values = [y.series[0] if m else y for y, m in zip(outs, mine, strict=True)]
     terms = [
@@ -491,6 +487,3 @@ def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence, unit: in
                 c = coefficient(c, k, unit)
             column.append(c)
     return columns
-
-
-__all__ = ["JetTrace", "JetTracer", "Series", "jet"]

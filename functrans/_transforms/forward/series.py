@@ -92,6 +92,3 @@ def with_strong_zero(c: Any, operands: Sequence[Series], k: int) -> Any:
                 here = ops.equal(series[i], 0)
                 fixed = here if fixed is None else fixed & here
     return c if fixed is None else ops.where(fixed, 0, c)
-
-
-__all__ = ["PRODUCTS", "Series", "convolve", "over", "total", "with_strong_zero"]

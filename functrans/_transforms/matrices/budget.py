@@ -157,6 +157,3 @@ class MatrixFunction(Protocol[P]):
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """The bytes that a call is expected to take at most: ``explain(*args).peak``."""
         ...
-
-
-__all__ = ["NAMES", "Live", "MatrixFunction", "Plan", "bytes_of", "kept_bytes", "too_small"]

@@ -273,6 +273,3 @@ class Along:
                 f"{self.who} needs a scalar output, but `{name_of(self.f)}` returned {found}. "
                 "Reduce the result, for example with .sum()."
             )
-
-
-__all__ = ["Along", "hessian_diagonal", "laplacian", "one_argument"]

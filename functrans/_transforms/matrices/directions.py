@@ -493,6 +493,3 @@ def _is_staged(x: Any) -> bool:
         return False
     *_, inside = layers(x)
     return isinstance(inside, Tracer)
-
-
-__all__ = ["Batches", "Directions", "Rows", "Span", "Ways", "directions", "many"]

@@ -120,6 +120,3 @@ def _estimate(forms: Any, known: Any) -> TraceEstimate:
     spread = abs(forms - mean) ** 2
     error = np.sqrt(spread.sum() / (count * (count - 1)))
     return TraceEstimate(hand_out(mean + known), hand_out(error))
-
-
-__all__ = ["TraceEstimate", "hutchinson"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, overload
 
 from functrans._transforms.arguments import Argnums, require_callable
 from functrans._transforms.derived import deriving
 from functrans._transforms.matrices.budget import MatrixFunction
-from functrans._transforms.matrices.matrix import matrix_function, options_of
+from functrans._transforms.matrices.matrix import Options, matrix_function, options_of
 from functrans.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -78,38 +78,54 @@ def jacobian(
     Array([[2., 0.],
            [0., 4.]])
     """
-    function = require_callable("jacobian", f)
+    function, options = _opened(
+        jacobian, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor,
+        mode=mode)
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(
             f'jacobian: mode must be "auto", "forward" or "reverse", but is {mode!r}'
         )
-    alone = functools.partial(
-        jacobian, f, argnums, has_aux=has_aux, holomorphic=holomorphic, mode=mode,
-        chunk_size=chunk_size,
-    )
-    options = options_of(
-        "jacobian", holomorphic, chunk_size, memory, out, progress, executor, alone
-    )
     return matrix_function("jacobian", function, argnums, has_aux, mode, options)
 
 
-@overload
-def jacfwd(
-    f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
-    chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ..., executor: Executor | None = ...,
-) -> MatrixFunction[P]: ...
+def _opened(
+    transform: Any, f: Any, argnums: Argnums, has_aux: bool, holomorphic: bool, chunk_size: Any,
+    memory: Any, out: Any, progress: bool, executor: Any, **more: Any,
+) -> tuple[Callable, Options]:
+    """The function of a call of ``transform``, and its options."""
+    who = transform.__name__
+    function = require_callable(who, f)
+    alone = functools.partial(transform, f, argnums, has_aux=has_aux, holomorphic=holomorphic,
+                              chunk_size=chunk_size, **more)
+    return function, options_of(
+        who, holomorphic, chunk_size, memory, out, progress, executor, alone)
 
 
-@overload
-def jacfwd(
-    f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
-    chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ..., executor: Executor | None = ...,
-) -> Callable[[Callable[P, Any]], MatrixFunction[P]]: ...
+class _InOneMode(Protocol):
+    """``jacfwd``, ``jacrev`` and ``hessian``: of a function, or a decorator with options alone."""
+
+    @overload
+    def __call__(
+        self, f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ...,
+        holomorphic: bool = ..., chunk_size: int | str | None = ...,
+        memory: int | str | None = ..., out: Any = ..., progress: bool = ...,
+        executor: Executor | None = ...,
+    ) -> MatrixFunction[P]: ...
+
+    @overload
+    def __call__(
+        self, f: None = None, argnums: Argnums = ..., *, has_aux: bool = ...,
+        holomorphic: bool = ..., chunk_size: int | str | None = ...,
+        memory: int | str | None = ..., out: Any = ..., progress: bool = ...,
+        executor: Executor | None = ...,
+    ) -> Callable[[Callable[P, Any]], MatrixFunction[P]]: ...
 
 
-@deriving
+def _in_one_mode(f: Callable) -> _InOneMode:
+    return deriving(f)
+
+
+@_in_one_mode
 def jacfwd(
     f: Any = None,
     argnums: Argnums = 0,
@@ -128,32 +144,12 @@ def jacfwd(
     >>> ft.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
     Array([-0.,  1.])
     """
-    function = require_callable("jacfwd", f)
-    alone = functools.partial(
-        jacfwd, f, argnums, has_aux=has_aux, holomorphic=holomorphic,
-        chunk_size=chunk_size,
-    )
-    options = options_of("jacfwd", holomorphic, chunk_size, memory, out, progress, executor, alone)
+    function, options = _opened(
+        jacfwd, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor)
     return matrix_function("jacfwd", function, argnums, has_aux, "forward", options)
 
 
-@overload
-def jacrev(
-    f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
-    chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ..., executor: Executor | None = ...,
-) -> MatrixFunction[P]: ...
-
-
-@overload
-def jacrev(
-    f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
-    chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ..., executor: Executor | None = ...,
-) -> Callable[[Callable[P, Any]], MatrixFunction[P]]: ...
-
-
-@deriving
+@_in_one_mode
 def jacrev(
     f: Any = None,
     argnums: Argnums = 0,
@@ -172,32 +168,12 @@ def jacrev(
     >>> ft.jacrev(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     Array([2., 4.])
     """
-    function = require_callable("jacrev", f)
-    alone = functools.partial(
-        jacrev, f, argnums, has_aux=has_aux, holomorphic=holomorphic,
-        chunk_size=chunk_size,
-    )
-    options = options_of("jacrev", holomorphic, chunk_size, memory, out, progress, executor, alone)
+    function, options = _opened(
+        jacrev, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor)
     return matrix_function("jacrev", function, argnums, has_aux, "reverse", options)
 
 
-@overload
-def hessian(
-    f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
-    chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ..., executor: Executor | None = ...,
-) -> MatrixFunction[P]: ...
-
-
-@overload
-def hessian(
-    f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
-    chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ..., executor: Executor | None = ...,
-) -> Callable[[Callable[P, Any]], MatrixFunction[P]]: ...
-
-
-@deriving
+@_in_one_mode
 def hessian(
     f: Any = None,
     argnums: Argnums = 0,
@@ -222,12 +198,8 @@ def hessian(
     Array([[4., 2.],
            [2., 0.]])
     """
-    function = require_callable("hessian", f)
-    alone = functools.partial(
-        hessian, f, argnums, has_aux=has_aux, holomorphic=holomorphic,
-        chunk_size=chunk_size,
-    )
-    options = options_of("hessian", holomorphic, chunk_size, memory, out, progress, executor, alone)
+    function, options = _opened(
+        hessian, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor)
     inner = options._replace(memory=None, out=None, progress=False, executor=None)
     first = matrix_function("hessian", function, argnums, has_aux, "reverse", inner)
     return matrix_function("hessian", first, argnums, has_aux, "forward", options)

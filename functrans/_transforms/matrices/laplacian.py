@@ -284,6 +284,3 @@ def run_laplacian(
         return Curved(lowered, arrived([trace.curvature(y) for y in outs]), structure)
     finally:
         trace.closed = True
-
-
-__all__ = ["Curved", "Unfollowed", "batch_of", "run_laplacian", "summed"]

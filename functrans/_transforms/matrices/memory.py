@@ -99,6 +99,3 @@ def readable(nbytes: int) -> str:
     while size >= 999.95 and unit != "TB":
         size, unit = size / 1000, next(units)
     return f"{size:,.{0 if unit == 'B' else 1}f} {unit}"
-
-
-__all__ = ["available", "readable", "require_room"]

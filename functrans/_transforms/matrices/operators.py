@@ -241,6 +241,3 @@ def ggnvp(loss: Callable, f: Callable, x: Any, v: Any) -> tuple:
 
 def _conjugate(x: Any) -> Any:
     return np.conjugate(x) if aval_of(x).dtype.kind == "c" else x
-
-
-__all__ = ["Products", "ggnvp", "linear_operator", "of_hessian"]

@@ -91,6 +91,3 @@ class Placing:
             )
         if not np.can_cast(image.dtype, array.dtype, "same_kind"):
             raise ArgumentError(f"{self.label} is {array.dtype}, which cannot hold {image.dtype}")
-
-
-__all__ = ["Placing"]

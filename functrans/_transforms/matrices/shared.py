@@ -51,6 +51,3 @@ class SharedBatches(Batches):
                 count = min(size, total - i * size)
                 take(i * size, count, images)
                 bar.update(count)
-
-
-__all__ = ["SharedBatches"]

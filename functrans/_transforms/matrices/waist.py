@@ -143,6 +143,3 @@ def _narrowest(
             width += sizes[k]
             ends[live[k] + 1] += sizes[k]
     return best
-
-
-__all__ = ["Waist", "found"]

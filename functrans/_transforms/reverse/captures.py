@@ -22,7 +22,7 @@ from functrans.errors import CaptureError, user_line
 # Entries up to which to look for a copy of the same array costs more than another one.
 SMALL = 256
 # Bytes that are summed up in the time that an entry of a tape is asked for the arrays it holds.
-ENTRY = 1 << 14
+ENTRY = 1 << 17
 # Bytes up to which two more copies are compared faster than entries.
 SHORT = 1 << 14
 # Bytes up to which a copy takes less time than two checksums, be it on fresh pages.
@@ -93,7 +93,8 @@ class Captures:
 
         ``line`` is where it was used, none where it is an argument.
         """
-        *_, x = layers(x)
+        if type(x) is not np.ndarray:
+            *_, x = layers(x)
         if not isinstance(x, np.ndarray) or not changeable(x):
             return
         now = content(x)

@@ -71,7 +71,7 @@ def scatter(cts: list, parent: int, action: Any, ct: Any, saved: tuple) -> None:
     """Add a scatter to the parent's cotangent, in place where no one else can see that."""
     x, fixed, params = saved
     if (cts[parent] is not None and type(cts[parent]) not in STRONG) or (
-        fixed and any(isinstance(v, Tracer) for v in fixed)
+        fixed and any([isinstance(v, Tracer) for v in fixed])
     ):
         c = action.pull(ct, *saved)
         cts[parent] = c if cts[parent] is None else cts[parent] + c

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.bind import may_have_nan
-from functrans._kernels import blocks, sizes
+from functrans._core.bind import STRONG, may_have_nan
+from functrans._kernels import blocks, large, sizes
 from functrans._ops.declare import Action
 from functrans._transforms.reverse.cotangents import add_cotangents
+from functrans.config import config
 
 
 class Fusion(NamedTuple):
@@ -113,7 +114,66 @@ def _operand_as_rows(x, shape, width):
 
 def walk(fused: Fusion, cts: list) -> None:
     """Carry the cotangents of fused entries to the slots before them."""
-    dtype = cts[fused.entries[0][0]].dtype
+    outs = _natively(fused) or _in_blocks(fused, cts[fused.entries[0][0]].dtype)
+    for k in fused.seeds:
+        cts[k] = None
+    add_cotangents(cts, list(outs), [_from_rows(y, fused.shape) for y in outs.values()])
+
+
+# Formulas for which code is compiled in a process, which takes 20 ms or more each. No new ones are
+# after that: a program that makes so many would wait for the compiler all the time.
+MOST = 64
+_formulas: set[tuple] = set()
+
+
+def _natively(fused: Fusion) -> dict[int, np.ndarray] | None:
+    """What reaches the slots before, by code compiled for these formulas; None where that does not
+    pay, and where strong zero may be needed."""
+    if fused.rows * fused.width < sizes.NATIVE or not config.jit:
+        return None
+    values: list[Any] = []
+    places: dict[int, int] = {}
+
+    def place(x: Any) -> tuple:
+        if type(x) not in STRONG:
+            return type(x), x  # a number of Python's is part of the formula
+        if id(x) not in places:
+            places[id(x)] = len(values)
+            values.append(x)
+        return None, places[id(x)]
+
+    seeds = tuple([(k, place(x)) for k, x in fused.seeds.items()])
+    entries = tuple([
+        (k, tuple([(parent, action, tuple(map(place, saved))) for parent, action, saved in edges]))
+        for k, edges in fused.entries
+    ])
+    formula = seeds, entries, tuple(fused.outputs)
+    if formula not in _formulas:
+        if len(_formulas) >= MOST:
+            return None
+        _formulas.add(formula)
+    ys = large.compiled(_walked, formula, values)
+    if ys is None or any(map(may_have_nan, ys)):
+        return None
+    shapes = fused.outputs.items()
+    return {slot: np.broadcast_to(y, shape) if y.shape != shape else y
+            for (slot, shape), y in zip(shapes, ys, strict=True)}
+
+
+def _walked(formula: tuple, *values: Any) -> list:
+    """What reaches the slots before, of a formula whose operands are ``values``."""
+    seeds, entries, slots = formula
+
+    def part(place: tuple) -> Any:
+        kind, x = place
+        return values[x] if kind is None else x
+
+    fused = Fusion((), 1, 1, entries, dict(seeds), dict.fromkeys(slots, ()))
+    return _walk_block(fused, slots, part, strong=False)
+
+
+def _in_blocks(fused: Fusion, dtype: np.dtype) -> dict[int, np.ndarray]:
+    """The same by NumPy, block by block."""
     outs = {slot: np.empty(shape, dtype) for slot, shape in fused.outputs.items()}
 
     def block(start: int, stop: int) -> None:
@@ -129,9 +189,7 @@ def walk(fused: Fusion, cts: list) -> None:
 
     several = any([len(y) == fused.rows for y in outs.values() if y.ndim])
     blocks.run_blocks(block, fused.rows if several else 1, fused.width)
-    for k in fused.seeds:
-        cts[k] = None
-    add_cotangents(cts, list(outs), [_from_rows(y, fused.shape) for y in outs.values()])
+    return outs
 
 
 def _from_rows(y, shape):

@@ -22,6 +22,7 @@ from functrans._transforms.arguments import (
     open_argument,
     plain_argnums,
     require_callable,
+    require_open,
     select,
     zeros_like,
 )
@@ -78,7 +79,7 @@ def grad(
     >>> ft.grad(f, argnums="params['w']")({"w": 3.0, "b": 2.0})
     Array(12.)
     """
-    run = _Run("grad", require_callable("grad", f), argnums, has_aux, holomorphic)
+    run = _Run("grad", require_callable("grad", f), argnums, has_aux, holomorphic).__call__
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         _, aux, g = run(args, kwargs)
@@ -123,7 +124,7 @@ def run_value_and_grad(
     who: str, f: Callable, argnums: Argnums, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., tuple[Any, Any]]:
     """``value_and_grad`` as a part of ``who``, which its errors name."""
-    run = _Run(who, f, argnums, has_aux, holomorphic)
+    run = _Run(who, f, argnums, has_aux, holomorphic).__call__
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         value, aux, g = run(args, kwargs)
@@ -180,8 +181,11 @@ class _Run:
             return False
         for x in args:
             kind = type(x)
-            if kind is np.ndarray or isinstance(x, Tracer):
-                if x.dtype.kind not in "fc" or (kind is not np.ndarray and x.current() is not x):
+            if kind is np.ndarray:
+                if x.dtype.kind not in "fc":
+                    return False
+            elif isinstance(x, Tracer):
+                if x.dtype.kind not in "fc" or x.current() is not x:
                     return False
             elif kind is not float and kind is not np.float64:
                 return False
@@ -201,26 +205,27 @@ class _Run:
 
     def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
         """The value of the output and the cotangents of the inputs."""
-        if type(out) is VJPTracer and out.owner is trace:
-            value = out.primal
-        else:
-            value = out = out.current() if isinstance(out, Tracer) else out
+        if isinstance(out, Tracer):
+            out = out.current()
+        value = out.primal if type(out) is VJPTracer and out.owner is trace else out
         if trace.hidden:
             value = trace.settled(value)
-        if type(value) is not np.float64 or self.holomorphic:
+        seed = ONES.get(type(value))
+        if seed is None or self.holomorphic:
             value = _scalar(self.who, self.f, out, value, self.holomorphic, inputs)
-        seed = ONE if type(value) is np.float64 else np.ones(value.shape, value.dtype)
+            seed = np.ones(value.shape, value.dtype)
         cts = pull_back(trace, [out], [seed], inputs, consume=True)
         return value, [trace.settled(c) for c in cts] if trace.hidden else cts
 
 
-ONE = np.float64(1.0)
+# The cotangents of scalars of the usual types.
+ONES = {np.float64: np.float64(1.0), np.float32: np.float32(1.0), float: np.float64(1.0)}
 
 
 def _gradients(cts: list, inputs: Sequence, holomorphic: bool) -> list:
     """Gradients from cotangents, in place."""
     for i, x in enumerate(inputs):
-        ct, dtype = cts[i], x.dtype
+        ct, dtype = cts[i], (x.known or x.aval)[1]
         if type(ct) is not np.ndarray or ct.dtype is not dtype or dtype.kind != "f":
             cts[i] = _gradient(ct, x, holomorphic)
     return cts
@@ -242,6 +247,7 @@ def _scalar(
             f"{who} needs a scalar output, but `{name_of(f)}` returned {describe(out)}. Return one "
             "number (with has_aux=True also anything else), or use jacobian."
         )
+    require_open(f"{who}: `{name_of(f)}`", value)
     value = value if hasattr(value, "dtype") else np.asarray(value)
     if value.size != 1:
         raise NotDifferentiable(

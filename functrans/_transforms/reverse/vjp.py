@@ -168,7 +168,7 @@ class VJPTrace(Trace):
         v1, v2 = x1.primal, x2.primal
         known = x1.known or x1.aval
         alike = known is x2.known or known == x2.aval
-        if alike and type(v1) in _USUAL and v1.size < sizes.THREADED:
+        if alike and type(v1) in _USUAL and v1.size < sizes.PARALLEL:
             impl = prim.impl  # called at once, it would be looked up as a method
             y = impl(v1, v2)
             alike = y.dtype is known[1]
@@ -196,8 +196,8 @@ class VJPTrace(Trace):
         """``prim`` of ``x``, mine, and of ``other``, which is not; whether ``x`` comes first."""
         v, kind, known = x.primal, type(other), x.known
         weak = kind is float or kind is int  # Python's numbers take the other dtype
-        if type(v) in _USUAL and v.size < sizes.THREADED and (
-            weak or (kind is np.ndarray and other.size < sizes.THREADED)
+        if type(v) in _USUAL and v.size < sizes.PARALLEL and (
+            weak or (kind is np.ndarray and other.size < sizes.PARALLEL)
         ):
             impl = prim.impl
             y = impl(v, other) if first else impl(other, v)
@@ -235,7 +235,7 @@ class VJPTrace(Trace):
             return bind(prim, x if self.closed else v)
         if type(v) in STRONG:
             impl = prim.impl
-            y = impl(v) if v.size < sizes.THREADED else large.elementwise(impl, v)
+            y = impl(v) if v.size < sizes.PARALLEL else large.elementwise(impl, v)
         elif isinstance(v, Tracer):
             y = v.owner.unary(prim, v)
         else:
@@ -314,7 +314,7 @@ class VJPTrace(Trace):
         v1 = x1.primal if mine1 else x1
         v2 = x2.primal if mine2 else x2
         impl = prim.impl if type(v1) is type(v2) is np.ndarray else prim
-        y = impl(v1, v2, **params)
+        y = impl(v1, v2, **params) if params else impl(v1, v2)
         a1, a2 = prim.actions
         if mine1 and mine2:
             node: tuple = (
@@ -374,13 +374,14 @@ class VJPTrace(Trace):
 
     def capture(self, x: Any, argument: bool = False) -> Any:
         """A constant or an argument that the walk may read, protected from changes by its owner."""
-        if not isinstance(x, np.ndarray):
+        if type(x) is not np.ndarray and not isinstance(x, np.ndarray):
             return x
         held = self.captures
-        small = x.size <= SMALL or (argument and x.nbytes < sizes.KEPT)  # which comes only once
-        if small and (held is None or held.digests is None) and x.flags.writeable:
+        # an argument comes only once
+        if (x.size <= SMALL or (argument and x.nbytes < sizes.KEPT)) and (
+                held is None or held.digests is None) and x.flags.writeable:
             return x.copy()
-        return self._captures().keep(x, argument)
+        return (held or self._captures()).keep(x, argument)
 
     def _captures(self) -> Captures:
         if self.captures is None:
@@ -401,8 +402,8 @@ def _applied(prim: Primitive, v1: Any, v2: Any) -> Any:
     """An elementwise row of two values, of which neither is mine."""
     k1, k2 = type(v1), type(v2)
     if k1 in PLAIN and k2 in PLAIN and (
-        (k1 is np.ndarray and v1.size >= sizes.THREADED)
-        or (k2 is np.ndarray and v2.size >= sizes.THREADED)
+        (k1 is np.ndarray and v1.size >= sizes.PARALLEL)
+        or (k2 is np.ndarray and v2.size >= sizes.PARALLEL)
     ):
         return large.elementwise(prim.impl, v1, v2)
     return bind_operands(prim, v1, v2)

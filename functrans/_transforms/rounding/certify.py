@@ -99,6 +99,3 @@ def inputs(trace: ErrorTrace, args: Any) -> Any:
         return x
 
     return tree.map(entered, args)
-
-
-__all__ = ["Certificate", "certify", "inputs"]

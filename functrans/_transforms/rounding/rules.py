@@ -423,5 +423,3 @@ RULES: dict[Primitive, Rule] = {
     **dict.fromkeys([reductions.sum, reductions.cumsum, indexing.put_add, indexing.scatter_add,
                      windows.overlap_add], _added),
 }
-
-__all__ = ["MORE", "RULES", "TINY", "Rule", "U"]

@@ -140,5 +140,3 @@ RULES = {
     reductions.running_share: running_share, ranks.argsort: argsort,
     reductions.argmax: argextreme, reductions.argmin: argextreme,
 }
-
-__all__ = ["RULES"]

@@ -98,5 +98,3 @@ COMPLEX: dict[Primitive, Rule] = {
         indexing.scatter_add, windows.overlap_add,
     )},
 }
-
-__all__ = ["COMPLEX"]

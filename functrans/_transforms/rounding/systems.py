@@ -257,5 +257,3 @@ RULES = {
 }
 # Where numbers are complex, results too.
 COMPLEX = {linalg.solve: solve, linalg.inv: inv, eigenvalues.eig: eig}
-
-__all__ = ["COMPLEX", "RULES"]

@@ -162,6 +162,3 @@ class ErrorTrace(Trace):
         if type(x) is ErrorTracer and x.owner is self:
             return x.primal, x.error
         return x, np.zeros(np.shape(x))
-
-
-__all__ = ["ErrorTrace", "ErrorTracer", "Step"]

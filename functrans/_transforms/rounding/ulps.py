@@ -28,5 +28,3 @@ ULPS: dict[Primitive, float] = {
         elementary.cbrt, elementary.exp2, elementary.exp10, elementary.expm1, elementary.log1p,
     ], LIBRARY),
 }
-
-__all__ = ["ULPS"]

@@ -459,6 +459,3 @@ def batched_all(name: str, trace: Any, ys: Sequence) -> list:
     """What a function run under a batching trace returned, with batch axes; None stays."""
     outside(name, trace, [y for y in ys if type(y) is not BatchTracer or y.owner is not trace])
     return [None if y is None else trace.batched(y) for y in ys]
-
-
-__all__ = ["CallNode", "ForwardRuled", "ReverseRuled", "RuledCall", "outside", "recorded", "under"]

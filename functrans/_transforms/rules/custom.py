@@ -388,6 +388,3 @@ def fitted(what: str, whose: str, t: Any, x: Any) -> Any:
             f"{what} has dtype {aval_of(t).dtype}, but the {whose} it belongs to has {dtype}"
         )
     return cast(t, dtype)
-
-
-__all__ = ["custom_jvp", "custom_vjp"]

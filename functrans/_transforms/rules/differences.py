@@ -167,6 +167,3 @@ def _total(parts: Iterable[np.ndarray]) -> np.ndarray | None:
     for part in parts:
         total = part if total is None else total + part
     return total
-
-
-__all__ = ["DerivativeRule", "differences", "inner", "rule_of"]

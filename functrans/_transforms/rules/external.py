@@ -421,6 +421,3 @@ class OpaqueDerivative(OpaqueOp):
 def _or_zeros(t: Any, like: Any) -> Any:
     a = aval_of(like)
     return np.zeros(a.shape, a.dtype) if t is None else t
-
-
-__all__ = ["ExternalFunction", "OpaqueDerivative", "OpaqueOp", "external"]

@@ -92,6 +92,3 @@ def _function_of(op: OpaqueOp, base: Callable, library: Any) -> Callable:
         return derive(*_part(inner, operands[:n], op.changed, op.out), operands[n:])
 
     return derivative
-
-
-__all__ = ["differentiate", "foreign"]

@@ -192,6 +192,3 @@ def fitted(row: Ruled, ys: Sequence) -> list:
 
 def _kind(a: Aval) -> str:
     return "float" if inexact_dtype(a.dtype) and a.dtype.kind != "c" else a.dtype.kind
-
-
-__all__ = ["LazilyStaged", "RuleCall", "enter", "fitted"]

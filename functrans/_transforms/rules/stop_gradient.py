@@ -34,6 +34,3 @@ def _stopped(x):
     y = stop(x) if isinstance(x, Tracer) else x
     # read-only, as it may be another value's storage; Python scalars stay weak
     return hand_out(y) if isinstance(y, np.ndarray | np.generic) else y
-
-
-__all__ = ["stop_gradient"]

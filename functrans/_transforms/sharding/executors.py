@@ -186,6 +186,3 @@ def _gone(task: Task, executor: Executor, name: str, error: Exception) -> Execut
         f"{task.who}: the {kind} failed before {name} of `{task.title}` was computed; {why} "
         f"({type(error).__name__}: {error}). No partial result is returned."
     )
-
-
-__all__ = ["Chunk", "Task", "require_executor", "require_values", "run"]

@@ -104,6 +104,3 @@ def _parts(f: Any) -> Iterator[tuple[str, Any]]:
     elif hasattr(f, "__code__") and _takes_values() is not None:
         variables = getclosurevars(f)
         yield from {**variables.nonlocals, **variables.globals}.items()
-
-
-__all__ = ["packed", "unpacked"]

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 from functrans import tree
 from functrans._core.aval import aval_of, shape_of
 from functrans._transforms.arguments import describe, hand_out_tree, is_number
+from functrans._transforms.reach import Reach, RefusingDraws
 from functrans.errors import ArgumentError, ShapeError
 
 # How many parts one step of the tree adds.
 FAN_IN = 8
+_DRAWS = "the same or others for each shard, by the worker that takes it"
 
 
 class Part(NamedTuple):
@@ -121,7 +123,9 @@ class Summand(NamedTuple):
         rows, layout = self._shape(shard, data)
         if not rows:
             return Part(shard, 0, layout, None)
-        value = self.g(*args)
+        reach = Reach(self.f, *args).finish()
+        with RefusingDraws(reach, f"{self.sums.who}({self.sums.title})", _DRAWS):
+            value = self.g(*args)
         self._require_sums(tree.leaves(value))
         if self.sums.mean:
             value = tree.map(lambda v: v * float(rows), value)

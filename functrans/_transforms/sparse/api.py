@@ -118,11 +118,7 @@ class SparseDerivative:
         return f"<{self.who} of {name_of(self.f)}>"
 
     def __reduce__(self) -> Any:
-        return global_name(self) or (_remade, (self.who, self.f, self.options))
-
-
-def _remade(who: str, f: Callable, options: Options) -> SparseDerivative:
-    return SparseDerivative(who, f, options)
+        return global_name(self) or (SparseDerivative, (self.who, self.f, self.options))
 
 
 def sparse_jacobian(
@@ -217,6 +213,3 @@ def _derivative(who: str, f: Callable | None, given: Options) -> Any:
         return functools.partial(SparseDerivative, who, options=options)
     require_callable(who, f)
     return SparseDerivative(who, f, options)
-
-
-__all__ = ["SparseDerivative", "sparse_hessian", "sparse_jacobian", "sparsity"]

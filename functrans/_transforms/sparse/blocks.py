@@ -88,6 +88,3 @@ def blocks(pulls: Pulls, examples: Sequence, name: str, sources: Sequence[Aval],
     program, _ = stage(table, examples, name)
     ordered = len(order) == groups * len(used) and (order == np.arange(len(order))).all()
     return Blocks(program, None if ordered else order)
-
-
-__all__ = ["Blocks", "blocks"]

@@ -240,6 +240,3 @@ def _without_dense(pattern: Csr) -> tuple[Csr, np.ndarray, int]:
 
 def _uncolored(order: np.ndarray, colors: np.ndarray) -> np.ndarray:
     return order[colors[order] < 0]
-
-
-__all__ = ["Plan", "acyclic_colors", "column_colors", "narrowed", "plan", "star_colors"]

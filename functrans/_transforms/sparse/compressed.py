@@ -281,8 +281,3 @@ def substitution(pattern: Csr, colors: np.ndarray) -> Substitution:
 def _twins(i: np.ndarray, j: np.ndarray, n: int) -> np.ndarray:
     """The entry (j, i) of each entry (i, j); entries are in order of i, then j."""
     return np.searchsorted(i * n + j, j * n + i)
-
-
-__all__ = ["Part", "Product", "Runner", "Substitution", "Sweep", "across", "along",
-           "gathered_sweeps", "hessian_product", "jacobian_sweeps", "star_sources",
-           "substitution", "sweep"]

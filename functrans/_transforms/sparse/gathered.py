@@ -101,6 +101,3 @@ def _made_of(eqns: Sequence[Eqn], wanted: Sequence[Var]) -> tuple[Eqn, ...]:
             needed.update([a for a in eqn.inputs if isinstance(a, Var)])
             kept.append(eqn)
     return tuple(reversed(kept))
-
-
-__all__ = ["Gathered", "gathered"]

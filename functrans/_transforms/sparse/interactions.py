@@ -86,6 +86,3 @@ class Interactions:
         return sparse.csr_array(
             (np.ones(len(both.indices), bool), both.indices, both.indptr), shape=shape
         )
-
-
-__all__ = ["Interactions"]

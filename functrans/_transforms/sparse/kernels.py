@@ -258,7 +258,3 @@ def root(parent, k):
         parent[k] = parent[parent[k]]
         k = parent[k]
     return k
-
-
-__all__ = ["acyclic", "greedy", "incidence_order", "root", "run", "saturation", "smallest_last",
-           "star"]

@@ -34,6 +34,3 @@ class Options(NamedTuple):
                     f"{who}: {name} must be one of {', '.join(choices)}, but is {choice!r}"
                 )
         return self._replace(argnums=plain_argnums(who, self.argnums))
-
-
-__all__ = ["COLORINGS", "FORMATS", "ORDERS", "Options"]

@@ -180,6 +180,3 @@ def _needs(action: Action) -> list[str]:
     except (FunctransError, TypeError):  # it has no derivative in some operand
         return list(action.needs)
     return [] if sets is None else [action.needs[i] for i in sets.matrix().indices]
-
-
-__all__ = ["Walk"]

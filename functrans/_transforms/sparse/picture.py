@@ -41,6 +41,3 @@ def spy(pattern: Csr, title: str, ax: Any, options: dict[str, Any]) -> Any:
     ax.spy(pattern, **{"markersize": size} | options)
     ax.set_title(title.strip("<>"))
     return ax
-
-
-__all__ = ["spy", "text"]

@@ -348,6 +348,3 @@ def _finished(made: Prepared, s: Staged, product: compressed.Product, args: tupl
     if made.sparsity_is_given:
         made.check(*args)
     return made
-
-
-__all__ = ["Prepared", "prepare_hessian", "prepare_jacobian"]

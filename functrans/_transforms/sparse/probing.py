@@ -105,6 +105,3 @@ def _differing(along: Product, values: Sequence, matrix: Csr, tolerance: float,
     rows = np.flatnonzero(~(gap <= tolerance) & ~np.isnan(expected) & ~small)
     worst = np.argsort(-np.nan_to_num(gap[rows], nan=np.inf), kind="stable")[:LOOKED_AT]
     return np.sort(rows[worst])
-
-
-__all__ = ["pattern_given", "probe", "require_holomorphic", "require_symmetric"]

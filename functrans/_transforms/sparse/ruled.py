@@ -69,6 +69,3 @@ def _numbered(operands: Sequence[Sets], first: int, inputs: int) -> list[Sets]:
 def _through(y: Sets | None, below: Csr) -> Sets | None:
     """Sets of entries of the operands, as sets of the inputs that these depend on."""
     return None if y is None else of_matrix(y.matrix() @ below, y.shape)
-
-
-__all__ = ["ruled"]

@@ -429,5 +429,3 @@ RULES: dict[Primitive, Rule] = {
     contractions.convolve: _convolve, contractions.cross: _cross,
     sparse.product: _sparse_product, sparse.sampled: _sampled,
 }
-
-__all__ = ["RULES", "Operands", "everything"]

@@ -230,6 +230,3 @@ def _joined(parts: Sequence[Any], shape: tuple[int, int]) -> Csr:
     total = _boolean(total)
     total.sum_duplicates()
     return total
-
-
-__all__ = ["UNKNOWN", "Csr", "Sets", "Term", "combined", "identity", "of_matrix", "sparse", "union"]

@@ -119,9 +119,9 @@ def _staged(who: str, f: Callable, argnums: Argnums, args: tuple,
     environment = Environment(f, *fixed)
     before, draws = checks(environment), Draws(environment.generators)
     ways = write(flat, numbers, name)
-    draws.refuse(name, "each call")
-    after = checks(Environment(f, *fixed))
-    unchanged = list(unchanged_since(before, after).values())
+    after = Environment(f, *fixed)
+    draws.refuse(name, "the same for each call", after.generators)
+    unchanged = list(unchanged_since(before, checks(after)).values())
     reads = Reads(unchanged) if unchanged else None
     at, kinds = list(map(places.index, chosen)), kinds_of(args)
     found = [
@@ -302,7 +302,3 @@ def _inputs(s: Staged) -> list[Sets | None]:
         sets[i] = identity(a.shape, first, s.shape[1])
         first += a.size
     return sets
-
-
-__all__ = ["Staged", "hessian_pattern", "jacobian_pattern", "kinds_of", "numbers_in",
-           "require_scalar", "staged", "staged_ways"]

@@ -99,6 +99,3 @@ def _equal(a: Sets | None, b: Sets | None) -> bool:
         return a is b
     differs: Any = a.matrix() != b.matrix()
     return differs.nnz == 0
-
-
-__all__ = ["branch", "loop"]

@@ -92,6 +92,3 @@ def table(product: Callable, equations: int, examples: Sequence, name: str, colo
 
     program, _ = stage(chosen, [*examples, colors, by], name)
     return Table(program, colors, by, list(zip(starts.tolist(), stops.tolist(), strict=True)))
-
-
-__all__ = ["Table", "table"]

@@ -13,6 +13,7 @@ from functrans._transforms.staging.recording import (
     Endless,
     Outcome,
     Recording,
+    Uncompiled,
     outcome_of,
     record,
 )
@@ -111,6 +112,13 @@ def _recorded(f: Callable, values: Sequence, name: str, known: Sequence[Outcome]
         way = record(f, values, values, name, known)
     except Endless as end:
         raise _too_many(name, "a way that does not end", end.line) from None
+    except Uncompiled as why:
+        raise why.error from None
+    if way.draws.draws:
+        raise UnsupportedError(
+            f"{name}: the function draws random numbers, so that it has no one pattern. Draw them "
+            "outside, and pass them as an argument."
+        )
     if way.lifted:
         raise UnsupportedError(f"{name}: the function reads a traced value; pass it as an argument")
     return way
@@ -122,6 +130,3 @@ def _too_many(name: str, what: str, line: str) -> UnsupportedError:
         "ft.while_loop, all of whose branches are one program; sparsity can be asked for the "
         "pattern at these values, local=True."
     )
-
-
-__all__ = ["Guard", "Way", "every_way", "the_way"]

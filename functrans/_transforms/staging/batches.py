@@ -26,11 +26,14 @@ from functrans._transforms.staging.paths import (
     Tree,
     called,
     decides,
-    read,
+    reached,
 )
 from functrans._transforms.staging.recording import Outcome, outcome_of
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import ConcretizationError, user_line
+
+# Which entry of each batch.
+Entry = dict[BatchTrace, Any]
 
 
 class Opened(NamedTuple):
@@ -63,10 +66,6 @@ def is_batched(x: Any) -> bool:
     return isinstance(x, Tracer) and bool(opened(x).batches)
 
 
-# Which entry of each batch.
-Entry = dict[BatchTrace, Any]
-
-
 def _first(mask: Any) -> Entry:
     """An entry for which a mask holds, if there is one."""
     batches, whole, _ = opened(mask)
@@ -93,6 +92,12 @@ def _at(x: Any, entry: Entry) -> Any:
                 pattern=(ARRAY,))
 
 
+def one_of(xs: Sequence, entry: Entry) -> list:
+    """The values of one entry, by default the first, which decide where a new path goes."""
+    empty = any([b.batch_size == 0 for x in xs if is_batched(x) for b in opened(x).batches])
+    return [_at(x, entry) if is_batched(x) and not empty else x for x in xs]
+
+
 class Filled(dict[Source, Any]):
     """The values of a walk behind a split, filled where they are first read."""
 
@@ -108,12 +113,15 @@ class Filled(dict[Source, Any]):
 
 
 class Walk(NamedTuple):
-    """Where some entries of the batch are: those of the mask, all of them if it is None."""
+    """Where some entries of the batch are: those of the mask, all of them if it is None; one of
+    them is ``entry``.
+    """
 
     node: Node | None
     values: dict[Source, Any]
     outcomes: list[Outcome]
     mask: Any
+    entry: Entry
 
 
 def run(paths: Tree, start: dict[Source, Any], grow: Grow) -> Any:
@@ -130,7 +138,7 @@ def run(paths: Tree, start: dict[Source, Any], grow: Grow) -> Any:
 
 def _ends(paths: Tree, start: dict[Source, Any], grow: Grow) -> list[Walk] | None:
     """The leaves that entries come to; None if the tree has grown meanwhile, or may not grow."""
-    ends, todo = [], [Walk(paths.root, dict(start), [], None)]
+    ends, todo = [], [Walk(paths.root, dict(start), [], None, {})]
     while todo:
         walk = todo.pop()
         node = walk.node
@@ -143,10 +151,11 @@ def _ends(paths: Tree, start: dict[Source, Any], grow: Grow) -> list[Walk] | Non
             return None
         for outcome, mask, entry in _split(node.convert, walk.values[node.test], walk.mask):
             outcomes = [*walk.outcomes, outcome]
+            entry = entry or walk.entry
             if outcome.key not in node.children and not paths.endless:
-                grow(outcomes)
+                grow(outcomes, entry)
             values = walk.values if mask is walk.mask else Filled(walk.values, mask, entry)
-            todo.append(Walk(node.children.get(outcome.key), values, outcomes, mask))
+            todo.append(Walk(node.children.get(outcome.key), values, outcomes, mask, entry))
     return ends
 
 
@@ -188,9 +197,9 @@ def _came_out(x: Any, outcome: Outcome) -> Any:
 def _results(paths: Tree, ends: Sequence[Walk]) -> list[Sequence] | None:
     """What the leaves give the whole batch; None if the tree has grown meanwhile."""
     columns: list[Sequence] = []
-    for node, values, _, _ in ends:
+    for node, values, *_ in ends:
         assert node is not None and node.piece.entry is not None, node
-        args = read(node.piece.reads, values)
+        args = reached(node, values)
         if args is None:
             return None
         paths.use(node)
@@ -219,6 +228,3 @@ def _require_like(paths: Tree, first: Any, xs: Sequence, other: Any, ys: Sequenc
         f"{user_line()}: {paths.name} returns {a} for some entries of a batch and {b} for others. "
         "All must be alike, as those of ft.cond are."
     )
-
-
-__all__ = ["is_batched", "run"]

@@ -66,6 +66,3 @@ class Compiled(Protocol[P, R_co]):
     def clear_cache(self) -> None:
         """Forget every program."""
         ...
-
-
-__all__ = ["Compiled"]

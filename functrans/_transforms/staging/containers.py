@@ -164,6 +164,3 @@ def maker(s: Structure, start: int = 0) -> Make:
         ordered = [by_key[k] for k in s.aux.order]
         return lambda ys: dict(zip(s.aux.order, [m(ys) for m in ordered], strict=True))
     return lambda ys: tree.closed(s, [m(ys) for m in makes])
-
-
-__all__ = ["Nested", "maker", "nothing", "taker"]

@@ -66,6 +66,3 @@ def _form(trace: StagingTrace, a: Atom, depth: int) -> Form:
             return (x if y == () else y), m + n
         return (eqn.prim, x, y), m + n
     return (eqn.prim, repr(eqn.params), *forms), 0
-
-
-__all__ = ["distance"]

@@ -16,6 +16,7 @@ from functrans._core.locks import Interrupted, compiler, lazy
 from functrans._core.products import Products, inside
 from functrans._ops.calls import Call
 from functrans._transforms.arguments import hand_out_all, hand_out_fresh
+from functrans._transforms.drawing import Draw, Drawn
 from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
@@ -44,6 +45,7 @@ class Entry:
         self.rounding, self.reads = rounding, reads
         # where the first operands stand, which the function closes over; None: where no name leads
         self.closes_over: list[Key | None] = []
+        self.draws: Sequence[Draw] = ()  # what each call draws first
         self.holders: list[Any] = []  # kept, so that no other gets the id that is in a key
         self.inputs: Sequence[str] = ()  # their names, as far as known
         self.check_integers = integers(name, program)
@@ -57,8 +59,10 @@ class Entry:
     def pieces(self) -> list[Entry]:
         return [self]
 
-    def values(self, traced: Mapping, operands: Sequence) -> list:
-        """What it is called with: what it closes over, then the operands."""
+    def values(self, traced: Mapping, operands: Sequence, drawn: Drawn) -> list:
+        """What it is called with: what it closes over or draws, then the operands."""
+        if self.draws:
+            traced = {**traced, **drawn.values(enumerate(self.draws))}
         return [*[traced[key] for key in self.closes_over if key is not None], *operands]
 
     def is_current(self) -> bool:
@@ -107,8 +111,12 @@ class Entry:
         """From plain arguments to what the caller gets, with nothing looked up between.
 
         The first is called with the arguments and may return NotImplemented; the second takes all.
+        Both are called right after what the function reads has been compared.
         """
         run, native, structure = self.executable.run, self.executable.entry, self.structure
+        if self.reads is not None and (code := self.executable.verified) is not None:
+            own = code.sharing(self.reads.checksums())
+            run, native = (own, own.entry) if own is not code else (run, native)
         if self.check_integers is not None:
             native, run = None, functools.partial(_checked, self.check_integers, run)
         if structure is tree.LEAF:
@@ -244,6 +252,3 @@ class Residuals(restage.ProgramNode):
         read = [self.primals[i] for i in self.pair.reads]
         backward = JitCall(self.pair.backward)
         return self.spread(backward(*read, *self.residuals, *self.seeds(cts)))
-
-
-__all__ = ["Entry", "JitCall"]

@@ -37,7 +37,7 @@ from functrans._core.array import Array, changeable
 from functrans._core.aval import aval_of
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call
-from functrans._transforms.staging.draws import is_generator, of_numpy
+from functrans._transforms.staging.draws import OF_NUMPYS, is_generator, of_numpy
 from functrans._transforms.staging.libraries import (
     homes,
     is_library,
@@ -49,6 +49,8 @@ from functrans._transforms.staging.names import (
     MAKERS,
     behind,
     contents_of,
+    in_context,
+    is_iterators,
     makers_of,
     names_read,
 )
@@ -107,7 +109,7 @@ class Environment:
         for f in functions:
             self._visit(f, "an argument")
         self._walk()
-        if "random" in self._names:
+        if not self._names.isdisjoint(OF_NUMPYS):
             self.generators["np.random"] = of_numpy()
 
     def key(self) -> Key:
@@ -188,7 +190,7 @@ class Environment:
         elif isinstance(x, type):
             self._look_into_kind(x, called=True)
         elif isinstance(x, ContextVar):
-            self._read(label, "{}.get(None)", x, "get", x.get(None))
+            self._read(label, "_ft_in_context({})", x, "get", in_context(x))
         elif isinstance(x, _GETTERS):
             texts = [text for text in x.__reduce__()[1] if type(text) is str]
             self._names.update(*[text.split(".") for text in texts])
@@ -313,7 +315,7 @@ def parts_of(x: Any) -> tuple | None:
         return tuple(getattr(x, "functions", ()))
     if isinstance(x, weakref.ref):
         return (x(),)
-    if isinstance(x, _VIEWS):
+    if isinstance(x, _VIEWS) or is_iterators(type(x)):
         return tuple(gc.get_referents(x))
     if isinstance(x, _COLLECTIONS):
         return tuple(vars(x).values())
@@ -328,6 +330,3 @@ def _is_sparse(x: Any) -> bool:
 def _may_change(x: np.ndarray) -> bool:
     """Whether someone may write into the memory of ``x``: an Array that says no means it."""
     return x.flags.writeable if type(x) is Array else changeable(x)
-
-
-__all__ = ["DEEPEST", "Environment", "Key", "Place", "has_places", "parts_of"]

@@ -336,6 +336,3 @@ class _Caller:
     def field(self, item: Any, offset: int) -> Any:
         at = cgutils.gep_inbounds(self.builder, item, 0, offset // 8)
         return self.builder.bitcast(at, BYTE.as_pointer().as_pointer())
-
-
-__all__ = ["for_c", "for_numba", "for_scipy"]

@@ -67,6 +67,3 @@ def _exactly(row: Primitive, xs: Sequence[int]) -> Any:
     if row is ops.left_shift and xs[1] > MOST_BITS:
         return None
     return _EXACT[row](*xs)
-
-
-__all__ = ["integers"]

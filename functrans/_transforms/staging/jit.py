@@ -10,8 +10,9 @@ import functools
 import sys
 import warnings
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -29,6 +30,7 @@ from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree, require_callable
 from functrans._transforms.derived import Derived, surface
+from functrans._transforms.drawing import Again, Drawn, drawing, rehearsal
 from functrans._transforms.staging import batches
 from functrans._transforms.staging.batches import is_batched
 from functrans._transforms.staging.compiled import Compiled
@@ -38,7 +40,7 @@ from functrans._transforms.staging.entry import Entry, JitCall
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.paths import Tree
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
-from functrans._transforms.staging.recording import Endless, Outcome, Recording, record
+from functrans._transforms.staging.recording import Outcome, Recording, Uncompiled, record
 from functrans._transforms.staging.signature import BoundCall, Signature
 from functrans._transforms.staging.staging import StagedFunction, with_consts, writing
 from functrans._transforms.staging.warned import warned
@@ -62,6 +64,8 @@ MANY = 4
 NAN_ARRIVED = "a derivative had a NaN: now with strong zero"
 # Paths that are kept for one kind of arguments.
 MOST = 64
+# Whose path is staged of a batch that is not known to take several.
+FIRST: Mapping = MappingProxyType({})
 
 
 @overload
@@ -216,12 +220,19 @@ class Jitted:
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not settings().compiles:
             return hand_out_tree(self.signature.called(*args, **kwargs))
+        drawn = Drawn()
         if settings().warnings:
-            return warned(self._called, self.signature.called, args, kwargs)
-        return self._called(args, kwargs)
+            once, again = (functools.partial(f, drawn) for f in (self._called, self._python))
+            return warned(once, again, args, kwargs)
+        return self._called(drawn, args, kwargs)
 
-    def _called(self, args: tuple, kwargs: dict) -> Any:
-        given = self.signature.of(args, kwargs)
+    def _python(self, drawn: Drawn, args: tuple, kwargs: dict) -> Any:
+        """What Python gives, on the random numbers that the call has drawn."""
+        with drawing(Again(drawn)):
+            return self.signature.called(*args, **kwargs)
+
+    def _called(self, drawn: Drawn, args: tuple, kwargs: dict) -> Any:
+        given = self.signature.of(args, kwargs, drawn)
         try:
             return self._run(given, args, kwargs)
         except NanArrived:
@@ -241,7 +252,7 @@ class Jitted:
     def _run(self, given: BoundCall, args: tuple, kwargs: dict) -> Any:
         entry, operands = self._entry(given)
         if entry is None:
-            return hand_out_tree(self.signature.called(*args, **kwargs))
+            return hand_out_tree(self._python(given.drawn, args, kwargs))
         if isinstance(entry, Entry):
             if entry.once:
                 return entry.result(evaluate(entry.program, operands))
@@ -252,9 +263,9 @@ class Jitted:
             run = batches.run if any(map(is_batched, operands.values())) else Tree.run
             y = run(entry, operands, functools.partial(self._grow, entry, given))
             if y is NotImplemented:
-                return hand_out_tree(self.signature.called(*args, **kwargs))
+                return hand_out_tree(self._python(given.drawn, args, kwargs))
         # fresh code is verified by now: the shorter way does not ask
-        fixed = given.fixed or self.signature.nums or entry.closes_over
+        fixed = given.fixed or self.signature.nums or entry.closes_over or entry.draws
         if not fixed and _PLAIN.issuperset(map(type, given.operands)):
             nested = kwargs or not _PLAIN.issuperset(map(type, args))
             way = Nested(entry, given.structure) if nested else entry
@@ -283,7 +294,7 @@ class Jitted:
         key, operands = (how, given.key), given.operands
         known = self.entries.get(key)
         if known is not None and known.is_current():
-            return known, known.values({}, operands)
+            return known, known.values({}, operands, given.drawn)
         environment = Environment(self.f, *given.fixed)
         traced = environment.traced
         if environment.tracers:
@@ -293,7 +304,7 @@ class Jitted:
                 if known is None:
                     return None, operands
                 if known.is_current():
-                    return known, known.values(traced, operands)
+                    return known, known.values(traced, operands, given.drawn)
         start = perf_counter()
         entry, values = self._staged(environment, given, how)
         if entry is not None:
@@ -306,7 +317,7 @@ class Jitted:
         with self.lock:
             known = self.entries.get(key)
             if known is not None and known.is_current():  # another thread was faster
-                return known, known.values(traced, operands)
+                return known, known.values(traced, operands, given.drawn)
             self.entries[key] = entry
             if known is not None:
                 self._forget_shortcuts()
@@ -323,17 +334,17 @@ class Jitted:
         operands, traced = given.operands, environment.traced
         try:
             path, before, after = self._recorded(environment, given, (), how)
-        except Endless as endless:
+        except Uncompiled as why:
             made = Tree(self.name, self.rounding, self.most, self.told)
-            made.end(endless.line, endless.how)
-            return made, made.values({}, operands)
+            made.give_up(why)
+            return made, made.values({}, operands, given.drawn)
         except ConcretizationError:
             if not environment.tracers:
                 raise
             return None, operands
         unchanged = unchanged_since(before, after)
         holders = [p.holder for p in environment.places.values()]
-        places = {id(x): key for key, x in reversed(traced.items())}
+        places = {id(x): key for key, x in reversed(traced.items())} | path.draws.keys()
         if path.decisions:
             if any([id(x) not in places for x, _ in path.lifted]):
                 return None, operands  # who knows where what it closes over will be then
@@ -341,38 +352,49 @@ class Jitted:
             grown.add(path, places)
             grown.depend_on(unchanged)
             grown.holders, grown.closes_over = holders, tuple(traced)
-            return grown, grown.values(traced, operands)
+            return grown, grown.values(traced, operands, given.drawn)
         part = StagedFunction(path.program, path.structure, path.lifted)
         values, (program,) = with_consts([part])
         reads = Reads(list(unchanged.values())) if unchanged else None
         entry = Entry(self.name, program, path.structure, self.rounding, reads)
         entry.closes_over = [places.get(id(x)) for x in values]
+        entry.draws = path.draws.draws
         entry.holders = holders
         if not values:
             entry.inputs = self.signature.names_of(given)
-        return entry, [*values, *operands]
+        if not entry.once:
+            return entry, entry.values(traced, operands, given.drawn)
+        drawn = given.drawn.values(enumerate(entry.draws))
+        return entry, [*[drawn.get(places.get(id(x)), x) for x in values], *operands]
 
     def _recorded(
-        self, environment: Environment, given: BoundCall, known: Sequence[Outcome], how: Products
+        self, environment: Environment, given: BoundCall, known: Sequence[Outcome], how: Products,
+        entry: Mapping = FIRST,
     ) -> tuple[Recording, dict, dict]:
         """The path of a call, and what the function read beside its arguments before and after."""
         before, draws = checks(environment), Draws(environment.generators)
         environment.lend()
-        operands = given.operands
-        path = record(given.call, operands, list(map(_example, operands)), self.name, known, how)
-        draws.refuse(self.name, "each call")
-        return path, before, checks(Environment(self.f, *given.fixed))
+        operands = batches.one_of(given.operands, entry)
+        examples = list(map(_example, operands))
+        with rehearsal(given.drawn):
+            path = record(given.call, operands, examples, self.name, known, how, given.drawn)
+        after = Environment(self.f, *given.fixed)
+        draws.refuse(self.name, "the same for each call", after.generators, path.draws.states)
+        return path, before, checks(after)
 
-    def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome]) -> None:
-        """Add the path of a call, which begins with ``known`` outcomes."""
+    def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome],
+              entry: Mapping = FIRST) -> None:
+        """Add the path of a call, or of an entry of a batch, which begins with ``known`` outcomes.
+        """
         environment, start = Environment(self.f, *given.fixed), perf_counter()
-        places = {id(x): key for key, x in reversed(environment.traced.items())}
         try:
             how = self._products(given)
-            path, before, after = self._recorded(environment, given, known, how)
-        except Endless as endless:
-            paths.end(endless.line, endless.how)
+            path, before, after = self._recorded(environment, given, known, how, entry)
+        except Uncompiled as why:
+            paths.give_up(why)
             return
+        places = {id(x): key for key, x in reversed(environment.traced.items())}
+        places |= path.draws.keys()
         if any([id(x) not in places for x, _ in path.lifted]):
             paths.endless = True
             return
@@ -409,7 +431,7 @@ class Jitted:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
         entry, _ = self._entry(self.signature.of(args, {}), Products.BY_ROW)
         try:
-            code = entry.executable.code if type(entry) is Entry else None
+            code = entry.executable.code if type(entry) is Entry and not entry.draws else None
         except Interrupted:
             return None
         return None if isinstance(code, Exception) else code

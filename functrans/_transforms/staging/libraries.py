@@ -44,6 +44,3 @@ def _is_installed(package: str) -> bool:
     module = sys.modules.get(package)
     places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
     return any(["site-packages" in place or "dist-packages" in place for place in places])
-
-
-__all__ = ["homes", "is_library", "package_of", "package_of_code"]

@@ -67,6 +67,3 @@ def same_atom(a: Atom, b: Atom, xs: Mapping[Var, Any], ys: Mapping[Var, Any]) ->
     if isinstance(a, Const):
         return _same_array(a.value, b.value)  # type: ignore[union-attr]  # b is a Const
     return repr(a) == repr(b)
-
-
-__all__ = ["same_atom", "same_eqn"]

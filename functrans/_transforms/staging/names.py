@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 from collections.abc import Iterator
+from contextvars import ContextVar
 from keyword import iskeyword
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -58,6 +59,22 @@ def behind(x: Any) -> list[Any]:
     return []
 
 
+@functools.lru_cache(4096)
+def is_iterators(kind: type) -> bool:
+    """Whether a type is that of generators, or of other iterators of Python's, which hold values
+    that no name leads to.
+    """
+    return hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools")
+
+
+def in_context(variable: ContextVar) -> Any:
+    """What a ContextVar stands for here, its default included; None where for nothing."""
+    try:
+        return variable.get()
+    except LookupError:
+        return None
+
+
 def makers_of(cls: type) -> list[Any]:
     """What is called where a class is, and its class, which may say otherwise."""
     found = [vars(k)[name] for k in cls.__mro__ for name in sorted(MAKERS & vars(k).keys())]
@@ -71,7 +88,3 @@ def contents_of(f: FunctionType) -> Iterator[tuple[str, CellType, Any]]:
             yield name, cell, cell.cell_contents
         except ValueError:  # not assigned yet, or deleted
             continue
-
-
-__all__ = ["ANNOTATE", "MAKERS", "Names", "behind", "codes_inside", "contents_of", "makers_of",
-           "names_read"]

@@ -38,10 +38,10 @@ def _row_kernels() -> ModuleType:
 
 
 def kernel(
-    name: str, width: int, *xs: np.ndarray, out: np.ndarray | None = None
+    name: str, width: int, xs: Sequence[np.ndarray], out: np.ndarray | None = None
 ) -> np.ndarray | None:
     """The kernel ``name`` of arrays with rows of ``width`` entries, None where there is none."""
-    return _row_kernels().run(name, width, *xs, out=out)
+    return _row_kernels().run(name, width, xs, out)
 
 
 def added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
@@ -49,6 +49,40 @@ def added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
     from functrans._compile.run import add_kernels  # lazy: few programs need it
 
     return add_kernels.run(index, v, y)
+
+
+@functools.cache
+def _ufunc_loops() -> ModuleType:
+    from functrans._compile.run import ufunc_loops  # lazy: few programs need it
+
+    return ufunc_loops
+
+
+def looped(
+    ufunc: np.ufunc, xs: Sequence, out: np.ndarray | None, work: float
+) -> np.ndarray | None:
+    """The ufunc of ``xs``, in ``out`` if that is given, by NumPy's own loop on all threads; None
+    where that does not pay, or cannot be."""
+    return _ufunc_loops().run(ufunc, xs, out, work)
+
+
+@functools.cache
+def _scans() -> ModuleType:
+    from functrans._compile.run import scans  # lazy: few programs need it
+
+    return scans
+
+
+def holds(x: np.ndarray, infinite: bool) -> bool | None:
+    """Whether an entry of ``x`` is NaN, or ``infinite``; None where no native code can tell."""
+    return _scans().holds(x, infinite)
+
+
+def read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
+    """Whether ``v`` was filled with the rows of ``y`` at ``index``, by native code."""
+    from functrans._compile.run import add_kernels  # lazy: few programs need it
+
+    return add_kernels.read(index, v, y)
 
 
 @functools.cache
@@ -61,6 +95,3 @@ def _pool() -> ModuleType:
 def enter_pool() -> None:
     """Have NumPy keep the memory of large arrays in this context, as ``config`` says."""
     _pool().enter()
-
-
-__all__ = ["added", "compiled", "enter_pool", "kernel"]

@@ -24,11 +24,19 @@ from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.run.keys import program_key
 from functrans._core.bind import newest_trace
 from functrans._core.locks import Interrupted, compiler
+from functrans._transforms.drawing import Draw, Drawn
 from functrans._transforms.staging.containers import nothing
 from functrans._transforms.staging.entry import Entry, JitCall
 from functrans._transforms.staging.likeness import same_atom, same_eqn
 from functrans._transforms.staging.reads import Check, Reads
-from functrans._transforms.staging.recording import Decision, Outcome, Recording, outcome_of
+from functrans._transforms.staging.recording import (
+    Decision,
+    Endless,
+    Outcome,
+    Recording,
+    Uncompiled,
+    outcome_of,
+)
 from functrans.errors import warn
 
 # Where a value on a path comes from: the number of an argument or of a result of an equation, or
@@ -40,8 +48,8 @@ MOST_RESTARTS = 8
 # The plan of the C function is made anew when a path has been added, in a time that grows with the
 # tree: so after one call for each so many paths that meets no new one.
 CALLS_BEFORE_PLAN = 7
-# What adds the path that begins with such outcomes.
-Grow = Callable[[list[Outcome]], None]
+# What adds the path that begins with a list of outcomes; of a batch, that of an entry.
+Grow = Callable[..., None]
 
 
 class Piece(NamedTuple):
@@ -58,16 +66,18 @@ class Node:
     """A piece of a path: equations, and the decision, or the outputs, that follow them.
 
     ``sources`` says what the variables of its equations are; pieces of later nodes need ``given``.
+    ``draws`` are what is drawn on its piece of the path, with their numbers on the whole.
     """
 
-    __slots__ = ("children", "convert", "decision", "eqns", "given", "outputs", "parent", "piece",
-                 "sources", "structure", "test", "used")
+    __slots__ = ("children", "convert", "decision", "draws", "eqns", "given", "outputs", "parent",
+                 "piece", "sources", "structure", "test", "used")
 
     piece: Piece
 
     def __init__(self, eqns: Sequence[Eqn], sources: Mapping[Var, Source],
-                 decision: Decision | None, outputs: tuple[Atom, ...], structure: Any):
-        self.eqns, self.sources = eqns, sources
+                 decision: Decision | None, outputs: tuple[Atom, ...], structure: Any,
+                 draws: Sequence[tuple[int, Draw]]):
+        self.eqns, self.sources, self.draws = eqns, sources, draws
         self.decision, self.outputs, self.structure = decision, outputs, structure
         self.test = None if decision is None else sources[decision.variable]
         self.convert: Any = None if decision is None else decision.convert
@@ -81,6 +91,10 @@ class Node:
         if self.test != other.test or len(self.eqns) != len(other.eqns):
             return False
         if self.convert is not other.convert:
+            return False
+        if len(self.draws) != len(other.draws) or not all([
+            x.like(y) for (_, x), (_, y) in zip(self.draws, other.draws, strict=True)
+        ]):
             return False
         pairs = zip(self.eqns, other.eqns, strict=True)
         if not all([same_eqn(x, y, self.sources, other.sources) for x, y in pairs]):
@@ -129,6 +143,7 @@ class Tree:
         self.reads: Reads | None = None
         self.holders: list[Any] = []
         self.closes_over: Sequence = ()  # whether it does
+        self.draws = False  # whether a path does
         self.clock = np.zeros(1, np.int64)  # calls so far
         self.walks = 0  # by Python, since a path was added
         self.native: Callable = nothing  # the C function, for the leaves that were ``tried``
@@ -136,9 +151,9 @@ class Tree:
 
     once = False
 
-    def values(self, traced: Mapping, operands: Sequence) -> dict[Source, Any]:
+    def values(self, traced: Mapping, operands: Sequence, drawn: Drawn) -> dict[Source, Any]:
         """What a call begins with."""
-        return {**traced, **dict(enumerate(operands))}
+        return {**traced, **dict(enumerate(operands)), Drawn: drawn}
 
     def is_current(self) -> bool:
         return self.reads is None or self.reads.unchanged()
@@ -153,7 +168,10 @@ class Tree:
 
     def run(self, start: dict, grow: Grow | None) -> Any:
         """The result; NotImplemented if its path is not here and ``grow`` does not add it."""
-        y = NotImplemented if self.closes_over else self.native(*start.values())
+        y = NotImplemented
+        if not (self.closes_over or self.draws):
+            *args, _ = start.values()
+            y = self.native(*args)
         return self._in_steps(start, grow) if y is NotImplemented else y
 
     def _in_steps(self, start: dict, grow: Grow | None) -> Any:
@@ -177,7 +195,7 @@ class Tree:
                     child = node.children.get(known[node].key)
                 node = child
             leaf = node is not None and node.test is None
-            if node is not None and leaf and (args := read(node.piece.reads, values)) is not None:
+            if node is not None and leaf and (args := reached(node, values)) is not None:
                 return node, args
             # the tree has grown meanwhile, and its pieces give more than they did
         return None
@@ -202,7 +220,7 @@ class Tree:
     @property
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
         """As that of an entry, for the paths that are here; the second may decline too."""
-        return self.native, lambda args: self._in_steps(dict(enumerate(args)), None)
+        return self.native, lambda args: self._in_steps(self.values({}, args, Drawn()), None)
 
     def _walk_natively(self) -> None:
         """Let the C function walk the tree as it is, as far as code is native and verified."""
@@ -218,6 +236,7 @@ class Tree:
     def add(self, path: Recording, places: Mapping[int, Source]) -> None:
         """Add a path; ``places`` are those of the values that it closes over, by their id."""
         self.staged += 1
+        self.draws = self.draws or bool(path.draws.draws)
         self.inputs = path.program.inputs
         nodes = self._nodes(path, places)
         kept: list[Node] = []
@@ -235,6 +254,17 @@ class Tree:
         if sum(self.dropped.values()) >= self.most:
             self.end(self.dropped.most_common(1)[0][0], f"in ever new ways: {self.staged} paths "
                      f"were compiled, of which max_paths={self.most} are kept")
+
+    def give_up(self, why: Uncompiled) -> None:
+        """Add no more paths, for Python has to run what has none here."""
+        if isinstance(why, Endless):
+            self.end(why.line, why.how)
+            return
+        self.endless = True
+        text = str(why.error)
+        if text not in self.told:
+            self.told.add(text)
+            warn(f"{text} All other calls of {self.name} run as plain Python from now on.")
 
     def end(self, line: str, how: str) -> None:
         """Add no more paths, for there seem to be endlessly many."""
@@ -259,11 +289,13 @@ class Tree:
         sources |= {v: i for i, v in enumerate(results, len(program.inputs))}
         nodes, start = [], 0
         for d in path.decisions:
-            nodes.append(Node(program.eqns[start : d.after], sources, d, (), None))
+            draws = path.draws.before(len(nodes))
+            nodes.append(Node(program.eqns[start : d.after], sources, d, (), None, draws))
             start = d.after
         if not path.decisions or path.decisions[-1].outcome is not None:
             rest = program.eqns[start:]
-            nodes.append(Node(rest, sources, None, program.outputs, path.structure))
+            draws = path.draws.before(len(nodes))
+            nodes.append(Node(rest, sources, None, program.outputs, path.structure, draws))
         return nodes
 
     def _give(self, nodes: Sequence[Node]) -> None:
@@ -389,11 +421,19 @@ def read(keys: Sequence[Source], values: Mapping) -> list | None:
         return None
 
 
+def reached(node: Node, values: dict) -> list | None:
+    """The values for what the piece of a node reads, of which it may have to draw some."""
+    if node.draws:
+        values.update(values[Drawn].values(node.draws))
+    return read(node.piece.reads, values)
+
+
 def decides(node: Node, values: dict) -> bool:
     """Add to the values what a node gives; whether that, and what it decides by, could be had."""
     piece = node.piece
+    args = reached(node, values)
     if piece.entry is not None:
-        if (args := read(piece.reads, values)) is None:
+        if args is None:
             return False
         _put(piece, called(piece.entry, args), values)
     return read((node.test,), values) is not None
@@ -433,6 +473,3 @@ def _straight(eqns: Sequence[Eqn], outputs: tuple[Atom, ...]) -> tuple[list[Var]
     used = {a for eqn in program.eqns for a in eqn.inputs} | set(outputs)
     reads = [v for v in free if v in used]
     return reads, Program(tuple(reads), program.eqns, outputs)
-
-
-__all__ = ["Grow", "Node", "Source", "Tree", "called", "decides", "read"]

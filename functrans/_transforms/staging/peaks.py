@@ -108,6 +108,3 @@ def of_entry(entry: Entry) -> int:
 
 def _nbytes(a: Aval) -> int:
     return a.size * a.dtype.itemsize
-
-
-__all__ = ["of_call", "of_entry", "of_interpreted", "of_program"]

@@ -24,6 +24,7 @@ from functrans._transforms.staging.environment import (
     has_places,
     parts_of,
 )
+from functrans._transforms.staging.names import in_context
 
 _VALUES = (bool, int, float, complex, str, bytes, type(None))
 
@@ -78,6 +79,11 @@ class Reads:
     def __init__(self, checks: Sequence[Check]):
         self.checks = checks
         self.unchanged: Callable[[], bool] = _written(checks)
+
+    def checksums(self) -> list[tuple[np.ndarray, int]]:
+        """The large arrays that are compared, with the checksums that they must have."""
+        return [(c.holder, c.saved) for c in self.checks
+                if isinstance(c.holder, np.ndarray) and type(c.saved) is int]
 
     def changed(self) -> str:
         """What is not as it was."""
@@ -183,6 +189,4 @@ def same_items(x: dict, saved: tuple[tuple, tuple]) -> bool:
 
 _HELPERS = {"_ft_same": same, "_ft_same_all": same_all, "_ft_same_items": same_items,
             "_ft_content": content, "_ft_bytes": lambda x: bytes(memoryview(x)),
-            "_ft_gone": (AttributeError, LookupError, NameError)}
-
-__all__ = ["Reads", "checks", "unchanged_since"]
+            "_ft_in_context": in_context, "_ft_gone": (AttributeError, LookupError, NameError)}

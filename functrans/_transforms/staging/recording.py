@@ -14,18 +14,22 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from functrans._compile.ir.program import Program, Var, evaluate
+from functrans._compile.ir.program import Program, Var, atoms, evaluate
 from functrans._core.array import plain
 from functrans._core.bind import PrimalTracer, Tracer, writer
 from functrans._core.products import Products
+from functrans._transforms.arguments import describe, is_number
+from functrans._transforms.drawing import Draw, Drawn, key_of
+from functrans._transforms.staging.draws import state_of
 from functrans._transforms.staging.signature import typed
 from functrans._transforms.staging.staging import (
     StagedTracer,
     StagingTrace,
+    example_of,
     used_of,
     write,
 )
-from functrans.errors import user_line
+from functrans.errors import ConcretizationError, UnsupportedError, user_line
 
 # Decisions on one path, at most.
 MOST_DECISIONS = 1000
@@ -71,14 +75,22 @@ class Undecided(BaseException):
     """A number is not known while the function is staged: the path ends there for now."""
 
 
-class Endless(BaseException):
+class Uncompiled(BaseException):
+    """A function that only its Python can run; ``error`` says why, and what to do."""
+
+    def __init__(self, error: ConcretizationError):
+        self.error = error
+        super().__init__(str(error))
+
+
+class Endless(Uncompiled):
     """A path makes too many decisions, most of them in ``line``."""
 
     def __init__(self, trace: PathTrace):
         lines = Counter([d.line for d in trace.decisions])
         self.line = lines.most_common(1)[0][0]
         self.how = f"and so more than {MOST_DECISIONS} times in one call"
-        super().__init__(self.line)
+        super().__init__(ConcretizationError(self.line))
 
 
 class Recording(NamedTuple):
@@ -88,24 +100,54 @@ class Recording(NamedTuple):
     structure: Any
     lifted: list[tuple[Any, Var]]
     decisions: list[Decision]
+    draws: PathDraws
+
+
+class PathDraws(NamedTuple):
+    """The draws on a path in order: how many decisions came before each, what stands for it; and
+    the states of the generators afterwards, by id.
+    """
+
+    draws: list[Draw]
+    after: list[int]
+    variables: list[Var]
+    states: dict[int, object]
+
+    def used(self, program: Program) -> list[tuple[Draw, Var]]:
+        """The draws that a program takes as inputs, each with its variable."""
+        used = {a for a in atoms(program) if isinstance(a, Var)}
+        return [(d, v) for d, v in zip(self.draws, self.variables, strict=True) if v in used]
+
+    def keys(self) -> dict[int, Any]:
+        """The places of the draws, by their ids."""
+        return {id(d): key_of(i) for i, d in enumerate(self.draws)}
+
+    def before(self, decisions: int) -> list[tuple[int, Draw]]:
+        """The draws, with their numbers, that so many decisions came before."""
+        return [(i, d) for i, (d, n) in enumerate(zip(self.draws, self.after, strict=True))
+                if n == decisions]
 
 
 class PathTrace(StagingTrace):
-    """Writes the program of one path; ``known`` are the first outcomes on it."""
+    """Writes the program of one path; ``known`` are the first outcomes on it, ``drawn`` the random
+    numbers that the call has drawn.
+    """
 
-    __slots__ = ("decisions", "known", "operands", "outcomes", "stopped", "values")
+    __slots__ = ("decisions", "drawn", "draws", "known", "operands", "outcomes", "stopped",
+                 "values")
 
     def __init__(
-        self, fun: str, operands: Sequence, known: Sequence[Outcome], products: Products
+        self, fun: str, operands: Sequence, known: Sequence[Outcome], products: Products,
+        drawn: Drawn,
     ):
         super().__init__(fun, lifted={}, products=products)
-        self.known = known
+        self.known, self.drawn, self.draws = known, drawn, PathDraws([], [], [], {})
         self.operands: dict[Var, Any] = dict(enumerate(operands))  # type: ignore[arg-type]
         self.decisions: list[Decision] = []
         self.outcomes: dict[tuple, Outcome] = {}
         self.values: dict[Any, Any] = {}
         # why the path ends here, whatever the function's own ``finally`` makes of it
-        self.stopped: Undecided | Endless | None = None
+        self.stopped: Undecided | Uncompiled | None = None
 
     def arguments(self, args: Sequence[Any]) -> list[StagedTracer]:
         inputs = super().arguments(args)
@@ -117,6 +159,40 @@ class PathTrace(StagingTrace):
         t = super().operand(x)
         self.operands[t.variable] = x
         return t
+
+    def draw(self, d: Draw, outside: Callable[[Draw], Any]) -> StagedTracer:
+        draws, after, variables, states = self.draws
+        g = d.generator
+        if id(g) in states and states[id(g)] != state_of(g):
+            raise UnsupportedError(
+                f"{user_line()}: the state of a generator was set or moved in {self.fun}, between "
+                "its draws. Do that outside."
+            )
+        kept = d.kept()
+        y = self.drawn.take(len(draws), kept, outside)
+        if not is_number(y):
+            raise UnsupportedError(
+                f"{user_line()}: `{d.name}` of a generator gave {describe(y)} in {self.fun}, and "
+                "no numbers. Draw it outside, and pass it as an argument."
+            )
+        t = self.input(example_of(y))
+        self.operands[t.variable] = y
+        draws.append(kept)
+        after.append(len(self.decisions))
+        variables.append(t.variable)
+        states[id(g)] = state_of(g)
+        return t
+
+    def rehearse(self, kept: bool) -> Callable[[], None]:
+        count, forget = len(self.draws.draws), None if kept else self.drawn.rehearse()
+
+        def undo() -> None:
+            for written in (self.draws.draws, self.draws.after, self.draws.variables):
+                del written[count:]
+            if forget is not None:
+                forget()
+
+        return undo
 
     def decide(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> Any:
         if self.closed is True:
@@ -142,7 +218,10 @@ class PathTrace(StagingTrace):
             self._stop(Undecided())
         self.outcomes[v, convert] = outcome
 
-    def _stop(self, why: Undecided | Endless) -> NoReturn:
+    def lacks(self, error: ConcretizationError) -> NoReturn:
+        self._stop(Uncompiled(error))
+
+    def _stop(self, why: Undecided | Uncompiled) -> NoReturn:
         self.stopped = why
         raise why
 
@@ -195,35 +274,34 @@ def exact(x: Any) -> tuple[bool, Any]:
 
 def record(
     f: Callable, operands: Sequence, examples: Sequence, name: str, known: Sequence[Outcome],
-    products: Products = Products.BY_ROW,
+    products: Products = Products.BY_ROW, drawn: Drawn | None = None,
 ) -> Recording:
     """The path of ``f`` on ``operands``, of whose kinds ``examples`` are, after known decisions.
 
-    Raises Endless where Python decides without end.
+    ``drawn`` is what this call has drawn so far. Raises Uncompiled where Python decides without
+    end, or needs numbers that are not known.
     """
-    trace = PathTrace(name, operands, known, products)
+    trace = PathTrace(name, operands, known, products, drawn or Drawn())
     token = writer.set(trace)
     program: Any = None
     structure: Any = None
     try:
         program, structure = write(trace, f, examples)
-    except (Exception, Undecided, Endless):
+    except (Exception, Undecided, Uncompiled):
         if trace.stopped is None:
             raise
     finally:
         writer.reset(token)
-    if isinstance(trace.stopped, Endless):
+    if isinstance(trace.stopped, Uncompiled):
         raise trace.stopped
     if trace.stopped is not None:
         last, inputs = trace.decisions[-1], tuple(list(trace.operands)[: len(operands)])
         program = Program(inputs, tuple(trace.eqns[: last.after]), (last.variable,))
     assert trace.lifted is not None
     tested = Program(program.inputs, program.eqns, (*program.outputs, *_variables(trace)))
-    return Recording(program, structure, used_of(trace.lifted, tested), trace.decisions)
+    lifted = [*used_of(trace.lifted, tested), *trace.draws.used(tested)]
+    return Recording(program, structure, lifted, trace.decisions, trace.draws)
 
 
 def _variables(trace: PathTrace) -> list[Var]:
     return [d.variable for d in trace.decisions]
-
-
-__all__ = ["MOST_DECISIONS", "Decision", "Endless", "Outcome", "Recording", "outcome_of", "record"]

@@ -317,9 +317,3 @@ class ProgramNode(CallNode):
         """One cotangent for each of those parents that have a slot, as one for each of all."""
         rest = iter(cts)
         return [None if p is None else next(rest) for p in self.parents]
-
-
-__all__ = [
-    "Partition", "ProgramNode", "RowCall", "examples_of", "inexact_outputs", "jvp",
-    "partition", "products_of", "reached_outputs", "vjp", "vmap",
-]

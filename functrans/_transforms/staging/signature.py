@@ -18,6 +18,7 @@ from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, integer
 from functrans._transforms import paths
 from functrans._transforms.arguments import describe, is_number
+from functrans._transforms.drawing import Drawn
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, name_of
 
@@ -29,13 +30,15 @@ _REST, _KEYWORDS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWO
 class BoundCall(NamedTuple):
     """A call taken apart: what its program depends on, and a function of its numbers alone.
 
-    ``fixed`` are the arguments that become part of the program.
+    ``fixed`` are the arguments that become part of the program, ``drawn`` the random numbers that
+    the call has drawn.
     """
 
     key: Any
     operands: list
     call: functools.partial
     fixed: tuple
+    drawn: Drawn
 
     @property
     def structure(self) -> tree.Structure:
@@ -79,7 +82,7 @@ class Signature:
         self.nums = tuple(dict.fromkeys([*nums, *numbered]))
         self.names = tuple(dict.fromkeys([*self.names, *named]))
 
-    def of(self, args: tuple, kwargs: dict) -> BoundCall:
+    def of(self, args: tuple, kwargs: dict, drawn: Drawn | None = None) -> BoundCall:
         """A call taken apart."""
         static: tuple = ()
         positional, named = list(args), kwargs
@@ -112,7 +115,7 @@ class Signature:
                 f"jit: a static argument of `{name_of(self.f)}` cannot be hashed: {describe(fixed)}"
             ) from None
         call = functools.partial(self._call, structure, leaves, numbers, static)
-        return BoundCall(key, operands, call, fixed)
+        return BoundCall(key, operands, call, fixed, drawn or Drawn())
 
     def names_of(self, given: BoundCall) -> list[str]:
         """What the numbers of a call are called: ``x``, ``params[0].w``."""
@@ -208,6 +211,3 @@ def _orders(structure: tree.Structure) -> tuple:
     inner = tuple([_orders(s) for s in structure.children if s is not tree.LEAF])
     order = getattr(structure.aux, "order", None)
     return inner if order is None else (order, tuple(map(type, order)), inner)
-
-
-__all__ = ["BoundCall", "Signature", "kind_of", "typed"]

@@ -34,6 +34,7 @@ from functrans._core.products import NanArrived, Products, forming, products
 from functrans._core.writing import current
 from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_callable, require_numbers
+from functrans._transforms.drawing import Draw, drawing
 from functrans.errors import (
     ConcretizationError,
     SolverError,
@@ -77,6 +78,13 @@ class StagedTracer(Tracer):
 
     def followed(self) -> bool:
         return False
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        try:
+            return super().__array__(dtype, copy)
+        except ConcretizationError as error:
+            owner: Any = self.owner  # a StagingTrace
+            raise owner.lacks(error) if self.dtype.kind in "iub" else error from None
 
     def __float__(self) -> float:
         if scipy_names.advice(self) or remedies.formats_text():
@@ -182,6 +190,10 @@ class StagingTrace(Trace):
             "`if`; mark arguments that choose the code with static_argnums."
         )
 
+    def lacks(self, error: ConcretizationError) -> Exception:
+        """What is raised where Python needs numbers that are not known."""
+        return error
+
     def enter(self, prim: Structured, args: tuple) -> tuple:
         """The outputs of an equation that holds programs; none of its values is known."""
         self.require_open(prim)
@@ -195,6 +207,17 @@ class StagingTrace(Trace):
         line = user_line() if self.lines else ""
         self.eqns.append(Eqn(prim, inputs, {}, tuple(t.variable for t in outs), line))
         return tuple(outs)
+
+    def draw(self, d: Draw, outside: Callable[[Draw], Any]) -> Any:
+        """Random numbers: not here, where one program is for all passes of a loop."""
+        raise UnsupportedError(
+            f"{user_line()}: `{d.name}` of a generator draws in {self.fun}, which is staged once "
+            "and run many times, with the same numbers. Draw before it, and pass the numbers as "
+            "an argument; or pass a key, from which functrans.random.normal(key) draws."
+        )
+
+    def rehearse(self, kept: bool) -> Callable[[], None] | None:
+        return None  # nothing is drawn here
 
     def call(self, call: Any, args: tuple) -> tuple:
         return call.staged(self, args)
@@ -308,9 +331,9 @@ def write(
     token = _writing.set(True)
     try:
         inputs = trace.arguments(args)
-        with forming(trace.products):
+        with forming(trace.products), drawing(trace):
             outs, structure = tree.flatten(f(*inputs))
-        require_numbers(trace.fun, outs)
+        require_numbers(trace.fun, outs, ended=writer.get() is trace)
         outputs = tuple([trace.atom(plain(x)) for x in outs])
         return Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs), structure
     finally:

@@ -60,6 +60,3 @@ def _test(node: Node, steps: dict[Node | None, Step]) -> Test | None:
              if child in steps and not isinstance(child.outcome_above, Exception)]
     dtype, shape = node.decision.variable.aval.dtype, node.decision.variable.aval.shape
     return Test(node.test, dtype, shape, node.decision.convert, below)
-
-
-__all__ = ["native"]

@@ -39,7 +39,7 @@ def warned(run: Callable, f: Callable, args: tuple, kwargs: dict) -> Any:
         if not any([x is None for x in values]):  # else in a batch, or in another program
             with config(jit=False):
                 again, named = tree.unflatten(structure, values)
-                f(*again, **named)
+                f(again, named)
     return y
 
 

@@ -118,6 +118,3 @@ def _inside_a_rule() -> bool:
     ):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(_RULES)
-
-
-__all__ = ["Watching", "jvp_trace", "vjp_trace"]

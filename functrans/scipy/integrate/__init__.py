@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from scipy import integrate as _theirs
 
+from functrans.scipy.integrate import boundary as _boundary
 from functrans.scipy.integrate import odes as _odes
 from functrans.scipy.integrate import quadrature as _quadrature
 from functrans.scipy.public import namespace as _namespace
 
-__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _odes, _quadrature)
+__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _odes, _quadrature, _boundary)

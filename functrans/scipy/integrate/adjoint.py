@@ -118,6 +118,3 @@ class _Augmented:
         dy, pull = vjp(f, y, moving)
         to_y, to_consts = pull(-a)
         return self.packed(dy, to_y, to_consts or [])
-
-
-__all__ = ["values"]

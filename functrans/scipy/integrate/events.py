@@ -138,6 +138,3 @@ def until_the_end(watched: Sequence[Watched], found: list, sign: Any) -> tuple[A
         there = there & (sign * stop(times) <= sign * last)
         kept += [np.where(there, times, np.nan), np.where(there[:, None], values, np.nan)]
     return last, kept
-
-
-__all__ = ["Watched", "located", "until_the_end", "watch"]

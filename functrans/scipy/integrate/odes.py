@@ -399,6 +399,3 @@ def _place_events(sol: Any, path: Path, events: Sequence[Callable], ends: bool) 
 
 def _event_time(path: Path, event: Callable, t: float) -> Any:
     return implicit("the time of an event", lambda t: event(t, path(t)), np.asarray(t, float))
-
-
-__all__ = ["odeint", "solve_ivp"]

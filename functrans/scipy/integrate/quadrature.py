@@ -7,6 +7,7 @@ of 21 points on these pieces, which move along with the limits.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,14 +18,16 @@ from scipy.special import roots_legendre
 
 from functrans._core.bind import Tracer, known
 from functrans._ops.calls import stop
+from functrans._ops.elementwise import cos, sin
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Numbers, as_args
 from functrans.scipy.implicit import concrete
 from functrans.scipy.programs import in_programs
-from functrans.scipy.public import counterpart, is_traced
+from functrans.scipy.public import counterpart, is_traced, refused
 
 si: Any = integrate  # its types say less than its functions take
+WAVES = {"cos": cos, "sin": sin}
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(21)
 
 
@@ -33,8 +36,9 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
          weight=None, **options):
     """The integral of ``func(x, *args)`` from ``a`` to ``b``, and an estimate of its error.
 
-    Limits may be infinite. Raises SolverError where Gauss's rule on SciPy's pieces does not come to
-    SciPy's value, as beside a singularity, and with its message where SciPy warns.
+    Limits may be infinite; ``weight`` is "cos" or "sin" of ``wvar * x`` between finite ones. Raises
+    SolverError where Gauss's rule on SciPy's pieces does not come to SciPy's value, as beside a
+    singularity, and with its message where SciPy warns.
 
     >>> import functrans as ft, numpy as np
     >>> ft.grad(lambda k: quad(lambda x: np.exp(-k * x), 0, np.inf)[0])(2.0)
@@ -44,30 +48,38 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
     f = Numbers(func)
     ends = concrete((a, b))
     inputs = concrete((args, points))
+    frequency = options.get("wvar")
+    options["wvar"] = concrete(frequency)
 
     def run(full: Any) -> Any:
         return si.quad(f, *ends, inputs[0], full, epsabs, epsrel, limit, inputs[1], weight,
                        **options)
 
     value, error, info, *message = run(1)
-    if not f.depends_on((a, b, args)):
+    if not f.depends_on((a, b, args, frequency)):
         if message:
             return run(full_output)  # which warns as SciPy does
         return (value, error, info) if full_output else (value, error)
-    options = {k: v for k, v in options.items() if v}
-    if weight is not None or options:
+    wave = WAVES.get(weight) if np.isfinite(ends).all() else None
+    others = [k for k, v in options.items() if v is not None and v is not False and k != "wvar"]
+    if (weight is not None and wave is None) or others:
         raise UnsupportedError(
-            f"{user_line()}: quad got {'weight' if weight is not None else next(iter(options))}= "
-            "beside a traced value. Write the weight into the function; take real and imaginary "
-            "parts apart."
+            f"{user_line()}: quad got {others[0] if others else 'weight'}= beside a traced value. "
+            "Write the weight into the function; take real and imaginary parts apart."
         )
     if message:
         raise SolverError(
             f"{user_line()}: quad has no derivative, for it did not converge: {message[0]}"
         )
     pieces = info.get("last", 0)
-    total = _by_gauss(lambda x: func(x, *args), a, b, info["alist"][:pieces],
-                      info["blist"][:pieces])
+    starts, stops = info["alist"][:pieces], info["blist"][:pieces]
+    if wave is not None and not pieces:  # QUADPACK's word for one
+        starts, stops = [min(ends)], [max(ends)]
+    if wave is None:
+        total = _by_gauss(lambda x: func(x, *args), a, b, starts, stops)
+    else:
+        starts, stops = _shorter(starts, stops, 4 * math.pi / max(abs(options["wvar"]), 1e-300))
+        total = _by_gauss(lambda x: func(x, *args) * wave(frequency * x), a, b, starts, stops)
     _require_equal("quad", concrete(total), value, max(error, epsabs))
     y = value + (total - stop(total)) if isinstance(total, Tracer) else value
     return (y, error, info) if full_output else (y, error)
@@ -82,17 +94,81 @@ def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-8, epsrel=1.49e-8):
     >>> ft.grad(lambda k: dblquad(lambda y, x: k * x * y, 0, k, 0, lambda x: x)[0])(2.0)
     Array(10.)
     """
-    args, errors = as_args(args), []
+    options = {"epsabs": epsabs, "epsrel": epsrel}
+    ranges = [_limits(gfun, hfun, lambda x: (x,)), (a, b)]
+    return inspect.unwrap(nquad)(func, ranges, as_args(args), options)
+
+
+@in_programs
+def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-8, epsrel=1.49e-8):
+    """The integral of ``func(z, y, x, *args)``, x from ``a`` to ``b``, y from ``gfun(x)`` to
+    ``hfun(x)`` and z from ``qfun(x, y)`` to ``rfun(x, y)``; differentiated in all limits.
+
+    >>> import functrans as ft
+    >>> ft.grad(lambda k: tplquad(lambda z, y, x: k * x, 0, 1, 0, 1, 0, lambda x, y: k)[0])(2.0)
+    Array(2.)
+    """
+    options = {"epsabs": epsabs, "epsrel": epsrel}
+    ranges = [_limits(qfun, rfun, lambda y, x: (x, y)), _limits(gfun, hfun, lambda x: (x,)), (a, b)]
+    return inspect.unwrap(nquad)(func, ranges, as_args(args), options)
+
+
+def _limits(low: Any, high: Any, order: Callable) -> Callable:
+    """Limits as ``nquad`` takes them: a function of the variables outside, the innermost first."""
+    count = len(inspect.signature(order).parameters)
+
+    def limits(*outside: Any) -> list:
+        xs = order(*outside[:count])
+        return [end(*xs) if callable(end) else end for end in (low, high)]
+
+    return limits
+
+
+@in_programs
+def nquad(func, ranges, args=None, opts=None, full_output=False):
+    """The integral over several variables, the first innermost, whose ranges may depend on those
+    outside; differentiated in all limits and parameters.
+
+    >>> import functrans as ft
+    >>> ft.grad(lambda k: nquad(lambda x, y: k * x * y, [lambda y: (0, y), (0, k)])[0])(2.0)
+    Array(10.)
+    """
+    if full_output:
+        if is_traced((ranges, args)):
+            raise refused("nquad", "full_output", full_output, "leave it out")
+        return si.nquad(func, ranges, args, opts, full_output)
+    args = () if args is None else as_args(args)
+    options = opts if isinstance(opts, list | tuple) else [opts or {}] * len(ranges)
     quad_alone = inspect.unwrap(quad)  # in a program the whole is one step
+    errors = []
 
-    def of_y(x: Any) -> Any:
-        low, high = [f(x) if callable(f) else f for f in (gfun, hfun)]
-        found = quad_alone(lambda y: func(y, x, *args), low, high, epsabs=epsabs, epsrel=epsrel)
-        errors.append(found[1])
-        return found[0]
+    # what is traced goes by arguments, so that SciPy's own evaluations are of numbers
+    def over(level: int, outside: tuple, args: tuple) -> Any:
+        limits, given = [f(*outside, *args) if callable(f) else f
+                         for f in (ranges[level], options[level])]
+        given = dict(given)
+        low, high = limits
+        if given.get("points") is not None:  # of which SciPy takes those inside
+            ends = sorted(concrete((low, high)))
+            given["points"] = [p for p in given["points"] if ends[0] <= p <= ends[1]]
 
-    found = quad_alone(of_y, a, b, epsabs=epsabs, epsrel=epsrel)
-    return found[0], max(found[1], *errors)
+        def inside(x: Any, outside: tuple, args: tuple) -> Any:
+            outside = (x, *outside)
+            return over(level - 1, outside, args) if level else func(*outside, *args)
+
+        value, error = quad_alone(inside, low, high, (outside, args), **given)
+        errors.append(error)
+        return value
+
+    value = over(len(ranges) - 1, (), args)
+    return value, max(errors)
+
+
+def _shorter(starts: np.ndarray, stops: np.ndarray, longest: float) -> tuple[list, list]:
+    """The same pieces, cut until none is longer than ``longest``."""
+    edges = [np.linspace(low, high, int(np.ceil(abs(high - low) / longest)) + 1)
+             for low, high in zip(starts, stops, strict=True)]
+    return [x for e in edges for x in e[:-1]], [x for e in edges for x in e[1:]]
 
 
 def _by_gauss(f: Callable, a: Any, b: Any, starts: Sequence, ends: Sequence) -> Any:
@@ -278,7 +354,3 @@ def _under_parabolas(y: Any, d: Any, n: int) -> Any:
     # of the parabola through three values, from an end to the middle
     bend = ((other - middle) / far - (middle - end) / near) / (near + far)
     return near * (end + middle) / 2 - bend * near**3 / 6
-
-
-__all__ = ["cumulative_simpson", "cumulative_trapezoid", "dblquad", "fixed_quad", "quad",
-           "quad_vec", "simpson", "trapezoid"]

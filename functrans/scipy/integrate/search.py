@@ -259,7 +259,3 @@ def _newton(method: Radau, f: Callable, s: State, h: Any, J: Any, scale: Any, Z:
     no, zero = s.n < 0, 0 * s.n
     Z, k, _, converged, _ = while_loop(going, step, (Z, zero, 0.0 * h, no, no))
     return Z, converged, k
-
-
-__all__ = ["FINISHED", "STIFF", "STOPPED", "TOO_MANY", "TOO_SMALL", "State", "Tolerances",
-           "accepted", "attempts", "explicit", "first_step", "radau", "start", "until"]

@@ -282,7 +282,3 @@ def floating(y0: Any) -> Any:
     """An initial value as SciPy takes it: a vector of float64 or complex128."""
     y0 = as_operand(y0).reshape(-1)
     return y0 + np.zeros(y0.shape, np.result_type(y0.dtype, float))
-
-
-__all__ = ["MAX_STEPS", "checked", "equation", "floating", "nodes", "values",
-           "with_events"]

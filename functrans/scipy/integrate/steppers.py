@@ -234,6 +234,3 @@ def stepper(method: Any) -> Explicit | Radau:
         f"{user_line()}: solve_ivp got method={method!r} beside a traced value, whose steps have "
         "no derivatives here. Take 'RK45', 'DOP853' or 'RK23', and 'Radau' where it is stiff."
     )
-
-
-__all__ = ["Explicit", "Radau", "Step", "square", "stepper"]

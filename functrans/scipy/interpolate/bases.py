@@ -11,6 +11,9 @@ from functrans.errors import NotDifferentiable, user_line
 from functrans.numpy.indexing import take
 from functrans.scipy.public import is_traced
 
+# Orders and values of derivatives at an end.
+NAMED_ENDS = {"clamped": (1, 0.0), "natural": (2, 0.0)}
+
 
 def refuse_traced(who: str, **arguments: Any) -> None:
     """An error that names the traced one of arguments in which there is no derivative."""
@@ -104,6 +107,3 @@ def axis_back(y: Any, points: int, axis: int) -> Any:
     axes = list(range(y.ndim))
     k = points + axis
     return y.transpose(axes[points:k] + axes[:points] + axes[k:])
-
-
-__all__ = ["Basis", "axis_back", "combined", "refuse_traced"]

@@ -1,11 +1,12 @@
 """Splines as sums of B-splines, differentiable in points and coefficients, and in values fitted.
 
-What a fit of fixed knots finds is linear in the values: SciPy gives the matrix, as the
-coefficients of the fits of unit vectors.
+What a fit of fixed knots finds is linear in the values: the solution of a system with a band. Of
+periodic splines SciPy gives the matrix, as the fits of unit vectors.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +14,14 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import interpolate
 
+from functrans._core.bind import bind, known
 from functrans._core.locks import lazy
+from functrans._ops import sparse
+from functrans._ops.sparse import Pattern
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.interpolate.bases import Basis, axis_back, combined, refuse_traced
+from functrans.scipy import bands
+from functrans.scipy.interpolate.bases import NAMED_ENDS, Basis, axis_back, combined, refuse_traced
 from functrans.scipy.public import is_traced
 
 si: Any = interpolate  # its types say less than its functions take
@@ -161,8 +166,11 @@ def fitted(fit: Callable, y: Any, axis: int = 0) -> BSpline:
     axis = normalize_axis_index(axis, y.ndim)
     y = np.moveaxis(y, axis, 0)
     unit = fit(np.eye(y.shape[0]))
-    spline = wrapped(unit)
-    spline._traced = spline.c = np.tensordot(unit.c, y, 1)
+    return _with_traced(wrapped(unit), np.tensordot(unit.c, y, 1), axis)
+
+
+def _with_traced(spline: BSpline, c: Any, axis: int) -> BSpline:
+    spline._traced = spline.c = c
     spline.axis = axis
     return spline
 
@@ -188,23 +196,33 @@ def make_interp_spline(x, y, k=3, t=None, bc_type: Any = None, axis=0, check_fin
             return si.make_interp_spline(x, unit, k, t, bc_type)
 
         return fitted(periodic, y, axis)
-    ends = [bc_type] * 2 if bc_type is None or isinstance(bc_type, str) else list(bc_type)
-    ends = [end if end is None or isinstance(end, str) else list(end) for end in ends]
+    y = as_operand(y)
+    y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), 0)
+    pair = [bc_type] * 2 if bc_type is None or isinstance(bc_type, str) else list(bc_type)
+    ends = [[NAMED_ENDS[end]] if end in ("clamped", "natural") else
+            [] if end in (None, "not-a-knot") else end for end in pair]
+    # SciPy's checks, and its knots
+    plain = [end if isinstance(end, str) else
+             [(order, np.zeros(y.shape[1:])) for order, _ in end] or None for end in ends]
+    spline = wrapped(si.make_interp_spline(x, np.zeros(y.shape, y.dtype), k, t, tuple(plain)))
+    return _with_traced(spline, coefficients(spline.t, spline.k, x, y, ends), axis)
 
-    def with_ends(unit: np.ndarray, one: tuple[int, int] | None = None) -> Any:
-        """The fit with all derivatives at the ends 0, except for one."""
-        known = [end if not isinstance(end, list) else
-                 [(order, np.full(unit.shape[1:], float((side, i) == one)))
-                  for i, (order, _) in enumerate(end)] for side, end in enumerate(ends)]
-        return si.make_interp_spline(x, unit, k, t, tuple(known))
 
-    spline = fitted(with_ends, y, axis)
-    for side, end in enumerate(ends):
-        for i, (_, value) in enumerate(end if isinstance(end, list) else ()):
-            column = with_ends(np.zeros(len(x)), (side, i)).c
-            spline._traced = spline._traced + _column(column, spline.c.ndim) * as_operand(value)
-    spline.c = spline._traced
-    return spline
+def coefficients(t: np.ndarray, k: int, x: Any, y: Any, ends: Any = ((), ())) -> Any:
+    """Those of the spline on knots ``t`` through values ``y`` at ``x``.
+
+    ``ends`` are the orders and values of derivatives at both ends.
+    """
+    basis, x = Basis(t, k), np.asarray(x, float)
+    left, right = [[(at, nu, np.broadcast_to(as_operand(v), y.shape[1:])[None]) for nu, v in end]
+                   for at, end in zip((x[:1], x[-1:]), ends, strict=True)]
+    conditions = [*left, (x, 0, y), *right]
+    rows = [basis.at(at, nu) for at, nu, _ in conditions]
+    first, weights = [np.concatenate(parts) for parts in zip(*rows, strict=True)]
+    n = len(first)
+    places = Pattern(np.repeat(np.arange(n), k + 1), (first[:, None] + np.arange(k + 1)).ravel(),
+                     (n, n))
+    return bands.solve_well(places, weights.ravel(), np.concatenate([v for *_, v in conditions]))
 
 
 def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, **options):
@@ -218,34 +236,96 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, **options):
     refuse_traced("make_lsq_spline", x=x, knots=t, weights=w)
     if not is_traced(y):
         return wrapped(si.make_lsq_spline(x, y, t, k, w, axis, check_finite, **options))
-    return fitted(lambda unit: si.make_lsq_spline(x, unit, t, k, w, **options), y, axis)
+    y = as_operand(y)
+    y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), 0)
+    # SciPy's checks
+    spline = wrapped(si.make_lsq_spline(x, np.zeros(y.shape[0]), t, k, w, **options))
+    return _with_traced(spline, closest(spline.t, k, x, y, w), axis)
+
+
+def closest(t: np.ndarray, k: int, x: Any, y: Any, w: Any = None) -> Any:
+    """Coefficients of the spline on knots ``t`` that is closest to ``y`` at ``x``, weighted.
+
+    Up to 64 of them by the inverse of a QR factor, more by the normal equations, whose solution is
+    improved once (A. Bjorck, Numerical Methods for Least Squares Problems, 1996, section 6.6.5).
+    """
+    n, m = len(t) - k - 1, y.shape[0]
+    first, values = Basis(t, k).at(np.asarray(x, float))
+    w = np.ones(m) if w is None else np.asarray(w, float)
+    cols, data = first[:, None] + np.arange(k + 1), (values * w[:, None]).ravel()
+    places = Pattern(np.repeat(np.arange(m), k + 1), cols.ravel(), (m, n))
+    matrix, y = places.matrix(data), y * _column(w, y.ndim)
+    if n <= bands.DENSE:
+        q, r = np.linalg.qr(matrix.toarray())
+        return np.tensordot(np.linalg.solve(r, q.T), y, 1)
+    normal = (matrix.T @ matrix).tocoo()
+    ahead, back = [functools.partial(bind, sparse.product, data, places=p)
+                   for p in (places, places.T)]
+    inverse = functools.partial(bands.solve, Pattern(normal.row, normal.col, normal.shape),
+                                normal.data)
+    y = y if y.dtype.kind in "fc" else y.astype(float)
+    c = inverse(back(y))
+    return c + inverse(back(y - ahead(c)))
 
 
 def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
-    """The cubic spline that is smooth and close to values: for a given ``lam`` linear in them.
+    """The cubic spline that is smooth and close to values, also of traced weights and ``lam``.
 
     >>> import functrans as ft, numpy as np
     >>> f = lambda y: make_smoothing_spline(np.arange(5.0), y, lam=1e9)(2.0)
     >>> ft.grad(f)(np.zeros(5)).round(6)
     array([0.2, 0.2, 0.2, 0.2, 0.2])
     """
-    refuse_traced("make_smoothing_spline", x=x, weights=w, lam=lam)
+    refuse_traced("make_smoothing_spline", x=x)
     options: dict[str, Any] = {"axis": axis} if axis else {}  # SciPy has it since 1.16
-    if not is_traced(y):
+    if not is_traced((y, w, lam)):
         return wrapped(si.make_smoothing_spline(x, y, w, lam, **options))
     if lam is None:
         raise UnsupportedError(
             f"{user_line()}: make_smoothing_spline got lam=None beside traced values, and would "
             "choose it by them. Pass lam=."
         )
-    # SciPy takes several columns only since 1.16
-    return fitted(lambda unit: _side_by_side(
-        [si.make_smoothing_spline(x, column, w, lam) for column in unit]), y, axis)
+    y = as_operand(y)
+    y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), 0)
+    ones = np.ones(y.shape[0])
+    x, w = np.asarray(x, float), as_operand(ones if w is None else w)
+    # SciPy's checks, and its knots
+    weights, strength = known(w), known(lam)
+    spline = wrapped(si.make_smoothing_spline(
+        x, 0 * ones, ones if weights is None else weights, 1.0 if strength is None else strength))
+    return _with_traced(spline, _smoothed(x, y, w, lam), axis)
 
 
-def _side_by_side(splines: list) -> Any:
-    first = splines[0]
-    return si.BSpline(first.t, np.stack([s.c for s in splines], axis=1), first.k)
+def _smoothed(x: np.ndarray, y: Any, w: Any, lam: Any) -> Any:
+    """Coefficients of the smoothing spline: its second derivatives at inner knots, integrated.
+
+    (C. Reinsch, Smoothing by spline functions, 1967; P. Green and B. Silverman, Nonparametric
+    Regression and Generalized Linear Models, 1994, section 2.3)
+    """
+    h, v = np.diff(x), 1 / w
+    a, b, c = 1 / h[:-1], -1 / h[:-1] - 1 / h[1:], 1 / h[1:]  # of second differences
+    main = (h[:-1] + h[1:]) / 3 + lam * (a * a * v[:-2] + b * b * v[1:-1] + c * c * v[2:])
+    beside = h[1:-1] / 6 + lam * (b[:-1] * a[1:] * v[1:-2] + c[:-1] * b[1:] * v[2:-1])
+    beyond = lam * (c[:-2] * a[2:] * v[2:-2])
+    data = np.concatenate([main, beside, beside, beyond, beyond])
+    factors = [_column(d, y.ndim) for d in (a, b, c)]
+    moments = sum([d * part for d, part in zip(factors, (y[:-2], y[1:-1], y[2:]), strict=True)])
+    bends = bands.solve_well(_five_diagonals(len(a)), data, moments)
+    gap = np.zeros((1, *y.shape[1:]))
+    a, b, c = [d * bends for d in factors]
+    moved = (np.concatenate([a, gap, gap]) + np.concatenate([gap, b, gap])
+             + np.concatenate([gap, gap, c]))
+    values = y - lam * _column(v, y.ndim) * moved
+    whole = BSpline(np.r_[x[0], x, x[-1]], np.concatenate([gap, bends, gap]), 1).antiderivative(2)
+    # a line is added, of which coefficients are the values at means of knots
+    at = _column((whole.t[1:-3] + whole.t[2:-2] + whole.t[3:-1]) / 3, y.ndim)
+    rest = values[[0, -1]] - whole.c[[0, -1]]
+    return whole.c + rest[0] + (rest[1] - rest[0]) * (at - at[0]) / (at[-1] - at[0])
 
 
-__all__ = ["BSpline", "make_interp_spline", "make_lsq_spline", "make_smoothing_spline"]
+@functools.lru_cache(64)
+def _five_diagonals(n: int) -> Pattern:
+    """The places on the main diagonal, above and below it, and beyond those."""
+    i = np.arange(n)
+    return Pattern(np.concatenate([i, i[:-1], i[1:], i[:-2], i[2:]]),
+                   np.concatenate([i, i[1:], i[:-1], i[2:], i[:-2]]), (n, n))

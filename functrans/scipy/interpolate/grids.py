@@ -18,7 +18,7 @@ from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_operand
 from functrans.scipy.interpolate import slopes
 from functrans.scipy.interpolate.bases import Basis, combined, refuse_traced
-from functrans.scipy.interpolate.bsplines import BSpline
+from functrans.scipy.interpolate.bsplines import BSpline, coefficients
 from functrans.scipy.interpolate.univariate import knots_of
 from functrans.scipy.public import is_traced, refused
 
@@ -101,10 +101,10 @@ class RegularGridInterpolator:
         """The bases of all axes, and the coefficients of the spline of degree k."""
         c, bases = self.values, []
         for axis, g in enumerate(self.grid):
-            unit = si.make_interp_spline(g, np.eye(len(g)), k)
-            bases.append(Basis(unit.t, k))
+            t = si.make_interp_spline(g, np.zeros(len(g)), k).t
+            bases.append(Basis(t, k))
             if k > 1:
-                c = np.moveaxis(np.tensordot(unit.c, c, ((1,), (axis,))), 0, axis)
+                c = np.moveaxis(coefficients(t, k, g, np.moveaxis(c, axis, 0)), 0, axis)
         return bases, c
 
     def _nearest(self, columns: list) -> Any:
@@ -201,8 +201,8 @@ class RectBivariateSpline:
         for axis, (at, k) in enumerate(((x, kx), (y, ky))):
             at = np.ravel(at).astype(float)
             knots.append(knots_of(at, k, bbox[2 * axis : 2 * axis + 2]))
-            unit = si.make_interp_spline(at, np.eye(len(at)), k, knots[-1])
-            c = np.moveaxis(np.tensordot(unit.c, c, ((1,), (axis,))), 0, axis)
+            c = coefficients(knots[-1], k, at, np.moveaxis(c, axis, 0))
+            c = np.moveaxis(c, 0, axis)
         self._hold(knots[0], knots[1], c, kx, ky)
 
     def _hold(self, tx: np.ndarray, ty: np.ndarray, c: Any, kx: int, ky: int) -> None:
@@ -262,6 +262,3 @@ class RectBivariateSpline:
         spline._plain, spline._traced = made, self._traced
         spline._hold(tx, ty, c, kx, ky)
         return spline
-
-
-__all__ = ["RectBivariateSpline", "RegularGridInterpolator", "interpn"]

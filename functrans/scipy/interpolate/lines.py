@@ -107,6 +107,3 @@ def pchip_interpolate(xi, yi, x, der: Any = 0, axis=0):
         return si.pchip_interpolate(xi, yi, x, der, axis)
     p = PchipInterpolator(xi, yi, axis=axis)
     return p(x, der) if np.ndim(der) == 0 else [p(x, nu) for nu in der]
-
-
-__all__ = ["interp1d", "pchip_interpolate"]

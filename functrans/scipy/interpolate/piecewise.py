@@ -1,8 +1,7 @@
-"""Piecewise polynomials, differentiable in points and in values.
+"""Piecewise polynomials, differentiable in points, values and knots.
 
-They are SciPy's classes, and of plain arrays SciPy's methods run. The coefficients of a spline are
-linear in its values: SciPy finds the matrix from splines through unit vectors. Those of the other
-interpolants follow from slopes at the knots (``slopes.py``).
+They are SciPy's classes, and of plain arrays SciPy's methods run. The coefficients of interpolants
+follow from their values and slopes at the knots (``slopes.py``).
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import interpolate
 
+from functrans._core.bind import known
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_operand
 from functrans.scipy.interpolate import slopes
-from functrans.scipy.interpolate.bases import axis_back, refuse_traced
+from functrans.scipy.interpolate.bases import NAMED_ENDS, axis_back
 from functrans.scipy.public import is_traced
 
 si: Any = interpolate  # its types say less than its functions take
@@ -27,7 +27,7 @@ class _Parts(NamedTuple):
     """Coefficients, knots, axis of the values, and what lies beyond, under SciPy's names."""
 
     c: Any
-    x: np.ndarray
+    x: Any
     axis: int
     extrapolate: Any
 
@@ -55,7 +55,7 @@ class _Evaluated:
         extrapolate = own.extrapolate if extrapolate is None else extrapolate
         if extrapolate == "periodic":
             x = knots[0] + (x - knots[0]) % (knots[-1] - knots[0])
-        if knots[0] > knots[-1]:
+        if _are_falling(knots):
             raise UnsupportedError(
                 f"{user_line()}: a {type(self).__name__} of traced values or points needs "
                 "breakpoints that increase; give intervals in that order."
@@ -123,7 +123,23 @@ class _Evaluated:
             )
 
 
-def _polynomial(c: Any, x: Any, knots: np.ndarray, nu: int) -> Any:
+def _are_falling(knots: Any) -> bool:
+    plain = known(knots)
+    return plain is not None and plain[0] > plain[-1]
+
+
+def _like(knots: Any) -> Any:
+    """The knots as SciPy may check them: where they are not known, others that increase."""
+    plain = known(knots)
+    return np.arange(float(knots.shape[0])) if plain is None else plain
+
+
+def _floats(x: Any) -> Any:
+    x = as_operand(x)
+    return x if x.dtype.kind in "fc" else x.astype(float)
+
+
+def _polynomial(c: Any, x: Any, knots: Any, nu: int) -> Any:
     for _ in range(nu):
         c = _slope(c)
     where = np.searchsorted(knots, x, side="right") - 1
@@ -156,14 +172,12 @@ class PPoly(_Evaluated, si.PPoly):
         if not is_traced((c, x)):
             si.PPoly.__init__(self, c, x, extrapolate, axis)
             return
-        refuse_traced("PPoly", breakpoints=x)
-        c = as_operand(c)
+        c, x = _floats(c), _floats(x)
         # SciPy's checks, of plain coefficients
-        like = si.PPoly(np.zeros(c.shape), x, extrapolate, axis)
+        like = si.PPoly(np.zeros(c.shape), _like(x), extrapolate, axis)
         for _ in range(2 * bool(axis)):
             c = np.moveaxis(c, axis + 1, 0)
-        c = c if c.dtype.kind in "fc" else c.astype(float)
-        self.traced = _Parts(c, like.x, like.axis, like.extrapolate)
+        self.traced = _Parts(c, x, like.axis, like.extrapolate)
 
 
 class _Interpolant(_Evaluated):
@@ -171,37 +185,34 @@ class _Interpolant(_Evaluated):
 
     def _from_slopes(self, x: Any, y: Any, d: Any, axis: int, extrapolate: Any) -> None:
         """Hermite's cubics. Values and slopes have their axis first."""
-        knots = np.asarray(x, float)
-        h = np.diff(knots).reshape((-1,) + (1,) * (y.ndim - 1))
+        h = np.diff(x).reshape((-1,) + (1,) * (y.ndim - 1))
         m = np.diff(y, axis=0) / h
         t = (d[:-1] + d[1:] - 2 * m) / h
         c = np.stack([t / h, (m - d[:-1]) / h - t, d[:-1], y[:-1]])
-        self.traced = _Parts(c, knots, axis, True if extrapolate is None else extrapolate)
+        self.traced = _Parts(c, x, axis, True if extrapolate is None else extrapolate)
 
 
-def _values(who: str, x: Any, y: Any, axis: int, dydx: Any = None) -> tuple[Any, int]:
-    """Values with their axis first, checked by SciPy."""
-    refuse_traced(who, knots=x)
-    y = as_operand(y)
+def _values(who: str, x: Any, y: Any, axis: int) -> tuple[Any, Any, int]:
+    """Knots, and values with their axis first, checked by SciPy."""
+    x, y = _floats(x), _floats(y)
     axis = normalize_axis_index(axis, y.ndim)
     if y.dtype.kind == "c" and who != "CubicHermiteSpline":
         raise ValueError(f"`{who}` only works with real values for `y`.")
-    n = np.shape(x)[0] if np.ndim(x) == 1 else -1
-    if y.shape[axis] != n or n < 2 or np.any(np.diff(x) <= 0):
-        si.PchipInterpolator(x, np.zeros(y.shape[axis]))  # raises
-    y = np.moveaxis(y, axis, 0)
-    return (y if y.dtype.kind in "fc" else y.astype(float)), axis
+    plain = _like(x)
+    n = x.shape[0] if x.ndim == 1 else -1
+    if y.shape[axis] != n or n < 2 or np.any(np.diff(plain) <= 0):
+        si.PchipInterpolator(plain, np.zeros(y.shape[axis]))  # raises
+    return x, np.moveaxis(y, axis, 0), axis
 
 
 class CubicHermiteSpline(_Interpolant, si.CubicHermiteSpline):
     """The cubics of given values and slopes at the knots, traced ones too."""
 
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
-        refuse_traced("CubicHermiteSpline", knots=x)
-        if not is_traced((y, dydx)):
+        if not is_traced((x, y, dydx)):
             si.CubicHermiteSpline.__init__(self, x, y, dydx, axis, extrapolate)
             return
-        y, axis = _values("CubicHermiteSpline", x, y, axis)
+        x, y, axis = _values("CubicHermiteSpline", x, y, axis)
         d = np.moveaxis(as_operand(dydx), axis, 0)
         if d.shape != y.shape:
             raise ValueError("The shapes of `y` and `dydx` must be identical.")
@@ -209,35 +220,34 @@ class CubicHermiteSpline(_Interpolant, si.CubicHermiteSpline):
 
 
 class PchipInterpolator(_Interpolant, si.PchipInterpolator):
-    """The monotone cubic interpolant of SciPy, of traced values and points too."""
+    """The monotone cubic interpolant of SciPy, of traced knots, values and points too."""
 
     def __init__(self, x, y, axis=0, extrapolate=None):
-        refuse_traced("PchipInterpolator", knots=x)
-        if not is_traced(y):
+        if not is_traced((x, y)):
             si.PchipInterpolator.__init__(self, x, y, axis, extrapolate)
             return
-        y, axis = _values("PchipInterpolator", x, y, axis)
-        self._from_slopes(x, y, slopes.monotone(np.asarray(x, float), y), axis, extrapolate)
+        x, y, axis = _values("PchipInterpolator", x, y, axis)
+        self._from_slopes(x, y, slopes.monotone(x, y), axis, extrapolate)
 
 
 class Akima1DInterpolator(_Interpolant, si.Akima1DInterpolator):
-    """Akima's interpolant of SciPy and its modified form, of traced values and points too."""
+    """Akima's interpolant of SciPy and its modified form, of traced knots, values and points too.
+    """
 
     def __init__(self, x, y, axis=0, *, method: Any = "akima", extrapolate=None):
-        refuse_traced("Akima1DInterpolator", knots=x)
-        if not is_traced(y):
+        if not is_traced((x, y)):
             si.Akima1DInterpolator.__init__(self, x, y, axis, method=method,
                                             extrapolate=extrapolate)
             return
         if method not in ("akima", "makima"):
             raise NotImplementedError(f"`method`={method} is unsupported.")
-        y, axis = _values("Akima1DInterpolator", x, y, axis)
-        d = slopes.akima(np.asarray(x, float), y, method == "makima")
+        x, y, axis = _values("Akima1DInterpolator", x, y, axis)
+        d = slopes.akima(x, y, method == "makima")
         self._from_slopes(x, y, d, axis, bool(extrapolate) if extrapolate is None else extrapolate)
 
 
-class CubicSpline(_Evaluated, si.CubicSpline):
-    """The cubic spline of SciPy, of traced values, points and slopes at the ends too.
+class CubicSpline(_Interpolant, si.CubicSpline):
+    """The cubic spline of SciPy, of traced knots, values, points and slopes at the ends too.
 
     A periodic one takes the mean of its first and last value, which must be equal.
 
@@ -245,37 +255,24 @@ class CubicSpline(_Evaluated, si.CubicSpline):
     >>> x = np.arange(4.0)
     >>> ft.grad(lambda y: CubicSpline(x, y)(1.5))(x)
     Array([-0.0625,  0.5625,  0.5625, -0.0625])
+    >>> ft.grad(lambda x: CubicSpline(x, [0.0, 1.0, 4.0, 9.0])(1.5))(x)
+    Array([ 0.    , -1.125 , -2.25  ,  0.375 ])
     """
 
     def __init__(self, x, y, axis=0, bc_type: Any = "not-a-knot", extrapolate=None):
-        refuse_traced("CubicSpline", knots=x)
-        if not is_traced((y, bc_type)):
+        if not is_traced((x, y, bc_type)):
             si.CubicSpline.__init__(self, x, y, axis, bc_type, extrapolate)
             return
-        y = as_operand(y)
-        axis = normalize_axis_index(axis, y.ndim)
-        y = np.moveaxis(y, axis, 0)
-        n = y.shape[0]
-        if isinstance(bc_type, str) and bc_type == "periodic":
-            both = np.eye(n)
-            both[[0, 0, -1, -1], [0, -1, 0, -1]] = 0.5
-            unit = si.CubicSpline(x, both, 0, bc_type, extrapolate)
-            c = np.tensordot(unit.c, y, 1)
-        else:
-            ends = [bc_type] * 2 if isinstance(bc_type, str) else list(bc_type)
-            orders = [end if isinstance(end, str) else (end[0], 0.0) for end in ends]
-            fixed = [end if isinstance(end, str) else (end[0], np.zeros(n)) for end in ends]
-            unit = si.CubicSpline(x, np.eye(n), 0, tuple(fixed), extrapolate)
-            c = np.tensordot(unit.c, y, 1)
-            for i, end in enumerate(ends):
-                if not isinstance(end, str):
-                    one: list[Any] = list(orders)
-                    one[i] = (end[0], 1.0)
-                    column = si.CubicSpline(x, np.zeros(n), 0, tuple(one)).c
-                    value = as_operand(end[1])
-                    column = column.reshape(column.shape + (1,) * (y.ndim - 1))
-                    c = c + column * value
-        self.traced = _Parts(c, unit.x, axis, unit.extrapolate)
-
-
-__all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "CubicSpline", "PPoly", "PchipInterpolator"]
+        x, y = _floats(x), _floats(y)
+        pair: Any = [bc_type] * 2 if isinstance(bc_type, str) else list(bc_type)
+        plain = [end if isinstance(end, str) else (end[0], np.zeros(np.shape(end[1])))
+                 for end in pair]
+        # SciPy's checks, of plain values
+        like = si.CubicSpline(_like(x), np.zeros(y.shape, y.dtype), axis,
+                              bc_type if bc_type == "periodic" else tuple(plain), extrapolate)
+        y = np.moveaxis(y, like.axis, 0)
+        ends = [NAMED_ENDS.get(end, end) if isinstance(end, str) else end for end in pair]
+        if bc_type == "periodic":
+            both = (y[:1] + y[-1:]) / 2
+            y, ends = np.concatenate([both, y[1:-1], both]), bc_type
+        self._from_slopes(x, y, slopes.smooth(x, y, ends), like.axis, like.extrapolate)

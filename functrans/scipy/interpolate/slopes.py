@@ -1,26 +1,29 @@
 """Slopes at knots that interpolants take from their values, along the first axis.
 
-They have kinks, where differences of values change sign or coincide; the derivative there is that
-of the formula whose case SciPy takes.
+Those of PCHIP and of Akima have kinks, where differences of values change sign or coincide; the
+derivative there is that of the formula whose case SciPy takes.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from functrans._ops.declare import where
+from functrans._ops.sparse import Pattern, directly
+from functrans.scipy import bands
 
 # Sums of changes of slopes, relative to the largest, below which Akima's weights are not used.
 NEGLIGIBLE = 1e-9
 
 
-def _columns(h: np.ndarray, ndim: int) -> np.ndarray:
+def _columns(h: Any, ndim: int) -> np.ndarray:
     return h.reshape((-1,) + (1,) * (ndim - 1))
 
 
-def monotone(x: np.ndarray, y: Any) -> Any:
+def monotone(x: Any, y: Any) -> Any:
     """Those of PCHIP (F. Fritsch and J. Butland, 1984): weighted harmonic means, 0 at extremes."""
     h = _columns(np.diff(x), y.ndim)
     m = np.diff(y, axis=0) / h
@@ -43,7 +46,7 @@ def _at_end(h0: Any, h1: Any, m0: Any, m1: Any) -> Any:
     return where(turns, 0.0, where(steep, 3.0 * m0, d))
 
 
-def akima(x: np.ndarray, y: Any, modified: bool) -> Any:
+def akima(x: Any, y: Any, modified: bool) -> Any:
     """Akima's (1970): means of neighbouring slopes, weighted by how these change."""
     m = np.diff(y, axis=0) / _columns(np.diff(x), y.ndim)
     if y.shape[0] == 2:
@@ -63,4 +66,64 @@ def akima(x: np.ndarray, y: Any, modified: bool) -> Any:
     return where(known, weighted, 0.5 * (m[3:] + m[:-3]))
 
 
-__all__ = ["akima", "monotone"]
+def smooth(x: Any, y: Any, ends: Any) -> Any:
+    """Those of the cubic spline, whose second derivative is continuous.
+
+    ``ends`` are a pair of "not-a-knot" or (order of a derivative, its value), or "periodic"
+    (C. de Boor, A Practical Guide to Splines, chapter IV).
+    """
+    h, n = np.diff(x), y.shape[0]
+    m = np.diff(y, axis=0) / _columns(h, y.ndim)
+    if isinstance(ends, str):
+        return _periodic(h, m)
+    free = [isinstance(end, str) for end in ends]
+    if n == 2:
+        ends = [(1, m[0]) if f else end for f, end in zip(free, ends, strict=True)]
+    elif n == 3 and all(free):  # the parabola
+        middle = (h[1] * m[0] + h[0] * m[1]) / (h[0] + h[1])
+        return np.stack([2 * m[0] - middle, middle, 2 * m[1] - middle])
+    first, last = _row(ends[0], h, m, 1), _row(ends[1], h[::-1], m[::-1], -1)
+    before, after = h[:-1], h[1:]
+    data = [*first[1::-1], before, 2 * (before + after), after, *last[:2]]
+    inner = 3 * (_columns(after, y.ndim) * m[:-1] + _columns(before, y.ndim) * m[1:])
+    rhs = [np.broadcast_to(v, y.shape[1:]) for v in (first[2], last[2])]
+    return bands.solve_well(_tridiagonal(n), np.concatenate([np.reshape(v, (-1,)) for v in data]),
+                            np.concatenate([rhs[0][None], inner, rhs[1][None]]))
+
+
+@functools.lru_cache(64)
+def _tridiagonal(n: int) -> Pattern:
+    """The entries of the first row, those above, on and below the diagonal, those of the last."""
+    i = np.arange(1, n - 1)
+    return Pattern(np.concatenate([[0, 0], i, i, i, [n - 1, n - 1]]),
+                   np.concatenate([[1, 0], i + 1, i, i - 1, [n - 1, n - 2]]), (n, n))
+
+
+@functools.lru_cache(64)
+def _cyclic(n: int) -> Pattern:
+    i = np.arange(n)
+    return Pattern(np.tile(i, 3), np.concatenate([(i - 1) % n, i, (i + 1) % n]), (n, n))
+
+
+def _row(end: Any, h: Any, m: Any, side: int) -> tuple[Any, Any, Any]:
+    """The equation at an end: its factors of the slopes there and beside it, and its right side."""
+    if isinstance(end, str):
+        both = h[0] + h[1]
+        return h[1], both, ((h[0] + 2 * both) * h[1] * m[0] + h[0] ** 2 * m[1]) / both
+    order, value = end
+    if order == 1:
+        return 1.0, 0.0, value
+    return 2 * h[0], h[0], 3 * h[0] * m[0] - side * 0.5 * h[0] ** 2 * value
+
+
+def _periodic(h: Any, m: Any) -> Any:
+    n = len(m)
+    before, after = np.roll(h, 1), h
+    sides = [_columns(v, m.ndim) for v in (before, after)]
+    rhs = sides[1] * np.roll(m, 1, axis=0) + sides[0] * m
+    if n < 3:
+        s = (rhs / (sides[0] + sides[1])).sum(axis=0) / n
+        return np.stack([s] * (n + 1))
+    data = np.concatenate([after, 2 * (before + after), before])
+    s = bands.solve_well(_cyclic(n), data, 3 * rhs, directly)
+    return np.concatenate([s, s[:1]])

@@ -16,7 +16,7 @@ from functrans._ops.declare import where
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.interpolate.bases import refuse_traced
-from functrans.scipy.interpolate.bsplines import BSpline, fitted
+from functrans.scipy.interpolate.bsplines import BSpline, closest, coefficients
 from functrans.scipy.public import is_traced, refused
 
 si: Any = interpolate  # its types say less than its functions take
@@ -31,15 +31,15 @@ def knots_of(x: Any, k: int, ends: Any = (None, None)) -> np.ndarray:
 
 def through(x: Any, y: Any, k: int, ends: Any = (None, None)) -> BSpline:
     """FITPACK's spline of degree ``k`` through values."""
-    t = knots_of(x, k, ends)
-    return fitted(lambda unit: si.make_interp_spline(x, unit, k, t), y)
+    t, y = knots_of(x, k, ends), as_operand(y)
+    return BSpline(t, coefficients(t, k, x, y), k)
 
 
-def closest(x: Any, y: Any, inner: Any, k: int, w: Any, ends: Any = (None, None)) -> BSpline:
+def closest_on(x: Any, y: Any, inner: Any, k: int, w: Any, ends: Any = (None, None)) -> BSpline:
     """FITPACK's spline on given inner knots that is closest to values."""
     low, high = [x[i] if end is None else end for i, end in zip((0, -1), ends, strict=True)]
-    t = np.concatenate([[low] * (k + 1), inner, [high] * (k + 1)])
-    return fitted(lambda unit: si.make_lsq_spline(x, unit, t, k, w), y)
+    t, y = np.concatenate([[low] * (k + 1), inner, [high] * (k + 1)]), as_operand(y)
+    return BSpline(t, closest(t, k, x, y, w), k)
 
 
 def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_output=0, per=0,
@@ -53,7 +53,7 @@ def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_out
     >>> ft.grad(lambda y: splev(1.5, splrep(x, y)))(x)
     Array([-0.0625,  0.5625,  0.5625, -0.0625])
     """
-    refuse_traced("splrep", x=x, knots=t, weights=w)
+    refuse_traced("splrep", x=x, knots=t, weights=w, ends=(xb, xe), s=s)
     if not is_traced(y):
         return si.splrep(x, y, w, xb, xe, k, task, s, t, full_output, per, quiet)
     for name, value in (("full_output", full_output), ("per", per)):
@@ -61,7 +61,7 @@ def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_out
             raise refused("splrep", name, value, "leave it out")
     x = np.asarray(x, float)
     if task == -1 or t is not None:
-        spline = closest(x, y, t, k, w, (xb, xe))
+        spline = closest_on(x, y, t, k, w, (xb, xe))
     elif s or (s is None and w is not None):
         raise _smoothing("splrep", s)
     else:
@@ -146,13 +146,17 @@ def splantider(tck, n=1):
     """The integral of a spline, as a spline."""
     if isinstance(tck, BSpline):
         return tck.antiderivative(n)
-    return _tuple(BSpline(*tck).antiderivative(n)) if is_traced(tck) else si.splantider(tck, n)
+    if not is_traced(tck):
+        return si.splantider(tck, n)
+    spline = BSpline(*tck).antiderivative(n)
+    return _tuple(spline, spline.c[-1:] if n > 0 else 0)
 
 
-def _tuple(spline: BSpline) -> tuple:
-    """As FITPACK has splines: with as many coefficients as knots."""
+def _tuple(spline: BSpline, last: Any = 0) -> tuple:
+    """As FITPACK has splines: with as many coefficients as knots, the ``last`` of no effect."""
     c = spline.c
-    return spline.t, np.concatenate([c, np.zeros((spline.k + 1, *c.shape[1:]))]), spline.k
+    rest = np.broadcast_to(last, (spline.k + 1, *c.shape[1:]))
+    return spline.t, np.concatenate([c, rest]), spline.k
 
 
 class UnivariateSpline:
@@ -168,7 +172,7 @@ class UnivariateSpline:
 
     def __init__(self, x, y, w=None, bbox=(None, None), k=3, s=None, ext: Any = 0,
                  check_finite=False):
-        refuse_traced("UnivariateSpline", x=x, weights=w)
+        refuse_traced("UnivariateSpline", x=x, weights=w, bbox=bbox, s=s)
         if not is_traced(y):
             self._hold(si.UnivariateSpline(x, y, w, bbox, k, s, ext, check_finite), None, ext)
             return
@@ -242,7 +246,7 @@ class InterpolatedUnivariateSpline(UnivariateSpline):
     """FITPACK's spline through values, of traced values and points too."""
 
     def __init__(self, x, y, w=None, bbox=(None, None), k=3, ext: Any = 0, check_finite=False):
-        refuse_traced("InterpolatedUnivariateSpline", x=x, weights=w)
+        refuse_traced("InterpolatedUnivariateSpline", x=x, weights=w, bbox=bbox)
         values = np.zeros(np.shape(y)) if is_traced(y) else y
         plain = si.InterpolatedUnivariateSpline(x, values, w, bbox, k, ext, check_finite)
         self._hold(plain, through(np.asarray(x, float), y, k, bbox) if is_traced(y) else None, ext)
@@ -252,12 +256,8 @@ class LSQUnivariateSpline(UnivariateSpline):
     """FITPACK's spline on inner knots ``t`` that is closest to values, of traced ones too."""
 
     def __init__(self, x, y, t, w=None, bbox=(None, None), k=3, ext: Any = 0, check_finite=False):
-        refuse_traced("LSQUnivariateSpline", x=x, knots=t, weights=w)
+        refuse_traced("LSQUnivariateSpline", x=x, knots=t, weights=w, bbox=bbox)
         values = np.zeros(np.shape(y)) if is_traced(y) else y
         plain = si.LSQUnivariateSpline(x, values, t, w, bbox, k, ext, check_finite)
-        self._hold(plain, closest(np.asarray(x, float), y, t, k, w, bbox) if is_traced(y) else None,
-                   ext)
-
-
-__all__ = ["InterpolatedUnivariateSpline", "LSQUnivariateSpline", "UnivariateSpline", "splantider",
-           "splder", "splev", "splint", "splrep"]
+        x = np.asarray(x, float)
+        self._hold(plain, closest_on(x, y, t, k, w, bbox) if is_traced(y) else None, ext)

@@ -13,7 +13,7 @@ from functrans._ops.lu import lu as _factors
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
 from functrans.numpy import decompositions, linear_algebra
 from functrans.numpy.structure import as_operand
-from functrans.scipy.implicit import Numberless
+from functrans.scipy.implicit import Numberless, concrete
 from functrans.scipy.linalg.systems import order_from, solve_triangular
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import counterpart, refused
@@ -82,14 +82,22 @@ def lu_factor(a, overwrite_a=False, check_finite=True):
 
 @counterpart(sl.qr)
 def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
-    """``a = q @ r``: mode "full", "economic", or "r", which gives ``(r,)`` alone."""
-    if pivoting:
-        raise refused("functrans.scipy.linalg.qr", "pivoting", pivoting, "permute the columns")
+    """``a = q @ r``: mode "full", "economic", or "r", which gives ``(r,)`` alone.
+
+    With ``pivoting`` the columns of ``a`` are first put in LAPACK's order, which comes last.
+    """
     modes = {"full": "complete", "economic": "reduced", "r": "complete"}
     if mode not in modes:
         raise refused("functrans.scipy.linalg.qr", "mode", mode, "pass 'full' or 'economic'")
-    q, r = decompositions.qr(a, modes[mode])
-    return (r,) if mode == "r" else (q, r)
+    order = (_pivots(a),) if pivoting else ()
+    q, r = decompositions.qr(as_operand(a)[:, order[0]] if pivoting else a, modes[mode])
+    return (r, *order) if mode == "r" else (q, r, *order)
+
+
+@in_programs
+def _pivots(a: Any) -> Any:
+    """The columns in the order of LAPACK's pivots, which jumps and has no derivative."""
+    return sl.qr(np.asarray(concrete(a)), mode="r", pivoting=True)[1]
 
 
 @counterpart(sl.svd)
@@ -130,7 +138,8 @@ def svdvals(a, overwrite_a=False, check_finite=True):
 @counterpart(sl.eigh)
 def eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False,
          type=1, check_finite=True, subset_by_index=None, subset_by_value=None, driver=None):
-    """Eigenvalues and vectors of ``a @ v = b @ v @ diag(w)``, both Hermitian and ``b`` positive.
+    """Eigenvalues and vectors of ``a @ v = b @ v @ diag(w)``, both Hermitian and ``b`` positive;
+    with ``type`` 2 of ``a @ b @ v = v @ diag(w)``, with 3 of ``b @ a @ v = v @ diag(w)``.
 
     Vectors have the signs of ``numpy.linalg.eigh``, whose driver is another than SciPy's.
     One triangle of each is read, and the gradient is in that. Where eigenvalues repeat as
@@ -139,23 +148,25 @@ def eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwr
     if subset_by_value is not None:
         raise refused("functrans.scipy.linalg.eigh", "subset_by_value", subset_by_value,
                       "pass subset_by_index")
-    if type != 1:
-        raise refused("functrans.scipy.linalg.eigh", "type", type, "solve with type 1")
+    if type not in (1, 2, 3):
+        raise ValueError('"type" keyword only accepts 1, 2, and 3.')
     a, factor = linear_algebra.matrices(a), None
     if b is not None:
         factor = rows.cholesky(linear_algebra.from_triangle(linear_algebra.matrices(b), lower))
-        a = _between(linear_algebra.from_triangle(a, lower), factor)
+        a = _between(linear_algebra.from_triangle(a, lower), factor, type)
     w, v = bind(rows.eigh, a, lower=bool(lower))
     if factor is not None:
-        v = solve_triangular(factor, v, 2, lower=True)
+        v = factor @ v if type == 3 else solve_triangular(factor, v, 2, lower=True)
     if subset_by_index is not None:
         first, last = subset_by_index
         w, v = w[first : last + 1], v[:, first : last + 1]
     return w if eigvals_only else (w, v)
 
 
-def _between(a: Any, factor: Any) -> Any:
-    """L^-1 a L^-H."""
+def _between(a: Any, factor: Any, type: int) -> Any:
+    """L^-1 a L^-H, and L^H a L for the types 2 and 3."""
+    if type != 1:
+        return rows.hermitian(rows.adjoint(factor) @ a @ factor)
     half = solve_triangular(factor, a, lower=True)
     return rows.hermitian(rows.adjoint(solve_triangular(factor, rows.adjoint(half), lower=True)))
 
@@ -218,8 +229,3 @@ def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_fini
     """Refused: the basis is not unique."""
     raise _not_unique("schur", "eigvals for the diagonal, and expm, logm or sqrtm for functions of "
                       "the matrix")
-
-
-__all__ = ["cho_factor", "cholesky", "eigh", "eigh_tridiagonal", "eigvalsh",
-           "eigvalsh_tridiagonal", "lu", "lu_factor", "null_space", "orth", "polar", "qr", "schur",
-           "svd", "svdvals"]

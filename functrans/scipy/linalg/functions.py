@@ -115,7 +115,3 @@ def tanm(A):
 def tanhm(A):
     """The hyperbolic tangent of square matrices."""
     return linear_algebra.solve(coshm(A), sinhm(A))
-
-
-__all__ = ["coshm", "cosm", "expm", "expm_frechet", "fractional_matrix_power", "logm", "sinhm",
-           "sinm", "sqrtm", "tanhm", "tanm"]

@@ -98,6 +98,3 @@ def solve_continuous_are(a, b, q, r, e=None, s=None, balanced=True):
 def solve_discrete_are(a, b, q, r, e=None, s=None, balanced=True):
     """The solution of ``a^T x a - x - (a^T x b + s) (r + b^T x b)^-1 (b^T x a + s^T) + q = 0``."""
     return _solved(_discrete, a, b, q, r, e, s)
-
-
-__all__ = ["solve_continuous_are", "solve_discrete_are"]

@@ -66,6 +66,3 @@ def khatri_rao(a, b):
         raise ValueError("The number of columns for both arrays should be equal.")
     product = a[..., :, None, :] * b[..., None, :, :]
     return product.reshape((*product.shape[:-3], -1, a.shape[-1]))
-
-
-__all__ = ["companion", "convolution_matrix", "fiedler", "khatri_rao", "leslie", "matmul_toeplitz"]

@@ -88,6 +88,3 @@ def spread_out(values: Sequence, axes: Sequence[int], ndim: int, other: Any) -> 
     for axis, value in zip(axes, values, strict=True):
         full[axis] = value
     return full
-
-
-__all__ = ["PADDING", "all_axes", "each", "fitted", "image", "reach", "spread_out", "widened"]

@@ -269,8 +269,3 @@ def uniform_filter(input, size=3, output=None, mode="reflect", cval=0.0, origin=
         if n > 1:
             x = uniform_filter1d(x, int(n), axis, dtype, m, cval, o)
     return x.astype(dtype)
-
-
-__all__ = ["convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter",
-           "gaussian_filter1d", "gaussian_gradient_magnitude", "gaussian_laplace", "laplace",
-           "prewitt", "sobel", "uniform_filter", "uniform_filter1d"]

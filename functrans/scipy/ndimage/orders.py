@@ -136,7 +136,3 @@ def percentile_filter(input, percentile, size=None, footprint=None, output=None,
     if not 0 <= share <= 100:
         raise RuntimeError("invalid percentile")
     return _ranked(around, n - 1 if share == 100 else int(n * share / 100.0), dtype)
-
-
-__all__ = ["maximum_filter", "maximum_filter1d", "median_filter", "minimum_filter",
-           "minimum_filter1d", "percentile_filter", "rank_filter"]

@@ -304,7 +304,3 @@ def _bounds(angle: Any, shape: np.ndarray) -> np.ndarray:
     c, s = special.cosdg(known), special.sindg(known)
     corners = np.array([[c, s], [-s, c]]) @ [[0, 0, shape[0], shape[0]], [0, shape[1], 0, shape[1]]]
     return (np.ptp(corners, axis=1) + 0.5).astype(int)
-
-
-__all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter",
-           "spline_filter1d", "zoom"]

@@ -202,6 +202,3 @@ def _bounds(x: np.ndarray, ends: Any) -> list[Constraint]:
 
 def _vector(y: Any) -> Any:
     return as_operand(y).reshape(-1)
-
-
-__all__ = ["Conditions", "as_list", "ends_of", "for_scipy"]

@@ -162,6 +162,3 @@ def _require_vertex(x: np.ndarray, groups: list[Rows], active: list, force: list
         f"{user_line()}: the solution of linprog at {x} is degenerate: {why}. There is no "
         "derivative; drop what is redundant, or change c where other points are as good."
     )
-
-
-__all__ = ["linprog"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from scipy import optimize
 
 from functrans._transforms.forward.api import derivative
 from functrans._transforms.matrices.jacobian import hessian
 from functrans._transforms.matrices.products import hvp
 from functrans._transforms.reverse.grad import grad, value_and_grad
+from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args
 from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.optimize.constraints import Conditions, as_list, ends_of, for_scipy
@@ -100,9 +102,14 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     sol = so.minimize_scalar(f, bracket, ends, numbers, method, tol, options)
     if f.depends_on((args, bounds)):
         require_success("minimize_scalar", sol.success, sol.message)
-        sol.x = implicit("minimize_scalar", derivative(lambda x: fun(x, *args)), sol.x)
+        slope = derivative(lambda x: fun(x, *args))
+        if bounds is None:
+            sol.x = implicit("minimize_scalar", slope, sol.x)
+        else:
+            conditions = Conditions(
+                "minimize_scalar", lambda x: as_operand(slope(x[0])).reshape(1),
+                np.array([sol.x], float), ends_of([bounds]), (),
+            )
+            sol.x = conditions.solution()[0]
         sol.fun = fun(sol.x, *args)
     return sol
-
-
-__all__ = ["minimize", "minimize_scalar"]

@@ -158,6 +158,3 @@ brenth = _bracketing("brenth", so.brenth)
 ridder = _bracketing("ridder", so.ridder)
 bisect = _bracketing("bisect", so.bisect)
 toms748 = _bracketing("toms748", so.toms748)
-
-__all__ = ["bisect", "brenth", "brentq", "fixed_point", "fsolve", "newton", "ridder", "root",
-           "root_scalar", "toms748"]

@@ -54,6 +54,3 @@ def _hessian(x):
     inner = 1200.0 * x[:-1] ** 2 - 400.0 * x[1:] + 2.0
     before = np.concatenate([nothing, np.full_like(x[1:], 200.0)])
     return np.concatenate([inner, nothing]) + before, -400.0 * x[:-1]
-
-
-__all__ = ["rosen", "rosen_der", "rosen_hess", "rosen_hess_prod"]

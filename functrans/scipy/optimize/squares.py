@@ -18,6 +18,7 @@ from functrans.scipy.implicit import concrete
 from functrans.scipy.optimize.constraints import Conditions
 from functrans.scipy.optimize.roots import require_success
 from functrans.scipy.programs import in_programs
+from functrans.scipy.public import is_traced
 
 so: Any = optimize  # its types say less than its functions take
 
@@ -208,4 +209,48 @@ def _covariance(residuals: Callable, p: Any, absolute: bool) -> Any:
     return covariance * (np.sum(r**2) / freedom)
 
 
-__all__ = ["curve_fit", "least_squares", "leastsq"]
+# ---- of linear functions
+
+
+@in_programs
+def nnls(A, b, **options: Any):
+    """The x >= 0 for which ``A @ x`` is closest to b, and the distance; by its active set.
+
+    >>> import functrans as ft, numpy as np
+    >>> A = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
+    >>> ft.grad(lambda b: nnls(A, b)[0][0])(np.array([1.0, 1.0, -1.0])).round(9) + 0.0
+    array([0.5, 0.5, 0. ])
+    """
+    x, distance = so.nnls(*concrete((A, b)), **options)
+    if not is_traced((A, b)):
+        return x, distance
+    x = _closest("nnls", A, b, x, (0.0, np.inf))
+    return x, np.linalg.norm(as_operand(A) @ x - b)
+
+
+@in_programs
+def lsq_linear(A, b, bounds=(-np.inf, np.inf), method="trf", *rest: Any, **options: Any):
+    """The x within bounds for which ``A @ x`` is closest to b; by its active set.
+
+    >>> import functrans as ft, numpy as np
+    >>> A = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
+    >>> slope = ft.grad(lambda u: lsq_linear(A, np.ones(3), (-1.0, np.stack([2.0, u]))).x[0])(0.1)
+    >>> float(slope.round(9))
+    -0.5
+    """
+    ends = _ends_of(bounds)
+    sol = so.lsq_linear(concrete(A), concrete(b), concrete(ends), method, *rest, **options)
+    if not is_traced((A, b, ends)):
+        return sol
+    require_success("lsq_linear", sol.success, sol.message)
+    sol.x = _closest("lsq_linear", A, b, sol.x, ends)
+    sol.fun = as_operand(A) @ sol.x - b
+    sol.cost = 0.5 * np.sum(sol.fun**2)
+    return sol
+
+
+def _closest(who: str, A: Any, b: Any, x: np.ndarray, ends: Any) -> Any:
+    """``x`` with its derivatives, where the slope of the squares is zero or held by a bound."""
+    A = as_operand(A)
+    conditions = Conditions(who, lambda x: A.T @ (A @ x - b), x, ends, ())
+    return conditions.solution()

@@ -227,6 +227,3 @@ def _bounded(x1: Any, x2: Any, mode: str, boundary: str, fillvalue: Any) -> Any:
     options = {"constant_values": fillvalue} if PADDING[boundary] == "constant" else {}
     wide = pad(x1, widths, PADDING[boundary], **options)
     return bind(rows.convolve_nd, wide, x2, ndim=2, mode="valid", by_fft=False)
-
-
-__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve", "oaconvolve"]

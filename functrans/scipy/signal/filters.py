@@ -285,6 +285,3 @@ def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
         return sosfilt(sos, u, axis, state)
 
     return _forth_and_back(run, zi, ext, axis, edge)
-
-
-__all__ = ["filtfilt", "lfilter", "lfilter_zi", "lfiltic", "sosfilt", "sosfilt_zi", "sosfiltfilt"]

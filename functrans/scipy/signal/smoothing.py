@@ -211,6 +211,3 @@ def resample_poly(x, up, down, axis=0, window=("kaiser", 5.0), padtype="constant
     skip = (half + before) // down
     x = np.pad(x, [(0, wanted * down // up + 1) if i == axis else (0, 0) for i in range(x.ndim)])
     return upfirdn(h, x, up, down, axis)[along(axis, slice(skip, skip + wanted))]
-
-
-__all__ = ["detrend", "medfilt", "resample", "resample_poly", "savgol_filter", "upfirdn"]

@@ -261,6 +261,3 @@ def freqz_sos(sos, worN: Any = 512, whole=False, fs=2 * np.pi):
         w, one = freqz(section[:3], section[3:], worN, whole, fs=fs)
         h = h * one
     return w, h
-
-
-__all__ = ["coherence", "csd", "freqz", "freqz_sos", "hilbert", "periodogram", "stft", "welch"]

@@ -13,15 +13,16 @@ import numpy as np
 from scipy import sparse
 
 from functrans._core.bind import Tracer, bind
+from functrans._core.scipy_names import advice
 from functrans._ops import sparse as rows
-from functrans.errors import ArgumentError, UnsupportedError, user_line
+from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.public import counterpart, is_traced
+from functrans.scipy.public import Container, counterpart, is_traced
 
 ss: Any = sparse  # its types say less than its functions take
 
 
-class SparseArray:
+class SparseArray(Container):
     """A sparse matrix whose entries are traced; operators are those of SciPy's sparse arrays."""
 
     __array_ufunc__ = None  # NumPy's arrays leave operators to it
@@ -40,10 +41,13 @@ class SparseArray:
         return f"<sparse {self.dtype}[{self.shape[0]},{self.shape[1]}], {self.nnz} entries, traced>"
 
     def __getattr__(self, name: str) -> Any:
+        reached = None if name.startswith("_") else advice(self)
+        if reached is not None:
+            raise ConcretizationError(reached)
         if hasattr(ss.csr_array, name) and not name.startswith("__"):
             raise UnsupportedError(
                 f"{user_line()}: a sparse array with traced entries has no {name}. It has "
-                "products, sums, scaling, power(), .T, diagonal() and toarray()."
+                "products, sums, scaling, power(), .T, diagonal(), trace() and toarray()."
             )
         raise AttributeError(f"'SparseArray' object has no attribute {name!r}")
 
@@ -79,8 +83,16 @@ class SparseArray:
         zeros = np.zeros(min(self.shape), self.dtype)
         return _added(zeros, self.pattern.rows[on], self.data[on])
 
-    def sum(self, axis: int | None = None) -> Any:
+    def trace(self, offset: int = 0) -> Any:
+        """The sum of a diagonal."""
+        return np.sum(self.data[np.flatnonzero(
+            self.pattern.cols - self.pattern.rows == offset)])
+
+    def sum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         """The sum of all entries, or of the columns (axis 0) or rows (axis 1)."""
+        if dtype is not None or out is not None:
+            raise UnsupportedError(f"{user_line()}: the sum of a sparse array with traced entries "
+                                   "takes no dtype= or out=")
         if axis is None:
             return np.sum(self.data)
         where = self.pattern.rows if axis % 2 else self.pattern.cols
@@ -89,13 +101,18 @@ class SparseArray:
 
     def power(self, n: Any, dtype: Any = None) -> SparseArray:
         """Each entry to a power other than 0, of entries in places of their own."""
-        places = self.pattern.rows * self.shape[1] + self.pattern.cols
-        if np.ndim(n) or n == 0 or len(np.unique(places)) < len(places):
+        if np.ndim(n) or n == 0 or not self.is_simple:
             raise UnsupportedError(
                 f"{user_line()}: powers of entries with several parts, or by {n!r}, are not known "
                 "here. Take A.toarray()**n."
             )
         return self._with(self.data**n if dtype is None else self.data.astype(dtype) ** n)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether each entry has a place of its own."""
+        places = self.pattern.rows * self.shape[1] + self.pattern.cols
+        return len(np.unique(places)) == len(places)
 
     # ---- products
 
@@ -343,7 +360,3 @@ def diags_array(diagonals, /, *, offsets: Any = 0, shape=None, format=None, dtyp
 def diags(diagonals, offsets: Any = 0, shape=None, format=None, dtype=None):
     """The matrix with these diagonals."""
     return _diagonals(diagonals, offsets, shape, dtype, "dia_matrix")
-
-
-__all__ = ["coo_array", "coo_matrix", "csc_array", "csc_matrix", "csr_array", "csr_matrix", "diags",
-           "diags_array"]

@@ -104,6 +104,3 @@ def block_diag(mats, format=None, dtype=None):
     n = len(mats)
     return block_array([[b if i == j else None for j in range(n)] for i, b in enumerate(mats)],
                        dtype=dtype)
-
-
-__all__ = ["block_array", "block_diag", "bmat", "hstack", "kron", "vstack"]

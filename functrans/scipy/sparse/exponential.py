@@ -78,6 +78,3 @@ def expm_multiply(A, B, start=None, stop=None, num=None, endpoint=None, traceA=N
         B, before = _applied(A, B, float(t - before), norm), t
         ys.append(B)
     return np.stack(ys)
-
-
-__all__ = ["expm_multiply"]

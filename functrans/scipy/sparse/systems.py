@@ -183,6 +183,5 @@ def _matrix_free(name: str, A: Any, b: Any, x0: Any, options: dict) -> Any:
     return implicit(name, lambda x: product(x) - b, x)
 
 
-bicgstab, cg, gmres, minres = [_iterative(n) for n in ("bicgstab", "cg", "gmres", "minres")]
-
-__all__ = ["bicgstab", "cg", "factorized", "gmres", "minres", "splu", "spsolve"]
+bicgstab, cg, gcrotmk, gmres, lgmres, minres, tfqmr = [_iterative(n) for n in (
+    "bicgstab", "cg", "gcrotmk", "gmres", "lgmres", "minres", "tfqmr")]

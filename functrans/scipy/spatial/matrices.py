@@ -42,6 +42,3 @@ def distance_matrix(x, y, p=2.0, threshold=1000000):
         raise ValueError(f"x contains {x.shape[1]}-dimensional vectors but y contains "
                          f"{y.shape[1]}-dimensional vectors")
     return minkowski_distance(x[:, None], y[None], p)
-
-
-__all__ = ["distance_matrix", "minkowski_distance", "minkowski_distance_p"]

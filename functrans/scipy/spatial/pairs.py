@@ -133,6 +133,3 @@ def squareform(X, force="no", checks=True):
     if checks and plain is not None:
         sd.is_valid_dm(plain, throw=True, name="X")
     return x[np.triu_indices(x.shape[0], 1)]
-
-
-__all__ = ["cdist", "pdist", "squareform"]

@@ -145,7 +145,3 @@ def euler(q: Any, axes: Sequence[int], fixed: bool) -> tuple[Any, Any]:
     outer = (first, third) if fixed else (third, first)
     angles = np.stack([outer[0], middle, outer[1]], axis=-1)
     return (angles + np.pi) % (2 * np.pi) - np.pi, locked
-
-
-__all__ = ["ARC", "COSINE", "SINE", "axes_of", "closest", "dominant", "euler",
-           "of_matrix", "of_square", "positive", "product", "square"]

@@ -282,6 +282,3 @@ def _raw(quat: Any) -> Rotation:
 
 
 tree.register(Rotation, lambda r: ((r._quat,), None), lambda _, parts: _raw(*parts))
-
-
-__all__ = ["Rotation"]

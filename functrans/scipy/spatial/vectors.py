@@ -99,7 +99,3 @@ def jensenshannon(p, q, base=None, *, axis=0, keepdims=False):
     Array([0., 0.])
     """
     return metrics.jensenshannon(as_operand(p), as_operand(q), base, axis, keepdims)
-
-
-__all__ = ["braycurtis", "canberra", "chebyshev", "cityblock", "correlation", "cosine", "euclidean",
-           "jensenshannon", "mahalanobis", "minkowski", "seuclidean", "sqeuclidean"]

@@ -201,8 +201,3 @@ def factorial(n, exact=False, extend="zero"):
     n = as_operand(n)
     y = _gamma(n + 1)
     return y if extend == "complex" else where(n < 0, 0.0, y)
-
-
-__all__ = ["comb", "factorial", "h1vp", "h2vp", "ivp", "jvp", "kvp", "lambertw", "log_softmax",
-           "logsumexp", "multigammaln", "perm", "polygamma", "softmax", "spherical_in",
-           "spherical_jn", "spherical_kn", "spherical_yn", "yvp"]

@@ -42,6 +42,3 @@ def nan_or(x: Any, otherwise: float) -> Callable[[], Any]:
 def both(first: Any, second: Any) -> Any:
     """Where both conditions hold; True says that one holds everywhere."""
     return second if first is True else first if second is True else first & second
-
-
-__all__ = ["asked", "both", "chosen", "nan_or", "or_nan"]

@@ -131,5 +131,3 @@ geom = Discrete(theirs.geom, "p", Form(
     var=lambda p: (1 - p) / (p * p),
     entropy=lambda p: (entr(p) + entr(1 - p)) / p,
 ))
-
-__all__ = ["bernoulli", "binom", "geom", "nbinom", "poisson"]

@@ -487,6 +487,3 @@ class Discrete(_Distribution):
 def count(k: Any) -> Any:
     """The whole part of a count: it has no derivative, and one that is taken in it raises."""
     return counts(k, 0.0) if isinstance(k, Tracer) and k.dtype.kind == "f" else np.floor(k)
-
-
-__all__ = ["Continuous", "Discrete", "Form", "Frozen", "Named", "count", "method"]

@@ -77,6 +77,3 @@ def broken_stick(x: np.ndarray, alpha: Any, beta_quantile: Callable) -> Any:
         parts.append(whole * share)
         whole = whole * (1 - share)
     return same_number(x, np.stack([*parts, whole], axis=-1))
-
-
-__all__ = ["broken_stick", "gaussian", "numbers_of", "quantile_kept", "same_number"]

@@ -9,7 +9,8 @@ from scipy import special as sp
 from scipy import stats as theirs
 
 from functrans._ops.declare import where
-from functrans._ops.elementwise import absolute, exp, log, power
+from functrans._ops.elementwise import absolute, exp, log, power, sqrt
+from functrans._ops.special.arguments import nowhere
 from functrans._ops.special.beta import betaln
 from functrans._ops.special.elementary import (
     expm1,
@@ -38,6 +39,7 @@ from functrans._ops.special.standard import (
     log_density_of_beta,
     log_density_of_gamma,
 )
+from functrans.scipy.stats.conditions import asked
 from functrans.scipy.stats.distribution import (
     LARGEST,
     Continuous,
@@ -54,6 +56,17 @@ def _positive(*shapes):
     for s in shapes[1:]:
         valid = valid & (s > 0)
     return valid
+
+
+def _from_end(q, y, end=0.0):
+    """The quantile y of q, where q = 0 that of a density which vanishes fast at a finite end.
+
+    There the slope is infinite, which a product with what vanishes has lost: a root has it.
+    """
+    at_end = asked(lambda q: q == 0, q)
+    if nowhere(at_end):
+        return y
+    return where(at_end & asked(np.isfinite, end), end + sqrt(where(at_end, q, 0.0)), y)
 
 
 # ---- powers and exponentials
@@ -120,8 +133,8 @@ lognorm = Continuous(theirs.lognorm, "s", Form(
     sf=lambda x, s: ndtr(-log(x) / s),
     logcdf=lambda x, s: log_ndtr(log(x) / s),
     logsf=lambda x, s: log_ndtr(-log(x) / s),
-    ppf=lambda q, s: exp(s * ndtri(q)),
-    isf=lambda q, s: exp(-s * ndtri(q)),
+    ppf=lambda q, s: _from_end(q, exp(s * ndtri(q))),
+    isf=lambda q, s: _from_end(1 - q, exp(-s * ndtri(q))),
     mean=lambda s: exp(0.5 * (s * s)),
     var=lambda s: exp(s * s) * expm1(s * s),
     entropy=lambda s: 0.5 + LOG_ROOT_2PI + log(s),
@@ -182,8 +195,8 @@ invgamma = Continuous(theirs.invgamma, "a", Form(
     log_density=lambda x, a: where(x == 0, -INF, -(a + 1) * log(x) - gammaln(a) - 1 / x),
     cdf=lambda x, a: gammaincc(a, 1 / x),
     sf=lambda x, a: gammainc(a, 1 / x),
-    ppf=lambda q, a: 1 / gammainccinv(a, q),
-    isf=lambda q, a: 1 / gammaincinv(a, q),
+    ppf=lambda q, a: _from_end(q, 1 / gammainccinv(a, q)),
+    isf=lambda q, a: _from_end(1 - q, 1 / gammaincinv(a, q)),
     mean=lambda a: where(a > 1, 1 / (a - 1), INF),
     var=lambda a: where(a > 2, 1 / ((a - 1) ** 2 * (a - 2)), INF),
     entropy=lambda a: a - (a + 1) * psi(a) + gammaln(a),
@@ -296,9 +309,20 @@ def _log_tail(x, c):
     return x * _log1p_ratio(c * x)
 
 
+def _nonzero(c):
+    return where(c == 0, 1.0, c)
+
+
+def _log_density_of_genpareto(x, c):
+    at_end = c * x == -1
+    y = -log1p(c * x) - _log_tail(x, c)
+    return y if nowhere(at_end) else where(at_end, xlogy(-(1 + c) / _nonzero(c), 1 + c * x), y)
+
+
 genpareto = Continuous(theirs.genpareto, "c", Form(
     support=(0.0, lambda c: where(c < 0, -1 / where(c < 0, c, -1.0), LARGEST)),
-    log_density=lambda x, c: -log1p(c * x) - _log_tail(x, c),
+    log_density=_log_density_of_genpareto,
+    ends=(lambda x, c: c * x == -1, lambda x, c: power(1 + c * x, -(1 + c) / _nonzero(c))),
     cdf=lambda x, c: -expm1(-_log_tail(x, c)),
     sf=lambda x, c: exp(-_log_tail(x, c)),
     logcdf=lambda x, c: log1mexp(_log_tail(x, c)),
@@ -315,8 +339,22 @@ def _log_density_of_genextreme(x, c):
     # at the end of a bounded tail, log1p is -inf on both sides of a difference
     tail = _log_tail(-x, c)
     inside = -c * x > -1
-    y = where(inside, tail - log1p(where(inside, -c * x, 0.0)), -INF)
-    return where(inside, y - exp(tail), -INF)
+    y = where(inside, tail - log1p(where(inside, -c * x, 0.0)), 0.0) - exp(tail)
+    if nowhere(~inside):
+        return y
+    at_end = ~inside & (c > 0)
+    rest, end = where(at_end, 1 - c * x, 1.0), where(at_end, c, 1.0)
+    y = where(inside, y, -INF)
+    return where(at_end, xlogy((1 - end) / end, rest) - power(rest, 1 / end), y)
+
+
+def _density_of_genextreme_at_end(x, c):
+    rest, end = 1 - c * x, _nonzero(c)
+    return power(rest, (1 - end) / end) * exp(-power(rest, 1 / end))
+
+
+def _least_of_genextreme(c):
+    return where(c < 0, 1 / where(c < 0, c, 1.0), -INF)
 
 
 # log(gamma(1 + c)) / c and (log(gamma(1 + 2c)) - 2 log(gamma(1 + c))) / c^2 (DLMF 5.7.3)
@@ -355,16 +393,15 @@ def _end(c, side):
 genextreme = Continuous(theirs.genextreme, "c", Form(
     support=(lambda c: _end(c, -1.0), lambda c: _end(c, 1.0)),
     log_density=_log_density_of_genextreme,
+    ends=(lambda x, c: (c > 0) & (c * x == 1), _density_of_genextreme_at_end),
     cdf=lambda x, c: exp(-exp(_log_tail(-x, c))),
     sf=lambda x, c: -expm1(-exp(_log_tail(-x, c))),
     logcdf=lambda x, c: -exp(_log_tail(-x, c)),
     logsf=lambda x, c: log1mexp_of_exp(_log_tail(-x, c)),
-    ppf=lambda q, c: -boxcox(0.0 - log(q), c),  # 0, not -0, at the upper end
-    isf=lambda q, c: -boxcox(-log1p(-q), c),
+    # 0, not -0, at the upper end
+    ppf=lambda q, c: _from_end(q, -boxcox(0.0 - log(q), c), _least_of_genextreme(c)),
+    isf=lambda q, c: _from_end(1 - q, -boxcox(-log1p(-q), c), _least_of_genextreme(c)),
     mean=_mean_of_genextreme,
     var=_var_of_genextreme,
     entropy=lambda c: EULER * (1 - c) + 1,
 ))
-
-__all__ = ["beta", "chi2", "expon", "f", "gamma", "genextreme", "genpareto", "halfnorm",
-           "invgamma", "lognorm", "pareto", "uniform", "weibull_min"]

@@ -303,6 +303,3 @@ vonmises = Continuous(theirs.vonmises, "kappa", Form(
         kappa * (1 - circle.mean_cosine(kappa)) + _log_norm_of_vonmises(kappa)
     ),
 ))
-
-__all__ = ["cauchy", "gumbel_l", "gumbel_r", "laplace", "logistic", "norm", "skewnorm", "t",
-           "truncnorm", "vonmises"]

@@ -26,7 +26,7 @@ from functrans.scipy.public import is_traced
 from functrans.scipy.special import multigammaln
 from functrans.scipy.stats.conditions import asked
 from functrans.scipy.stats.counts import binom
-from functrans.scipy.stats.distribution import Named, method
+from functrans.scipy.stats.distribution import Named, count, method
 from functrans.scipy.stats.draws import (
     broken_stick,
     gaussian,
@@ -351,13 +351,14 @@ class Multinomial(Named):
     @method
     def cov(self, n, p):
         """The covariance matrix of the counts."""
-        return as_operand(n)[..., None, None] * _covariance(_shares(p))
+        return count(as_operand(n))[..., None, None] * _covariance(_shares(p))
 
     @method
     def entropy(self, n, p):
         """The entropy, a sum over the counts of each entry."""
-        n, p = np.asarray(concrete(n)), _shares(p)
-        x = np.arange(1, n.max(initial=0) + 1)[:, *[None] * max(p.ndim, n.ndim + 1)]
+        n, p = count(as_operand(n)), _shares(p)
+        most = np.max(np.asarray(concrete(n)), initial=0)
+        x = np.arange(1, most + 1)[:, *[None] * max(p.ndim, n.ndim + 1)]
         known = (binom.pmf(x, n[..., None], p) * gammaln(x + 1.0)).sum((0, -1))
         return n * entr(p).sum(-1) - gammaln(n + 1.0) + known
 
@@ -456,5 +457,3 @@ multivariate_t = MultivariateT(theirs.multivariate_t, "multivariate_t")
 dirichlet = Dirichlet(theirs.dirichlet, "dirichlet")
 multinomial = Multinomial(theirs.multinomial, "multinomial")
 wishart = Wishart(theirs.wishart, "wishart")
-
-__all__ = ["dirichlet", "multinomial", "multivariate_normal", "multivariate_t", "wishart"]

@@ -382,9 +382,3 @@ def kendalltau(x, y, **options):
 def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
     """Refused: ranks jump."""
     _by_ranks("rankdata")
-
-
-__all__ = ["describe", "energy_distance", "entropy", "gmean", "gstd", "gzscore", "hmean",
-           "kendalltau", "kurtosis", "linregress", "median_abs_deviation", "moment", "pearsonr",
-           "pmean", "rankdata", "sem", "skew", "spearmanr", "trim_mean", "variation",
-           "wasserstein_distance", "zmap", "zscore"]

@@ -100,8 +100,3 @@ def stack_row(tensors, dim=0):
         return None
     axis = axis_of(dim, tensors[0]._array.ndim + 1)
     return None if axis is None else RowCall(TABLE["stack"], tensors, {"axis": axis})
-
-
-__all__ = [
-    "ByRow", "RowCall", "are_plain", "axis_of", "cat_row", "record_row", "stack_row",
-]

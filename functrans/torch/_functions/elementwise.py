@@ -220,26 +220,15 @@ METHODS["pow"] = _power(_binary("pow", "power"))
 # ---- composed
 
 
-@op
-def abs(x):
-    """The absolute value of each entry."""
-    return np.absolute(x)
-
-
-@op
-def rsqrt(x):
-    """One over the square root."""
-    return 1 / np.sqrt(floating(x))
+abs = op(lambda x: np.absolute(x), "abs", "The absolute value of each entry.")
+op(lambda x: 1 / np.sqrt(floating(x)), "rsqrt", "One over the square root.")
 
 
 METHODS["sigmoid"] = unary("sigmoid", ROWS["sigmoid"])
 METHODS["relu"] = relu = unary("relu", ROWS["relu"], floats=False)
 
 
-@op
-def logsigmoid(x):
-    """log(sigmoid(x)) without overflow."""
-    return -ROWS["softplus"](-x)
+logsigmoid = op(lambda x: -ROWS["softplus"](-x), "logsigmoid", "log(sigmoid(x)) without overflow.")
 
 
 _softplus = unary("softplus", ROWS["softplus"])
@@ -269,34 +258,12 @@ def leaky_relu(x, negative_slope=0.01):
     return x * slope
 
 
-@op
-def elu(x, alpha=1.0):
-    """x where positive, else ``alpha * (exp(x) - 1)``."""
-    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0, x)))
-
-
-@op
-def silu(x):
-    """x * sigmoid(x)."""
-    return x * ROWS["sigmoid"](x)
-
-
-@op
-def sinc(x):
-    """sin(pi x) / (pi x), 1 at 0."""
-    return np.sinc(floating(x))
-
-
-@op
-def frac(x):
-    """The part behind the point, with the sign of x."""
-    return x - np.trunc(x)
-
-
-@op
-def round(x, *, decimals=0):
-    """Each entry rounded, halves to even."""
-    return np.round(x, decimals)
+op(lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0, x))), "elu",
+   "x where positive, else ``alpha * (exp(x) - 1)``.")
+op(lambda x: x * ROWS["sigmoid"](x), "silu", "x * sigmoid(x).")
+op(lambda x: np.sinc(floating(x)), "sinc", "sin(pi x) / (pi x), 1 at 0.")
+op(lambda x: x - np.trunc(x), "frac", "The part behind the point, with the sign of x.")
+op(lambda x, *, decimals=0: np.round(x, decimals), "round", "Each entry rounded, halves to even.")
 
 
 @op
@@ -322,22 +289,12 @@ def clamp(x, min=None, max=None):
     return np.clip(x, min, max)
 
 
-@op
-def lerp(input, end, weight):
-    """input + weight * (end - input)."""
-    return input + weight * (end - input)
-
-
-@op
-def addcmul(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 * tensor2."""
-    return input + value * tensor1 * tensor2
-
-
-@op
-def addcdiv(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 / tensor2."""
-    return input + value * tensor1 / tensor2
+op(lambda input, end, weight: input + weight * (end - input), "lerp",
+   "input + weight * (end - input).")
+op(lambda input, tensor1, tensor2, *, value=1: input + value * tensor1 * tensor2, "addcmul",
+   "input + value * tensor1 * tensor2.")
+op(lambda input, tensor1, tensor2, *, value=1: input + value * tensor1 / tensor2, "addcdiv",
+   "input + value * tensor1 / tensor2.")
 
 
 @op
@@ -356,10 +313,7 @@ def masked_fill(x, mask, value):
     return np.where(mask, value.astype(x.dtype), x)
 
 
-@op(names="conj_physical")
-def conj(x):
-    """The complex conjugate."""
-    return np.conjugate(x)
+op(lambda x: np.conjugate(x), "conj", "The complex conjugate.", names="conj_physical")
 
 
 @op

@@ -279,10 +279,3 @@ def require_joinable(shapes: Sequence[tuple], dim: int) -> None:
                     f"Sizes of tensors must match except in dimension {dim}. Expected size {m} but "
                     f"got size {n} for tensor number {i} in the list."
                 )
-
-
-__all__ = [
-    "LinAlgError", "NoDevice", "WrongValue", "broadcast_shape", "misfit", "not_a_tensor",
-    "out_of_range", "raise_as_torch", "require_alike", "require_joinable", "require_tensors",
-    "unexpandable", "unmultiplied", "unsummed",
-]

@@ -67,6 +67,3 @@ def wrong_arguments(name: str, failure: TypeError, args: tuple, kwargs: dict[str
 
 def _kind(x: Any) -> str:
     return "Tensor" if isinstance(x, Tensor) else type(x).__name__
-
-
-__all__ = ["parameters_of", "renamed", "renaming", "wrong_arguments"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -13,49 +14,13 @@ from functrans.torch._graph.quiet import quiet
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory
 
-
-class Slogdet(NamedTuple):
-    """What ``slogdet`` returns."""
-
-    sign: Any
-    logabsdet: Any
-
-
-class Eigh(NamedTuple):
-    """What ``eigh`` returns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class Svd(NamedTuple):
-    """What ``linalg.svd`` returns."""
-
-    U: Any
-    S: Any
-    Vh: Any
-
-
-class OldSvd(NamedTuple):
-    """What ``svd`` returns."""
-
-    U: Any
-    S: Any
-    V: Any
-
-
-class Qr(NamedTuple):
-    """What ``qr`` returns."""
-
-    Q: Any
-    R: Any
-
-
-class WithInfo(NamedTuple):
-    """What functions with ``_ex`` return: a result and where LAPACK stopped."""
-
-    result: Any
-    info: Any
+# what functions of several results return, by name
+Slogdet = namedtuple("Slogdet", "sign logabsdet")
+Eigh = namedtuple("Eigh", "eigenvalues eigenvectors")
+Svd = namedtuple("Svd", "U S Vh")
+OldSvd = namedtuple("OldSvd", "U S V")
+Qr = namedtuple("Qr", "Q R")
+WithInfo = namedtuple("WithInfo", "result info")
 
 
 def plain(x: Any) -> np.ndarray:

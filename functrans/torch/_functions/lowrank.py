@@ -43,6 +43,3 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True,
     if niter < 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
     return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
-
-
-__all__ = ["pca_lowrank", "svd_lowrank"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -13,19 +14,8 @@ from functrans.torch._graph.quiet import quiet
 _factors = row("lu")
 
 
-class Lu(NamedTuple):
-    """What ``linalg.lu`` returns."""
-
-    P: Any
-    L: Any
-    U: Any
-
-
-class Compact(NamedTuple):
-    """What ``linalg.lu_factor`` returns."""
-
-    LU: Any
-    pivots: Any
+Lu = namedtuple("Lu", "P L U")
+Compact = namedtuple("Compact", "LU pivots")
 
 
 def order_of(A: Any) -> np.ndarray:

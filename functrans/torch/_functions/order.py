@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -13,19 +14,8 @@ from functrans.torch._functions.table import FUNCTIONS, METHODS, function, op, o
 from functrans.torch._graph.graph import Value
 from functrans.torch._tensors.tensor import Tensor, from_array
 
-
-class Ends(NamedTuple):
-    """What ``aminmax`` returns."""
-
-    min: Any
-    max: Any
-
-
-class Histogram(NamedTuple):
-    """What ``histogram`` returns."""
-
-    hist: Any
-    bin_edges: Any
+Ends = namedtuple("Ends", "min max")
+Histogram = namedtuple("Histogram", "hist bin_edges")
 
 
 @op

@@ -145,6 +145,3 @@ def making(f: Callable) -> Callable:
         return f(*args, **kwargs)
 
     return call
-
-
-__all__ = ["any_requires", "in_batch", "making", "taking_out", "write_out"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -23,23 +23,13 @@ from functrans.torch._tensors.tensor import Tensor
 _ldexp = row("ldexp")
 
 
-class Frexp(NamedTuple):
-    """What ``frexp`` returns."""
-
-    mantissa: Any
-    exponent: Any
+Frexp = namedtuple("Frexp", "mantissa exponent")
 
 
-@op
-def clamp_min(x, min):
-    """x, at least ``min``; at the bound the slope is 1."""
-    return clamp.body(x, min, None)
-
-
-@op
-def clamp_max(x, max):
-    """x, at most ``max``; at the bound the slope is 1."""
-    return clamp.body(x, None, max)
+op(lambda x, min: clamp.body(x, min, None), "clamp_min",
+   "x, at least ``min``; at the bound the slope is 1.")
+op(lambda x, max: clamp.body(x, None, max), "clamp_max",
+   "x, at most ``max``; at the bound the slope is 1.")
 
 
 @op(title="PowBackward1")
@@ -50,10 +40,8 @@ def float_power(input, exponent):
     return np.power(*promoted(*wide))
 
 
-@op
-def sgn(x):
-    """The sign; of a complex number z, z / |z|."""
-    return np.sign(x) if x.dtype.kind != "b" else x
+op(lambda x: np.sign(x) if x.dtype.kind != "b" else x, "sgn",
+   "The sign; of a complex number z, z / |z|.")
 
 
 @op(space=FUNCTIONS)
@@ -72,10 +60,7 @@ def heaviside(input, values):
         input == 0, values, (input > 0).astype(input.dtype))
 
 
-@op
-def ldexp(input, other):
-    """input * 2**other."""
-    return floating(input) * np.exp2(floating(other))
+op(lambda input, other: floating(input) * np.exp2(floating(other)), "ldexp", "input * 2**other.")
 
 
 @op
@@ -85,10 +70,7 @@ def frexp(input):
     return Frexp(_ldexp(input, -exponent), exponent)
 
 
-@op
-def dequantize(input):
-    """The numbers themselves: none are quantised."""
-    return input + 0
+op(lambda input: input + 0, "dequantize", "The numbers themselves: none are quantised.")
 
 
 @op(space=FUNCTIONS)
@@ -117,22 +99,11 @@ def xlogy(input, other):
     return x * np.log(np.where(apart, 1, y))
 
 
-@op
-def isreal(x):
-    """Which entries have no imaginary part."""
-    return np.isreal(plain(x))
-
-
-@op
-def isposinf(x):
-    """Which entries are +inf."""
-    return np.isposinf(plain(x)) if plain(x).dtype.kind == "f" else np.zeros(x.shape, bool)
-
-
-@op
-def isneginf(x):
-    """Which entries are -inf."""
-    return np.isneginf(plain(x)) if plain(x).dtype.kind == "f" else np.zeros(x.shape, bool)
+op(lambda x: np.isreal(plain(x)), "isreal", "Which entries have no imaginary part.")
+op(lambda x: np.isposinf(plain(x)) if plain(x).dtype.kind == "f" else np.zeros(x.shape, bool),
+   "isposinf", "Which entries are +inf.")
+op(lambda x: np.isneginf(plain(x)) if plain(x).dtype.kind == "f" else np.zeros(x.shape, bool),
+   "isneginf", "Which entries are -inf.")
 
 
 def is_nonzero(input: Tensor) -> bool:

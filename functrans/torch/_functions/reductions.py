@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -44,11 +45,7 @@ def after_batch(axis):
     return tuple([i + 1 for i in axis])
 
 
-class Extreme(NamedTuple):
-    """What ``max``, ``min``, ``median``, ``sort`` and ``topk`` along a dimension return."""
-
-    values: Any
-    indices: Any
+Extreme = namedtuple("Extreme", "values indices")
 
 
 def _summable(x, dtype):

@@ -24,6 +24,3 @@ def _returned(name: str, fields: tuple[str, ...], results: tuple) -> Any:
 def _show(self: Any) -> str:
     lines = [f"{f}={getattr(self, f)!r}" for f in self._fields]
     return f"torch.return_types.{type(self).__name__}(\n" + ",\n".join(lines) + ")"
-
-
-__all__ = ["return_type"]

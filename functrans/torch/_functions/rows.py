@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from functrans._kernels.large import SCALAR, in_one_pass
+from functrans._kernels import sizes
+from functrans._kernels.large import SCALAR, elementwise, in_one_pass
 from functrans.extend import Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
@@ -211,7 +212,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         if not plain or (d is not _F32 and d is not _F64):
             return NotImplemented if operator and _declines(other) else general(input, other)
         try:
-            y = compute(a, b)
+            y = compute(a, b) if a.size < sizes.PARALLEL else elementwise(compute, a, b)
         except (TypeError, ValueError):
             y = apply(name, ufunc, a, b)  # which says more
         if not state.grad or y.dtype is not d:  # comparisons
@@ -287,7 +288,8 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             if booleans is not None and d.kind == "b":
                 y = booleans(a)
             else:
-                y = compute(a) if type(a) is ndarray else of_arrays(a)
+                y = ((compute(a) if a.size < sizes.PARALLEL else elementwise(compute, a))
+                     if type(a) is ndarray else of_arrays(a))
         except TypeError as failure:
             refuse(name, failure, (a,))
             raise

@@ -72,6 +72,3 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     return split(input, -(-input._array.shape[dim] // chunks) or 1, dim)
-
-
-__all__ = ["chunk", "split", "unbind"]

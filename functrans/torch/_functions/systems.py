@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -14,20 +15,8 @@ from functrans.torch._graph.graph import Value
 _triangular = row("triangular_solve")
 
 
-class Lstsq(NamedTuple):
-    """What ``linalg.lstsq`` returns."""
-
-    solution: Any
-    residuals: Any
-    rank: Any
-    singular_values: Any
-
-
-class TriangularSolve(NamedTuple):
-    """What ``triangular_solve`` returns."""
-
-    solution: Any
-    cloned_coefficient: Any
+Lstsq = namedtuple("Lstsq", "solution residuals rank singular_values")
+TriangularSolve = namedtuple("TriangularSolve", "solution cloned_coefficient")
 
 
 def _alike(who: str, A: Any, B: Any) -> None:
@@ -188,11 +177,7 @@ def householder_product(A, tau):
     return _reflected(A, tau)
 
 
-class Reflections(NamedTuple):
-    """What ``geqrf`` returns: R and below it the reflections, and their factors."""
-
-    a: Any
-    tau: Any
+Reflections = namedtuple("Reflections", "a tau")
 
 
 @op

@@ -57,8 +57,8 @@ def title_for(name: str) -> str:
     return "".join([w.capitalize() for w in name.strip("_").split("_")]) + "Backward0"
 
 
-def op(f: Callable | None = None, *, title: str | None = None, method: bool = True,
-       space: dict[str, Callable] | None = None, name: str = "", names: str = "",
+def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str | None = None,
+       method: bool = True, space: dict[str, Callable] | None = None, names: str = "",
        by_row: ByRow | None = None) -> Any:
     """``f``, NumPy code, as a function of tensors called ``name``; ``names``: others of it.
 
@@ -69,6 +69,8 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         return functools.partial(op, title=title, method=method, space=space, name=name,
                                  names=names, by_row=by_row)
     body = f
+    if doc:  # an expression
+        body.__name__, body.__qualname__, body.__doc__ = name, name, doc
     name = name or body.__name__.strip("_")
     shown = title or title_for(name)
     returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"

@@ -106,6 +106,3 @@ def known_numbers(x: Any) -> Any:
 def anywhere(mask: Any) -> bool:
     """Whether a condition, of what is given as it is, holds for any number, of any entry."""
     return bool(np.any(mask.whole() if isinstance(mask, Tracer) else mask))
-
-
-__all__ = ["Batch", "ItemOfBatch", "NotBatched", "anywhere", "known_numbers", "require_entries"]

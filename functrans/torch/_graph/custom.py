@@ -387,10 +387,6 @@ def fits_outputs(name: str, tangents: Sequence, outs: Sequence) -> None:
             )
 
 
-def _has_jvp(node: CustomNode) -> bool:
-    return getattr(node.ctx, "has_jvp", False)
-
-
 def _operands(node: CustomNode, outs: Sequence) -> list[Aval]:
     return [arg[1] for arg in node.args if arg is not None]
 
@@ -418,7 +414,8 @@ def _shown_tangent(node: CustomNode, t: Any, aval: Aval) -> Tensor | None:
     return from_array(t.copy())  # a jvp may write to it
 
 
-FORWARD[CustomNode] = Forward(_operands, _push, _has_jvp)
+FORWARD[CustomNode] = Forward(
+    _operands, _push, lambda node: getattr(node.ctx, "has_jvp", False))
 
 
 class DelayedError(Node):

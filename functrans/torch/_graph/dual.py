@@ -145,13 +145,6 @@ def _there_and_back(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequen
     return [None if c is None else show(c) for c in found]
 
 
-def _push_forward_only(node: ForwardOnly, ts: Sequence, outs: Sequence, create: bool) -> Sequence:
-    return [forward_value(t) for t in ts]
-
-
 FORWARD[Dual] = Forward(lambda node, outs: outs, lambda node, ts, outs, create: ts)
-FORWARD[ForwardOnly] = Forward(lambda node, outs: outs, _push_forward_only)
-
-__all__ = [
-    "as_tensor", "pushed", "pushed_columns", "tangent_of", "with_tangent",
-]
+FORWARD[ForwardOnly] = Forward(
+    lambda node, outs: outs, lambda node, ts, outs, create: [forward_value(t) for t in ts])

@@ -37,6 +37,3 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 def place_of(x: Any) -> tuple[Node, int] | None:
     """The place of a tensor, or the one that a ``GradientEdge`` is."""
     return (x.node, x.output_nr) if isinstance(x, GradientEdge) else edge_of(x)
-
-
-__all__ = ["GradientEdge", "get_gradient_edge", "place_of"]

@@ -78,6 +78,3 @@ class RemovableHandle:
 
     def __exit__(self, *failure: Any) -> None:
         self.remove()
-
-
-__all__ = ["Extras", "RemovableHandle", "Retaining"]

@@ -175,9 +175,3 @@ def require_no_leaf(name: str, edge: Edge | None) -> None:
             f"{name}: a tensor that requires gradients would get a tangent inside no_grad, which "
             "its gradient knows nothing of. This is not supported; write to a detach().clone()."
         )
-
-
-__all__ = [
-    "Dual", "ForwardOnly", "forward_edge", "forward_value", "is_forward_only", "is_live",
-    "leads_forward", "leads_to_leaf", "levels", "open_level", "require_no_leaf", "set_dual_level",
-]

@@ -101,9 +101,3 @@ def observed_row(f: Callable[[_A, Primitive, _B, dict], _R],
         return f(how, row, args, params)
 
     return call
-
-
-__all__ = [
-    "call_observed", "observed", "observed_binary", "observed_row", "observed_unary", "set_watch",
-    "watched_threads",
-]

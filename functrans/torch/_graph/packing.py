@@ -56,8 +56,3 @@ def packed_parts(parts: Sequence) -> PackedTuple:
 def unpacked_parts(parts: Sequence) -> Sequence:
     """The way back from ``packed_parts``."""
     return [(i, action, unpacked(saved), unlike) for i, action, saved, unlike in parts]
-
-
-__all__ = [
-    "Packed", "PackedTuple", "marked", "packed", "packed_parts", "unpacked", "unpacked_parts",
-]

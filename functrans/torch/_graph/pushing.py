@@ -133,10 +133,6 @@ def _push_elementwise(node: ElementwiseNode, ts: Sequence, outs: Sequence, creat
 # ---- other rows
 
 
-def _row_operands(node: RowNode, outs: Sequence) -> list:
-    return [aval_of(x) for x in node.available()[0]]
-
-
 def _push_row(node: RowNode, ts: Sequence, outs: Sequence, create: bool) -> Sequence:
     xs, y = node.available()
     several = node.outputs > 1
@@ -181,8 +177,7 @@ def _push_copied(node: CopySlices, ts: Sequence, outs: Sequence, create: bool) -
 
 
 FORWARD[ElementwiseNode] = Forward(_elementwise_operands, _push_elementwise)
-FORWARD[RowNode] = Forward(_row_operands, _push_row)
+FORWARD[RowNode] = Forward(
+    lambda node, outs: [aval_of(x) for x in node.available()[0]], _push_row)
 FORWARD[SeveralViews] = Forward(lambda node, outs: (node.aval,), _push_several)
 FORWARD[CopySlices] = Forward(_copied_operands, _push_copied)
-
-__all__ = ["FORWARD", "Forward", "forward_of", "pushed", "rules_between"]

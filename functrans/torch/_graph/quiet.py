@@ -66,6 +66,3 @@ def silent(f: Callable, operands: int) -> Callable:
             leave(before)
 
     return of_one if operands == 1 else of_two
-
-
-__all__ = ["quiet", "quietly", "silent"]

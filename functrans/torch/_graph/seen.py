@@ -180,8 +180,3 @@ def pass_alone(node: Node, *grads: Any) -> Any:
         parts = [forward_value(c) for c in parts]
     out = tuple([None if c is None else show(c) for c in parts])
     return out[0] if len(out) == 1 else out
-
-
-__all__ = [
-    "SavedTensor", "attribute_names", "hooked", "pass_alone", "saved_attribute", "unhooked",
-]

@@ -33,6 +33,3 @@ def place(where: tuple | None) -> str:
     code, at = where
     lines = [line for start, stop, line in code.co_lines() if start <= at < stop and line]
     return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
-
-
-__all__ = ["caller", "place"]

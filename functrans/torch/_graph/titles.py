@@ -16,6 +16,3 @@ _TITLES = {
 @functools.cache
 def title_of(row: str) -> str:
     return _TITLES.get(row, "".join([w.capitalize() for w in row.split("_")])) + "Backward0"
-
-
-__all__ = ["title_of"]

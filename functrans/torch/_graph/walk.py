@@ -19,6 +19,7 @@ from numpy import ndarray
 
 from functrans import vmap
 from functrans._core.bind import may_have_nan
+from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
 from functrans.extend import General
 from functrans.torch._graph.levels import forward_value, leads_forward
@@ -101,7 +102,11 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
         fields.update(outer)
     if only_forward:
         return [forward_value(captured[key]) for key in keys]
-    return [*map(captured.__getitem__, keys)]
+    found = [*map(captured.__getitem__, keys)]
+    for c in found:
+        if type(c) is ndarray:
+            keep_memory(c)
+    return found
 
 
 def _started(roots: Sequence[tuple[Edge, Any]]) -> dict[Node, Any]:

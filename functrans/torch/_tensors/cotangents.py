@@ -30,6 +30,3 @@ def take(t: Tensor, create: bool) -> Any:
     """The cotangent that a user's gradient stands for."""
     ct: Any = lift_variable(t) if create else t._array
     return np.conjugate(ct) if t._array.dtype.kind == "c" else ct
-
-
-__all__ = ["is_alone", "owned", "take"]

@@ -89,8 +89,3 @@ class memory_format:
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format(
     "preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
-
-__all__ = [
-    "CPU", "channels_last", "channels_last_3d", "contiguous_format", "device", "memory_format",
-    "preserve_format",
-]

@@ -244,6 +244,3 @@ class Facts:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype, copy=copy)
-
-
-__all__ = ["Facts"]

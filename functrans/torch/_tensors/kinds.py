@@ -110,5 +110,3 @@ def _new(self: Tensor, *data: Any, device: Any = None) -> Tensor:
 
 
 METHODS: dict[str, Callable] = {"type": _type, "new": _new}
-
-__all__ = ["KINDS", "METHODS", "TensorKind", "dtype_named", "legacy", "set_default_tensor_type"]

@@ -73,6 +73,3 @@ class iinfo(_Limits):
         limits = np.iinfo(type.array_dtype)
         self.dtype = type.name
         self.bits, self.min, self.max = int(limits.bits), int(limits.min), int(limits.max)
-
-
-__all__ = ["finfo", "iinfo"]

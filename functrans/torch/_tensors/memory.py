@@ -104,5 +104,3 @@ METHODS: dict[str, Callable] = {
     "resize_as": _resize_as, "resize_as_": resize_as_, "resolve_neg": _itself, "set_": set_,
     "share_memory_": _itself, "is_nonzero": _nonzero,
 }
-
-__all__ = ["METHODS"]

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,16 @@ class Generator:
         return Generator().set_state(self.get_state())
 
 
+class Drawn(dict[Generator, Mapping[str, Any]]):
+    """Generators that were drawn from, and their states before."""
+
+    def set_back(self) -> None:
+        """Have them give the same numbers again."""
+        for generator, state in self.items():
+            generator.source.bit_generator.state = state
+
+
+_drawn: ContextVar[Drawn | None] = ContextVar("drawn", default=None)
 default_generator = Generator()
 default_generator.seed()
 
@@ -85,17 +96,29 @@ def source(generator: Generator | None = None) -> np.random.Generator:
     """NumPy's generator of ``generator``, or of the one by default."""
     if generator is not None and not isinstance(generator, Generator):
         raise TypeError(f"expected a 'torch.Generator' object but got {type(generator).__name__}")
-    return (generator or default_generator).source
+    generator = generator or default_generator
+    drawn = _drawn.get()
+    if drawn is not None:
+        drawn.setdefault(generator, generator.source.bit_generator.state)
+    return generator.source
+
+
+@contextlib.contextmanager
+def noting_draws() -> Iterator[Drawn]:
+    """Inside, generators that are drawn from are noted."""
+    outer, drawn = _drawn.get(), Drawn()
+    token = _drawn.set(drawn)
+    try:
+        yield drawn
+    finally:
+        _drawn.reset(token)
+        if outer is not None:
+            outer.update({g: state for g, state in drawn.items() if g not in outer})
 
 
 def random_state() -> Mapping[str, Any]:
     """The state of the generator by default."""
     return default_generator.source.bit_generator.state
-
-
-def set_random_state(state: Mapping[str, Any]) -> None:
-    """Have the generator by default go on from ``state``."""
-    default_generator.source.bit_generator.state = state
 
 
 @contextlib.contextmanager

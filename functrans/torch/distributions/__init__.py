@@ -11,15 +11,6 @@ from __future__ import annotations
 
 from functrans.torch._names import absent
 from functrans.torch.distributions import constraint_registry, constraints, kl, transforms, utils
-from functrans.torch.distributions.composed import (
-    CatTransform,
-    CorrCholeskyTransform,
-    CumulativeDistributionTransform,
-    IndependentTransform,
-    PositiveDefiniteTransform,
-    ReshapeTransform,
-    StackTransform,
-)
 from functrans.torch.distributions.constraint_registry import biject_to, transform_to
 from functrans.torch.distributions.continuous import (
     Cauchy,
@@ -69,38 +60,20 @@ from functrans.torch.distributions.rarer import (
     VonMises,
     Weibull,
 )
-from functrans.torch.distributions.transforms import (
-    AbsTransform,
-    AffineTransform,
-    ComposeTransform,
-    ExpTransform,
-    LowerCholeskyTransform,
-    PowerTransform,
-    SigmoidTransform,
-    SoftmaxTransform,
-    SoftplusTransform,
-    StickBreakingTransform,
-    TanhTransform,
-    Transform,
-    identity_transform,
-)
+from functrans.torch.distributions.transforms import *  # noqa: F403  # they are ours too
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform",
-    "Categorical", "Cauchy", "Chi2", "ComposeTransform", "ContinuousBernoulli",
-    "CorrCholeskyTransform", "CumulativeDistributionTransform", "Dirichlet", "Distribution",
-    "ExpTransform", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma", "Geometric",
-    "Gumbel", "HalfCauchy", "HalfNormal", "Independent", "IndependentTransform", "InverseGamma",
-    "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal", "LogisticNormal", "LogitRelaxedBernoulli",
-    "LowRankMultivariateNormal", "LowerCholeskyTransform", "MixtureSameFamily", "Multinomial",
+    *transforms.__all__,
+    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ContinuousBernoulli",
+    "Dirichlet", "Distribution", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma",
+    "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent", "InverseGamma",
+    "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal", "LogisticNormal",
+    "LogitRelaxedBernoulli", "LowRankMultivariateNormal", "MixtureSameFamily", "Multinomial",
     "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical",
-    "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "PositiveDefiniteTransform",
-    "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "ReshapeTransform",
-    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform",
-    "StickBreakingTransform", "StudentT", "TanhTransform", "Transform", "TransformedDistribution",
-    "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "constraint_registry", "constraints",
-    "identity_transform", "kl", "kl_divergence", "register_kl", "transform_to", "transforms",
-    "utils",
+    "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "RelaxedBernoulli",
+    "RelaxedOneHotCategorical", "StudentT", "TransformedDistribution", "Uniform", "VonMises",
+    "Weibull", "Wishart", "biject_to", "constraint_registry", "constraints", "kl",
+    "kl_divergence", "register_kl", "transform_to", "transforms", "utils",
 ]
 
 __getattr__ = absent(__name__)

@@ -194,9 +194,3 @@ class PositiveDefiniteTransform(Transform):
 
     def _inverse(self, y: Tensor) -> Tensor:
         return LowerCholeskyTransform().inverse(y.cholesky())
-
-
-__all__ = [
-    "CatTransform", "CorrCholeskyTransform", "CumulativeDistributionTransform",
-    "IndependentTransform", "PositiveDefiniteTransform", "ReshapeTransform", "StackTransform",
-]

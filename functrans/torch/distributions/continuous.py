@@ -13,6 +13,7 @@ from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 from functrans.torch.distributions import constraints as C
+from functrans.torch.distributions.derived import TransformedDistribution
 from functrans.torch.distributions.distribution import (
     LOG_2PI,
     Distribution,
@@ -20,6 +21,7 @@ from functrans.torch.distributions.distribution import (
     normal,
     uniform,
 )
+from functrans.torch.distributions.entrywise import ExpTransform
 
 EULER = 0.57721566490153286060
 
@@ -32,6 +34,8 @@ class _OfLocationAndScale(Distribution):
         self.loc, self.scale = broadcast(loc, scale)
         super().__init__(self.loc.shape, (), validate_args)
 
+    mode = property(lambda d: d.loc)
+
 
 class Normal(_OfLocationAndScale):
     """exp(-(x - loc)**2 / (2 scale**2)) / (scale sqrt(2 pi)).
@@ -41,21 +45,9 @@ class Normal(_OfLocationAndScale):
     tensor(-1.4189)
     """
 
-    mode = property(lambda d: d.loc)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    mode = mean
-
-    @property
-    def stddev(self) -> Tensor:
-        return self.scale
-
-    @property
-    def variance(self) -> Tensor:
-        return self.scale.square()
+    mean = property(lambda d: d.loc)
+    stddev = property(lambda d: d.scale)
+    variance = property(lambda d: d.scale.square())
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.loc + normal(self._extended(sample_shape), self.loc) * self.scale
@@ -75,45 +67,28 @@ class Normal(_OfLocationAndScale):
         return 0.5 + LOG_2PI / 2 + self.scale.log()
 
 
-class LogNormal(Distribution):
+class LogNormal(TransformedDistribution):
     """The exponential of what is normally distributed."""
 
-    has_rsample = True
     _shows = False
     arg_constraints: ClassVar = {"loc": C.real, "scale": C.positive}
-    support = C.positive
+    support = C.positive  # type: ignore[assignment]  # a set, not what gives one
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
-        self.loc, self.scale = broadcast(loc, scale)
-        self.base = Normal(self.loc, self.scale, validate_args)
-        super().__init__(self.loc.shape, (), validate_args)
+        base = Normal(loc, scale, validate_args)
+        self.loc, self.scale = base.loc, base.scale
+        super().__init__(base, ExpTransform(), validate_args)
 
     mode = property(lambda d: (d.loc - d.scale.square()).exp())
-
-    @property
-    def mean(self) -> Tensor:
-        return (self.loc + self.scale.square() / 2).exp()
+    mean = property(lambda d: (d.loc + d.scale.square() / 2).exp())
 
     @property
     def variance(self) -> Tensor:
         square = self.scale.square()
         return square.expm1() * (2 * self.loc + square).exp()
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base.rsample(sample_shape).exp()
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        log = self.checked(value).log()
-        return self.base.log_prob(log) - log
-
-    def cdf(self, value: Tensor) -> Tensor:
-        return self.base.cdf(value.log())
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base.icdf(value).exp()
-
     def entropy(self) -> Tensor:
-        return self.base.entropy() + self.loc
+        return self.base_dist.entropy() + self.loc
 
 
 class Half(Distribution):
@@ -153,13 +128,8 @@ class HalfNormal(Half):
 
     whole = Normal
 
-    @property
-    def mean(self) -> Tensor:
-        return self.scale * math.sqrt(2 / math.pi)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.scale.square() * (1 - 2 / math.pi)
+    mean = property(lambda d: d.scale * math.sqrt(2 / math.pi))
+    variance = property(lambda d: d.scale.square() * (1 - 2 / math.pi))
 
 
 class Uniform(Distribution):
@@ -175,14 +145,8 @@ class Uniform(Distribution):
             raise ValueError("Uniform is not defined when low>= high")
 
     mode = property(lambda d: d.high * math.nan)
-
-    @property
-    def mean(self) -> Tensor:
-        return (self.high + self.low) / 2
-
-    @property
-    def variance(self) -> Tensor:
-        return (self.high - self.low) ** 2 / 12
+    mean = property(lambda d: (d.high + d.low) / 2)
+    variance = property(lambda d: (d.high - d.low) ** 2 / 12)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = random.source().random(self._extended(sample_shape))
@@ -220,18 +184,9 @@ class Exponential(Distribution):
         super().__init__(self.rate.shape, (), validate_args)
 
     mode = property(lambda d: d.rate.new_zeros(d.rate.shape))
-
-    @property
-    def mean(self) -> Tensor:
-        return self.rate.reciprocal()
-
-    @property
-    def stddev(self) -> Tensor:
-        return self.mean
-
-    @property
-    def variance(self) -> Tensor:
-        return self.rate.pow(-2)
+    mean = property(lambda d: d.rate.reciprocal())
+    stddev = property(lambda d: d.mean)
+    variance = property(lambda d: d.rate.pow(-2))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return -uniform(self._extended(sample_shape), self.rate).log() / self.rate
@@ -252,15 +207,8 @@ class Exponential(Distribution):
 class Laplace(_OfLocationAndScale):
     """exp(-|x - loc| / scale) / (2 scale)."""
 
-    mode = property(lambda d: d.loc)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def variance(self) -> Tensor:
-        return 2 * self.scale.square()
+    mean = property(lambda d: d.loc)
+    variance = property(lambda d: 2 * d.scale.square())
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(uniform(self._extended(sample_shape), self.loc))
@@ -284,15 +232,8 @@ class Laplace(_OfLocationAndScale):
 class Cauchy(_OfLocationAndScale):
     """1 / (pi scale (1 + ((x - loc) / scale)**2))."""
 
-    mode = property(lambda d: d.loc)
-
-    @property
-    def mean(self) -> Tensor:
-        return from_array(np.full_like(self.loc._array, math.nan))
-
-    @property
-    def variance(self) -> Tensor:
-        return from_array(np.full_like(self.loc._array, math.inf))
+    mean = property(lambda d: from_array(np.full_like(d.loc._array, math.nan)))
+    variance = property(lambda d: from_array(np.full_like(d.loc._array, math.inf)))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(uniform(self._extended(sample_shape), self.loc))
@@ -314,15 +255,8 @@ class Cauchy(_OfLocationAndScale):
 class Gumbel(_OfLocationAndScale):
     """exp(-(z + exp(-z))) / scale for z = (x - loc) / scale."""
 
-    mode = property(lambda d: d.loc)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc + self.scale * EULER
-
-    @property
-    def variance(self) -> Tensor:
-        return self.scale.square() * (math.pi**2 / 6)
+    mean = property(lambda d: d.loc + d.scale * EULER)
+    variance = property(lambda d: d.scale.square() * (math.pi**2 / 6))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(uniform(self._extended(sample_shape), self.loc))
@@ -353,10 +287,7 @@ class StudentT(Distribution):
         super().__init__(self.df.shape, (), validate_args)
 
     mode = property(lambda d: d.loc)
-
-    @property
-    def mean(self) -> Tensor:
-        return METHODS["where"](self.loc, self.df > 1, self.loc * math.nan)
+    mean = property(lambda d: METHODS["where"](d.loc, d.df > 1, d.loc * math.nan))
 
     @property
     def variance(self) -> Tensor:
@@ -415,14 +346,8 @@ class Gamma(Distribution):
         super().__init__(self.rate.shape, (), validate_args)
 
     mode = property(lambda d: ((d.concentration - 1) / d.rate).clamp(min=0))
-
-    @property
-    def mean(self) -> Tensor:
-        return self.concentration / self.rate
-
-    @property
-    def variance(self) -> Tensor:
-        return self.concentration / self.rate.square()
+    mean = property(lambda d: d.concentration / d.rate)
+    variance = property(lambda d: d.concentration / d.rate.square())
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended(sample_shape)

@@ -35,8 +35,10 @@ class TransformedDistribution(Distribution):
         super().__init__(shape[: len(shape) - n], shape[len(shape) - n :], validate_args)
         self.has_rsample = base.has_rsample
 
-    def expand(self, batch_shape: Any) -> TransformedDistribution:
-        """The distribution with parameters of the base repeated to ``batch_shape``."""
+    def expand(self, batch_shape: Any) -> Distribution:
+        """The distribution with its parameters, or the base's, repeated to ``batch_shape``."""
+        if self.arg_constraints:
+            return super().expand(batch_shape)
         extra = len(self.base_dist.batch_shape) - len(self.batch_shape)
         inner = self.base_dist.batch_shape[len(self.base_dist.batch_shape) - extra :]
         return TransformedDistribution(
@@ -85,12 +87,16 @@ class TransformedDistribution(Distribution):
             sign = sign * t.sign
         return sign
 
-    def cdf(self, value: Tensor) -> Tensor:
+    def _turned(self, p: Any) -> Any:
+        """Probabilities ``p`` of at most a value, turned around where the transforms fall."""
         sign = self._sign()
-        return sign * (self.base_dist.cdf(self._inverted(value)) - 0.5) + 0.5
+        return p if type(sign) is int and sign == 1 else sign * (p - 0.5) + 0.5
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return self._turned(self.base_dist.cdf(self._inverted(value)))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._passed(self.base_dist.icdf(self._sign() * (value - 0.5) + 0.5))
+        return self._passed(self.base_dist.icdf(self._turned(value)))
 
 
 class MixtureSameFamily(Distribution):
@@ -130,9 +136,7 @@ class MixtureSameFamily(Distribution):
         shares = self.mixture_distribution.probs
         return (shares.reshape(*shares.shape, *[1] * n) * x).sum(-1 - n)
 
-    @property
-    def mean(self) -> Tensor:
-        return self._weighed(self.component_distribution.mean)
+    mean = property(lambda d: d._weighed(d.component_distribution.mean))
 
     @property
     def variance(self) -> Tensor:
@@ -164,6 +168,3 @@ class MixtureSameFamily(Distribution):
     def __repr__(self) -> str:
         return (f"MixtureSameFamily(\n  {self.mixture_distribution!r},\n  "
                 f"{self.component_distribution!r})")
-
-
-__all__ = ["MixtureSameFamily", "TransformedDistribution"]

@@ -61,14 +61,8 @@ class Bernoulli(_ByProbability):
 
     mode = property(
         lambda d: (d.probs >= 0.5).to(d.probs.dtype).masked_fill(d.probs == 0.5, math.nan))
-
-    @property
-    def mean(self) -> Tensor:
-        return self.probs
-
-    @property
-    def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)
+    mean = property(lambda d: d.probs)
+    variance = property(lambda d: d.probs * (1 - d.probs))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         return self._drawn(lambda p: random.source().random(p.shape) < p, sample_shape)
@@ -81,9 +75,7 @@ class Bernoulli(_ByProbability):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """0 and 1 along a first dimension."""
-        values = factories.tensor([0.0, 1.0], dtype=self.probs.dtype)
-        values = values.reshape(-1, *[1] * len(self.batch_shape))
-        return values.expand(2, *self.batch_shape) if expand else values
+        return self._listed(factories.tensor([0.0, 1.0], dtype=self.probs.dtype), expand)
 
 
 class Geometric(_ByProbability):
@@ -92,14 +84,8 @@ class Geometric(_ByProbability):
     support = C.nonnegative_integer
 
     mode = property(lambda d: d.probs.new_zeros(d.probs.shape))
-
-    @property
-    def mean(self) -> Tensor:
-        return 1 / self.probs - 1
-
-    @property
-    def variance(self) -> Tensor:
-        return (1 / self.probs - 1) / self.probs
+    mean = property(lambda d: 1 / d.probs - 1)
+    variance = property(lambda d: (1 / d.probs - 1) / d.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         return self._drawn(lambda p: random.source().geometric(p) - 1, sample_shape)
@@ -129,14 +115,8 @@ class Binomial(_ByProbability):
         super().__init__(probs, logits, validate_args)
 
     mode = property(lambda d: ((d.total_count + 1) * d.probs).floor().clamp(max=d.total_count))
-
-    @property
-    def mean(self) -> Tensor:
-        return self.total_count * self.probs
-
-    @property
-    def variance(self) -> Tensor:
-        return self.total_count * self.probs * (1 - self.probs)
+    mean = property(lambda d: d.total_count * d.probs)
+    variance = property(lambda d: d.total_count * d.probs * (1 - d.probs))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         n = self.total_count._array.astype(np.int64)
@@ -166,9 +146,8 @@ class Binomial(_ByProbability):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """0 to ``total_count`` along a first dimension."""
         n = self._same_count("enumerate_support") + 1
-        values = from_array(np.arange(n).astype(self.total_count._array.dtype))
-        values = values.reshape(n, *[1] * len(self.batch_shape))
-        return values.expand(n, *self.batch_shape) if expand else values
+        values = np.arange(n).astype(self.total_count._array.dtype)
+        return self._listed(from_array(values), expand)
 
 
 class Poisson(Distribution):
@@ -182,14 +161,8 @@ class Poisson(Distribution):
         super().__init__(self.rate.shape, (), validate_args)
 
     mode = property(lambda d: d.rate.floor())
-
-    @property
-    def mean(self) -> Tensor:
-        return self.rate
-
-    @property
-    def variance(self) -> Tensor:
-        return self.rate
+    mean = property(lambda d: d.rate)
+    variance = property(lambda d: d.rate)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         drawn = random.source().poisson(self.rate._array, self._extended(sample_shape))
@@ -232,14 +205,8 @@ class Categorical(Distribution):
             return _logits(self.probs, False)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
-    @property
-    def mean(self) -> Tensor:
-        return from_array(np.full(self.batch_shape, np.nan, self.probs._array.dtype))
-
-    @property
-    def variance(self) -> Tensor:
-        return self.mean
-
+    mean = property(lambda d: from_array(np.full(d.batch_shape, np.nan, d.probs._array.dtype)))
+    variance = property(lambda d: d.mean)
     mode = property(lambda d: d.probs.argmax(-1))
 
     @property
@@ -270,12 +237,27 @@ class Categorical(Distribution):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All classes along a first dimension."""
-        values = from_array(np.arange(self._num_events))
-        values = values.reshape(-1, *[1] * len(self.batch_shape))
-        return values.expand(self._num_events, *self.batch_shape) if expand else values
+        return self._listed(from_array(np.arange(self._num_events)), expand)
 
 
-class OneHotCategorical(Distribution):
+class OfOdds(Distribution):
+    """A distribution made with the ``odds`` of another, after one parameter, ``given``, if any."""
+
+    given = ""
+    odds: Categorical | Geometric
+
+    probs = property(lambda d: d.odds.probs)
+    logits = property(lambda d: d.odds.logits)
+
+    def expand(self, batch_shape: Any) -> Distribution:
+        """The distribution with its logits repeated to ``batch_shape``."""
+        logits = self.logits.expand(*batch_shape, *self.event_shape)
+        first = [getattr(self, self.given)] if self.given else []
+        kind: Any = type(self)
+        return kind(*first, logits=logits, validate_args=False)
+
+
+class OneHotCategorical(OfOdds):
     """``Categorical``, whose values are vectors with one 1."""
 
     arg_constraints = Categorical.arg_constraints
@@ -283,45 +265,27 @@ class OneHotCategorical(Distribution):
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
                  validate_args: bool | None = None):
-        self._categorical = Categorical(probs, logits, validate_args)
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], False)
-
-    def expand(self, batch_shape: Any) -> OneHotCategorical:
-        """The distribution with its logits repeated to ``batch_shape``."""
-        logits = self.logits.expand(*batch_shape, *self.event_shape)
-        return type(self)(logits=logits, validate_args=False)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("probs", "logits"):
-            return getattr(self._categorical, name)
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        self.odds = Categorical(probs, logits, validate_args)
+        super().__init__(self.odds.batch_shape, self.odds.param_shape[-1:], False)
 
     mode = property(lambda d: NN["one_hot"](d.probs.argmax(-1), d.event_shape[0]).to(d.probs.dtype))
-
-    @property
-    def mean(self) -> Tensor:
-        return self.probs
-
-    @property
-    def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)
+    mean = property(lambda d: d.probs)
+    variance = property(lambda d: d.probs * (1 - d.probs))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        index = self._categorical.sample(sample_shape)
+        index = self.odds.sample(sample_shape)
         return NN["one_hot"](index, self.event_shape[0]).to(self.probs.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return self._categorical.log_prob(self.checked(value).argmax(-1))
+        return self.odds.log_prob(self.checked(value).argmax(-1))
 
     def entropy(self) -> Tensor:
-        return self._categorical.entropy()
+        return self.odds.entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All vectors with one 1 along a first dimension."""
-        n = self.event_shape[0]
-        values = from_array(np.eye(n, dtype=self.probs._array.dtype))
-        values = values.reshape(n, *[1] * len(self.batch_shape), n)
-        return values.expand(n, *self.batch_shape, n) if expand else values
+        eye = np.eye(self.event_shape[0], dtype=self.probs._array.dtype)
+        return self._listed(from_array(eye), expand)
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):

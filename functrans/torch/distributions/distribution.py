@@ -15,6 +15,14 @@ from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.distributions import constraints as C
 
 
+def _missing(message: str) -> property:
+    """What a class does not have unless it says so; ``message`` is about the class."""
+    def read(d: Distribution) -> Tensor:
+        raise NotImplementedError(message.format(type(d)))
+
+    return property(read)
+
+
 class Distribution:
     """A distribution over values of ``event_shape``, one for each entry of ``batch_shape``.
 
@@ -57,22 +65,10 @@ class Distribution:
     def event_shape(self) -> Size:
         return self._event_shape
 
-    @property
-    def mean(self) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} has no mean here")
-
-    @property
-    def variance(self) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} has no variance here")
-
-    def _no_mode(self) -> Tensor:
-        raise NotImplementedError(f"{type(self)} does not implement mode")
-
-    mode: Any = property(_no_mode)
-
-    @property
-    def stddev(self) -> Tensor:
-        return self.variance.sqrt()
+    mean: Any = _missing("{0.__name__} has no mean here")
+    variance: Any = _missing("{0.__name__} has no variance here")
+    stddev: Any = property(lambda d: d.variance.sqrt())
+    mode: Any = _missing("{0} does not implement mode")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All values along a first dimension."""
@@ -124,6 +120,11 @@ class Distribution:
             if value is not None:
                 parameters[name] = value.expand(*batch_shape, *value.shape[lead:])
         return type(self)(**parameters, validate_args=False)
+
+    def _listed(self, values: Tensor, expand: bool) -> Tensor:
+        """``values`` along a first dimension; ``expand``: for each distribution of the batch."""
+        values = values.reshape(-1, *[1] * len(self.batch_shape), *self.event_shape)
+        return values.expand(-1, *self.batch_shape, *self.event_shape) if expand else values
 
     def _extended(self, sample_shape: Any) -> tuple:
         shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
@@ -216,14 +217,8 @@ class Independent(Distribution):
         super().__init__(shape[:at], shape[at:] + base_distribution.event_shape, False)
         self.has_rsample = base_distribution.has_rsample
 
-    @property
-    def mean(self) -> Tensor:
-        return self.base_dist.mean
-
-    @property
-    def variance(self) -> Tensor:
-        return self.base_dist.variance
-
+    mean = property(lambda d: d.base_dist.mean)
+    variance = property(lambda d: d.base_dist.variance)
     mode = property(lambda d: d.base_dist.mode)
 
     @property

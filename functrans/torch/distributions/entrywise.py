@@ -325,9 +325,3 @@ class LowerCholeskyTransform(Transform):
 
 
 identity_transform = ComposeTransform([])
-__all__ = [
-    "AbsTransform", "AffineTransform", "ComposeTransform", "ExpTransform",
-    "LowerCholeskyTransform", "PowerTransform", "SigmoidTransform", "SoftmaxTransform",
-    "SoftplusTransform", "StickBreakingTransform", "TanhTransform", "Transform",
-    "identity_transform",
-]

@@ -105,7 +105,7 @@ def _normal(p, q):
 
 @register_kl(LogNormal, LogNormal)
 def _log_normal(p, q):
-    return _normal(p.base, q.base)
+    return _normal(p.base_dist, q.base_dist)
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
@@ -147,7 +147,7 @@ def _categorical(p, q):
 
 @register_kl(OneHotCategorical, OneHotCategorical)
 def _one_hot(p, q):
-    return _categorical(p._categorical, q._categorical)
+    return _categorical(p.odds, q.odds)
 
 
 @register_kl(Poisson, Poisson)

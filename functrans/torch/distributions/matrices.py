@@ -53,13 +53,8 @@ class Wishart(OfMatrix):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {p - 1}.")
         self._factored()
 
-    @property
-    def _df(self) -> Tensor:
-        return self.df[..., None, None]
-
-    @property
-    def mean(self) -> Tensor:
-        return self._df * self.covariance_matrix
+    _df = property(lambda d: d.df[..., None, None])
+    mean = property(lambda d: d._df * d.covariance_matrix)
 
     def _likeliest(self) -> Tensor:
         times = self._df - self.event_shape[0] - 1
@@ -170,28 +165,17 @@ class LowRankMultivariateNormal(Distribution):
         eye = from_array(np.eye(W.shape[-1], dtype=W._array.dtype))
         self._scaled, self._inner = W, cholesky(eye + self.cov_factor.mT @ W)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
+    mean = property(lambda d: d.loc)
     mode = property(lambda d: d.loc)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.cov_factor.square().sum(-1) + self.cov_diag
-
-    @property
-    def covariance_matrix(self) -> Tensor:
-        return self.cov_factor @ self.cov_factor.mT + embedded(self.cov_diag)
+    variance = property(lambda d: d.cov_factor.square().sum(-1) + d.cov_diag)
+    covariance_matrix = property(lambda d: d.cov_factor @ d.cov_factor.mT + embedded(d.cov_diag))
 
     @property
     def precision_matrix(self) -> Tensor:
         A = whitened_matrix(self._inner, self._scaled.mT)
         return embedded(self.cov_diag.reciprocal()) - A.mT @ A
 
-    @property
-    def scale_tril(self) -> Tensor:
-        return cholesky(self.covariance_matrix)
+    scale_tril = property(lambda d: cholesky(d.covariance_matrix))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended(sample_shape)
@@ -211,6 +195,3 @@ class LowRankMultivariateNormal(Distribution):
 
     def entropy(self) -> Tensor:
         return 0.5 * self.event_shape[0] * (1 + LOG_2PI) + self._half_log_det()
-
-
-__all__ = ["LKJCholesky", "LowRankMultivariateNormal", "Wishart"]

@@ -84,15 +84,9 @@ class MultivariateNormal(OfMatrix):
         super().__init__(batch, loc.shape[-1:], validate_args)
         self._factored()
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
+    mean = property(lambda d: d.loc)
     mode = property(lambda d: d.loc)
-
-    @property
-    def variance(self) -> Tensor:
-        return self._factor.square().sum(-1).expand(self._extended(()))
+    variance = property(lambda d: d._factor.square().sum(-1).expand(d._extended(())))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         eps = normal(self._extended(sample_shape), self.loc)
@@ -128,9 +122,7 @@ class Dirichlet(Distribution):
         self.concentration = concentration
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.concentration / self.concentration.sum(-1, True)
+    mean = property(lambda d: d.concentration / d.concentration.sum(-1, True))
 
     @property
     def variance(self) -> Tensor:
@@ -168,9 +160,7 @@ class Beta(Distribution):
         self.concentration1, self.concentration0 = broadcast(concentration1, concentration0)
         super().__init__(self.concentration1.shape, (), validate_args)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.concentration1 / (self.concentration1 + self.concentration0)
+    mean = property(lambda d: d.concentration1 / (d.concentration1 + d.concentration0))
 
     @property
     def variance(self) -> Tensor:

@@ -15,7 +15,7 @@ from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.continuous import EULER, Cauchy, Gamma, Gumbel, Half, Normal
 from functrans.torch.distributions.derived import TransformedDistribution
-from functrans.torch.distributions.discrete import Binomial, Categorical, Geometric
+from functrans.torch.distributions.discrete import Binomial, Categorical, Geometric, OfOdds
 from functrans.torch.distributions.distribution import (
     LOG_2PI,
     Distribution,
@@ -38,13 +38,8 @@ class HalfCauchy(Half):
 
     whole = Cauchy
 
-    @property
-    def mean(self) -> Tensor:
-        return from_array(np.full_like(self.scale._array, math.inf))
-
-    @property
-    def variance(self) -> Tensor:
-        return self.mean
+    mean = property(lambda d: from_array(np.full_like(d.scale._array, math.inf)))
+    variance = property(lambda d: d.mean)
 
 
 class InverseGamma(Distribution):
@@ -96,13 +91,8 @@ class _OfMoments(Distribution):
     def _moment(self, n: int) -> Tensor:
         raise NotImplementedError
 
-    @property
-    def mean(self) -> Tensor:
-        return self._moment(1)
-
-    @property
-    def variance(self) -> Tensor:
-        return self._moment(2) - self._moment(1).square()
+    mean = property(lambda d: d._moment(1))
+    variance = property(lambda d: d._moment(2) - d._moment(1).square())
 
 
 class Weibull(_OfMoments):
@@ -287,14 +277,8 @@ class VonMises(Distribution):
         super().__init__(self.loc.shape, (), validate_args)
 
     mode = property(lambda d: d.loc)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def variance(self) -> Tensor:
-        return _circular_spread(self.concentration)
+    mean = property(lambda d: d.loc)
+    variance = property(lambda d: _circular_spread(d.concentration))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         loc, kappa = self.loc._array, self.concentration._array
@@ -314,14 +298,8 @@ class NegativeBinomial(Binomial):
         "logits": C.real}
 
     mode = property(lambda d: ((d.total_count - 1) * d.logits.exp()).floor().clamp(min=0))
-
-    @property
-    def mean(self) -> Tensor:
-        return self.total_count * self.logits.exp()
-
-    @property
-    def variance(self) -> Tensor:
-        return self.mean / METHODS["sigmoid"](-self.logits)
+    mean = property(lambda d: d.total_count * d.logits.exp())
+    variance = property(lambda d: d.mean / METHODS["sigmoid"](-d.logits))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         r, p = self.total_count._array, self.probs._array
@@ -344,28 +322,7 @@ class NegativeBinomial(Binomial):
         raise NotImplementedError("NegativeBinomial has no entropy here")
 
 
-class _OfOdds(Distribution):
-    """A distribution made with a parameter, named ``given``, and the ``odds`` of another."""
-
-    given: str
-    odds: Categorical | Geometric
-
-    @property
-    def probs(self) -> Tensor:
-        return self.odds.probs
-
-    @property
-    def logits(self) -> Tensor:
-        return self.odds.logits
-
-    def expand(self, batch_shape: Any) -> Distribution:
-        """The distribution with its logits repeated to ``batch_shape``."""
-        logits = self.logits.expand(*batch_shape, *self.event_shape)
-        kind: Any = type(self)
-        return kind(getattr(self, self.given), logits=logits, validate_args=False)
-
-
-class Multinomial(_OfOdds):
+class Multinomial(OfOdds):
     """How often each class is drawn, in ``total_count`` draws."""
 
     given = "total_count"
@@ -378,13 +335,8 @@ class Multinomial(_OfOdds):
         self.odds = Categorical(probs, logits, validate_args)
         super().__init__(self.odds.batch_shape, self.odds.logits.shape[-1:], validate_args)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.probs * self.total_count
-
-    @property
-    def variance(self) -> Tensor:
-        return self.total_count * self.probs * (1 - self.probs)
+    mean = property(lambda d: d.probs * d.total_count)
+    variance = property(lambda d: d.total_count * d.probs * (1 - d.probs))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         p = self.probs._array.astype(np.float64)
@@ -409,7 +361,7 @@ class Multinomial(_OfOdds):
         return self.total_count * self.odds.entropy() - math.lgamma(self.total_count + 1) + weighed
 
 
-class LogitRelaxedBernoulli(_OfOdds):
+class LogitRelaxedBernoulli(OfOdds):
     """The logit of a relaxed 0 or 1."""
 
     given = "temperature"
@@ -441,7 +393,7 @@ class RelaxedBernoulli(TransformedDistribution):
         self.probs, self.logits = base.probs, base.logits
 
 
-class RelaxedOneHotCategorical(_OfOdds):
+class RelaxedOneHotCategorical(OfOdds):
     """Points of a simplex that come near its corners as ``temperature`` falls."""
 
     given = "temperature"
@@ -473,10 +425,3 @@ class LogisticNormal(TransformedDistribution):
             raise ValueError("LogisticNormal needs parameters of at least one dimension")
         self.loc, self.scale = base.loc, base.scale
         super().__init__(base, StickBreakingTransform())
-
-
-__all__ = [
-    "FisherSnedecor", "HalfCauchy", "InverseGamma", "Kumaraswamy", "LogisticNormal",
-    "LogitRelaxedBernoulli", "Multinomial", "NegativeBinomial", "Pareto", "RelaxedBernoulli",
-    "RelaxedOneHotCategorical", "VonMises", "Weibull",
-]

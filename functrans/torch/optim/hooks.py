@@ -76,6 +76,3 @@ class Hooked:
                                            prepend: bool = False) -> RemovableHandle:
         """Call ``hook(optimizer)`` after ``load_state_dict``."""
         return self._register("load_state_dict_post", hook, prepend)
-
-
-__all__ = ["Hooked"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -169,16 +170,28 @@ def counted(state: dict[str, Any]) -> int:
     return int(count)
 
 
-def checked(name: str, value: Any, low: float = 0.0, high: float = float("inf")) -> Any:
-    """``value``, if it lies between two bounds."""
+def checked(name: str, value: Any, bound: float = math.inf) -> Any:
+    """``value``, if it is not negative and below a bound."""
     number = value.item() if isinstance(value, Tensor) else value
-    if not low <= number < high:
+    if not 0.0 <= number < bound:
         raise ValueError(f"Invalid {name}: {value}")
     return number
 
 
+# options that must not be negative; an error calls the others "momentum value" and the like
+_SIZES = ("lr", "eps", "weight_decay", "momentum", "momentum_decay", "lr_decay",
+          "initial_accumulator_value", "rho")
+_CALLED = {"lr": "learning rate", "eps": "epsilon value"}
+
+
 def options(extra: dict[str, Any], **known: Any) -> dict[str, Any]:
-    """The defaults of an optimiser; of ``extra``, what means something on other devices only."""
+    """The defaults of an optimiser, checked; of ``extra``, what means something on other devices
+    only."""
+    for name in [name for name in _SIZES if name in known]:
+        bound = 1.0 if name == "rho" else math.inf
+        known[name] = checked(_CALLED.get(name, f"{name} value"), known[name], bound)
+    for i, b in enumerate(known.get("betas", ())):
+        checked(f"beta parameter at index {i}", b, 1.0)
     for name in extra:
         if name not in _MEANINGLESS:
             raise TypeError(f"an optimizer got an unexpected keyword argument '{name}'")

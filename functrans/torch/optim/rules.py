@@ -22,13 +22,11 @@ class SGD(Optimizer):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(params, options(
-            extra, lr=checked("learning rate", lr), momentum=checked("momentum value", momentum),
-            dampening=dampening, weight_decay=checked("weight_decay value", weight_decay),
+            extra, lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
             nesterov=nesterov, maximize=maximize))
 
     def _update(self, x, g, state, group):
-        if group["weight_decay"]:
-            g = g + group["weight_decay"] * x
+        g = _decayed(x, g, group)
         if momentum := group["momentum"]:
             first = state.get("momentum_buffer") is None
             v = buffer(state, "momentum_buffer", x)
@@ -48,9 +46,7 @@ class Adam(Optimizer):
                  weight_decay: float = 0, amsgrad: bool = False, *, maximize: bool = False,
                  decoupled_weight_decay: bool = False, **extra: Any):
         super().__init__(params, options(
-            extra, lr=checked("learning rate", lr), betas=_betas(betas),
-            eps=checked("epsilon value", eps),
-            weight_decay=checked("weight_decay value", weight_decay), amsgrad=amsgrad,
+            extra, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
             maximize=maximize, decoupled_weight_decay=decoupled_weight_decay))
 
     def _update(self, x, g, state, group):
@@ -66,12 +62,6 @@ class Adam(Optimizer):
             v = top
         size = np.sqrt(v) / math.sqrt(1 - b2**step) + group["eps"]
         x -= lr / (1 - b1**step) * (m / size)
-
-
-def _betas(betas: tuple[float, float]) -> tuple[float, float]:
-    for i, b in enumerate(betas):
-        checked(f"beta parameter at index {i}", b, 0.0, 1.0)
-    return betas
 
 
 class AdamW(Adam):
@@ -94,13 +84,10 @@ class Adamax(Optimizer):
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, *, maximize: bool = False, **extra: Any):
         super().__init__(params, options(
-            extra, lr=checked("learning rate", lr), betas=_betas(betas),
-            eps=checked("epsilon value", eps),
-            weight_decay=checked("weight_decay value", weight_decay), maximize=maximize))
+            extra, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize))
 
     def _update(self, x, g, state, group):
-        if group["weight_decay"]:
-            g = g + group["weight_decay"] * x
+        g = _decayed(x, g, group)
         (b1, b2), step = group["betas"], counted(state)
         m, top = buffer(state, "exp_avg", x), buffer(state, "exp_inf", x)
         m += (1 - b1) * (g - m)
@@ -117,15 +104,12 @@ class RMSprop(Optimizer):
                  eps: float = 1e-8, weight_decay: float = 0, momentum: float = 0,
                  centered: bool = False, *, maximize: bool = False, **extra: Any):
         super().__init__(params, options(
-            extra, lr=checked("learning rate", lr), alpha=checked("alpha value", alpha),
-            eps=checked("epsilon value", eps), momentum=checked("momentum value", momentum),
-            weight_decay=checked("weight_decay value", weight_decay), centered=centered,
-            maximize=maximize))
+            extra, lr=lr, alpha=checked("alpha value", alpha), eps=eps, momentum=momentum,
+            weight_decay=weight_decay, centered=centered, maximize=maximize))
 
     def _update(self, x, g, state, group):
         counted(state)
-        if group["weight_decay"]:
-            g = g + group["weight_decay"] * x
+        g = _decayed(x, g, group)
         alpha = group["alpha"]
         v = buffer(state, "square_avg", x)
         v *= alpha
@@ -152,16 +136,12 @@ class Adagrad(Optimizer):
                  weight_decay: float = 0, initial_accumulator_value: float = 0,
                  eps: float = 1e-10, *, maximize: bool = False, **extra: Any):
         super().__init__(params, options(
-            extra, lr=checked("learning rate", lr), lr_decay=checked("lr_decay value", lr_decay),
-            weight_decay=checked("weight_decay value", weight_decay),
-            initial_accumulator_value=checked("initial_accumulator_value value",
-                                              initial_accumulator_value),
-            eps=checked("epsilon value", eps), maximize=maximize))
+            extra, lr=lr, lr_decay=lr_decay, weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value, eps=eps, maximize=maximize))
 
     def _update(self, x, g, state, group):
         step = counted(state)
-        if group["weight_decay"]:
-            g = g + group["weight_decay"] * x
+        g = _decayed(x, g, group)
         total = buffer(state, "sum", x, group["initial_accumulator_value"])
         total += g * g
         rate = group["lr"] / (1 + (step - 1) * group["lr_decay"])
@@ -177,14 +157,11 @@ class Adadelta(Optimizer):
                  eps: float = 1e-6, weight_decay: float = 0, *, maximize: bool = False,
                  **extra: Any):
         super().__init__(params, options(
-            extra, lr=checked("learning rate", lr), rho=checked("rho value", rho, 0.0, 1.0),
-            eps=checked("epsilon value", eps),
-            weight_decay=checked("weight_decay value", weight_decay), maximize=maximize))
+            extra, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize))
 
     def _update(self, x, g, state, group):
         counted(state)
-        if group["weight_decay"]:
-            g = g + group["weight_decay"] * x
+        g = _decayed(x, g, group)
         rho, eps = group["rho"], group["eps"]
         v, moved = buffer(state, "square_avg", x), buffer(state, "acc_delta", x)
         v *= rho
@@ -205,11 +182,9 @@ class NAdam(Optimizer):
                  weight_decay: float = 0, momentum_decay: float = 4e-3,
                  decoupled_weight_decay: bool = False, *, maximize: bool = False, **extra: Any):
         super().__init__(params, options(
-            extra, lr=checked("learning rate", lr), betas=_betas(betas),
-            eps=checked("epsilon value", eps),
-            weight_decay=checked("weight_decay value", weight_decay),
-            momentum_decay=checked("momentum_decay value", momentum_decay),
-            decoupled_weight_decay=decoupled_weight_decay, maximize=maximize))
+            extra, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+            momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
+            maximize=maximize))
 
     def _update(self, x, g, state, group):
         g, lr = _decayed(x, g, group), group["lr"]
@@ -229,9 +204,12 @@ class NAdam(Optimizer):
 def _decayed(x: np.ndarray, g: np.ndarray, group: dict[str, Any]) -> np.ndarray:
     """The gradient with weight decay, which is applied to ``x`` itself where decoupled."""
     decay = group["weight_decay"]
-    if decay and group["decoupled_weight_decay"]:
+    if not decay:
+        return g
+    if group.get("decoupled_weight_decay"):
         x *= 1 - group["lr"] * decay
-    return g + decay * x if decay and not group["decoupled_weight_decay"] else g
+        return g
+    return g + decay * x
 
 
 class RAdam(Optimizer):
@@ -244,9 +222,7 @@ class RAdam(Optimizer):
                  weight_decay: float = 0, decoupled_weight_decay: bool = False, *,
                  maximize: bool = False, **extra: Any):
         super().__init__(params, options(
-            extra, lr=checked("learning rate", lr), betas=_betas(betas),
-            eps=checked("epsilon value", eps),
-            weight_decay=checked("weight_decay value", weight_decay),
+            extra, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
             decoupled_weight_decay=decoupled_weight_decay, maximize=maximize))
 
     def _update(self, x, g, state, group):
@@ -279,8 +255,7 @@ class Rprop(Optimizer):
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
         super().__init__(params, options(
-            extra, lr=checked("learning rate", lr), etas=etas, step_sizes=step_sizes,
-            maximize=maximize))
+            extra, lr=lr, etas=etas, step_sizes=step_sizes, maximize=maximize))
 
     def _update(self, x, g, state, group):
         counted(state)
@@ -302,13 +277,12 @@ class ASGD(Optimizer):
                  alpha: float = 0.75, t0: float = 1e6, weight_decay: float = 0, *,
                  maximize: bool = False, **extra: Any):
         super().__init__(params, options(
-            extra, lr=checked("learning rate", lr), lambd=lambd, alpha=alpha, t0=t0,
-            weight_decay=checked("weight_decay value", weight_decay), maximize=maximize))
+            extra, lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay,
+            maximize=maximize))
 
     def _update(self, x, g, state, group):
         step, lambd, lr = counted(state), group["lambd"], group["lr"]
-        if group["weight_decay"]:
-            g = g + group["weight_decay"] * x
+        g = _decayed(x, g, group)
         number = np.zeros((), np.float32)
         rate, part = buffer(state, "eta", number, lr), buffer(state, "mu", number, 1.0)
         mean = buffer(state, "ax", x)

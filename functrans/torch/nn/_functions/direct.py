@@ -240,8 +240,3 @@ def _classes(logs: Tensor, target: Tensor, reduction: str) -> Tensor:
     y = record_row(RowNode, "NllLossBackward0", RowCall(_picked, operands, {"scale": scale}))
     assert y is not None  # all operands are plain
     return y
-
-
-__all__ = [
-    "cross_entropy_row", "linear_row", "logits_row", "mse_row", "nll_row", "standard_row",
-]

@@ -114,9 +114,3 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
     """The sequences that ``pad_sequence`` has put beside each other."""
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [row[: int(n)] for row, n in zip(x, lengths, strict=True)]
-
-
-__all__ = [
-    "PackedSequence", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence",
-    "pad_sequence", "unpack_sequence", "unpad_sequence",
-]

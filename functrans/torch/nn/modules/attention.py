@@ -72,8 +72,10 @@ class MultiheadAttention(Module):
         return y.transpose(0, 1) if turned else y, weights
 
 
-class TransformerEncoderLayer(Module):
-    """Attention and a feed-forward net, each with a residual connection and normalisation."""
+class Residual(Module):
+    """Attentions and a feed-forward net, each with a residual connection and normalisation."""
+
+    _attentions = ("self_attn",)
 
     def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048,
                  dropout: float = 0.1, activation: str | Callable = "relu",
@@ -81,29 +83,35 @@ class TransformerEncoderLayer(Module):
                  norm_first: bool = False, bias: bool = True, device: Any = None,
                  dtype: Any = None):
         super().__init__()
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first,
-                                            dtype=dtype)
+        for name in self._attentions:
+            self.add_module(name, MultiheadAttention(d_model, nhead, dropout, bias,
+                                                     batch_first=batch_first, dtype=dtype))
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        parts = range(1, len(self._attentions) + 2)
+        for i in parts:
+            self.add_module(f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
+        for i in parts:
+            self.add_module(f"dropout{i}", Dropout(dropout))
         self.norm_first = norm_first
         self.activation = NN[activation] if isinstance(activation, str) else activation
 
-    def _attend(self, x: Tensor, mask: Any, padding: Any) -> Tensor:
-        y, _ = self.self_attn(x, x, x, padding, False, mask)
-        return self.dropout1(y)
-
     def _feed(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+    def _through(self, x: Tensor, *parts: Callable[[Tensor], Tensor]) -> Tensor:
+        """``x`` and what each of the parts, then the feed-forward net, makes of it."""
+        for i, part in enumerate((*parts, self._feed), 1):
+            norm, drop = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
+            x = x + drop(part(norm(x))) if self.norm_first else norm(x + drop(part(x)))
+        return x
+
+
+class TransformerEncoderLayer(Residual):
+    """Attention and a feed-forward net, each with a residual connection and normalisation."""
 
     def forward(self, src: Tensor, src_mask: Tensor | None = None,
                 src_key_padding_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-        x, masks = src, (src_mask, src_key_padding_mask)
-        if self.norm_first:
-            x = x + self._attend(self.norm1(x), *masks)
-            return x + self._feed(self.norm2(x))
-        x = self.norm1(x + self._attend(x, *masks))
-        return self.norm2(x + self._feed(x))
+        return self._through(src, lambda x: self.self_attn(
+            x, x, x, src_key_padding_mask, False, src_mask)[0])

@@ -112,6 +112,3 @@ class LinearCrossEntropyLoss(Module):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return NN["linear_cross_entropy"](input, self.linear.weight, target,
                                           linear_bias=self.linear.bias, **self.options)
-
-
-__all__ = ["AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss"]

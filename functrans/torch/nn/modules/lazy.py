@@ -50,6 +50,3 @@ class Lazy(Module):
 def _fields(module: Module) -> dict[str, Any]:
     """The options of a layer: attributes that are neither parts nor hooks."""
     return {k: v for k, v in vars(module).items() if not k.startswith("_") and k != "training"}
-
-
-__all__ = ["Lazy"]

@@ -388,6 +388,3 @@ class Module(Stateful):
             return f"{self._get_name()}({extra})"
         inner = "\n".join([*lines, *below]).split("\n")
         return f"{self._get_name()}(\n" + "\n".join([f"  {t}" for t in inner]) + "\n)"
-
-
-__all__ = ["Module"]

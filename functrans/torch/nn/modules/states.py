@@ -156,6 +156,3 @@ def entered(hooks: OrderedDict, hook: Any, prepend: bool) -> RemovableHandle:
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle
-
-
-__all__ = ["STATE_HOOKS", "Stateful", "entered"]

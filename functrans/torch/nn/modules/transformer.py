@@ -6,95 +6,72 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from functrans.torch._functions.table import NN
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn import init
-from functrans.torch.nn.modules.attention import MultiheadAttention, TransformerEncoderLayer
+from functrans.torch.nn.modules.attention import Residual, TransformerEncoderLayer
 from functrans.torch.nn.modules.containers import ModuleList
-from functrans.torch.nn.modules.layers import Dropout, Linear
 from functrans.torch.nn.modules.module import Module
 from functrans.torch.nn.modules.normalisation import LayerNorm
 
 full: Callable = vars(factories)["full"]
 
 
-class TransformerEncoder(Module):
+class _Stack(Module):
+    """Copies of a layer, one behind the other."""
+
+    def __init__(self, layer: Module, num_layers: int, norm: Module | None = None):
+        super().__init__()
+        self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
+        self.num_layers, self.norm = num_layers, norm
+
+    def _through(self, x: Tensor, *more: Any) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, *more)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerEncoder(_Stack):
     """Copies of an encoder layer, one behind the other."""
 
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
                  enable_nested_tensor: bool = True, mask_check: bool = True):
-        super().__init__()
-        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
-        self.num_layers, self.norm = num_layers, norm
+        super().__init__(encoder_layer, num_layers, norm)
 
     def forward(self, src: Tensor, mask: Tensor | None = None,
                 src_key_padding_mask: Tensor | None = None,
                 is_causal: bool | None = None) -> Tensor:
-        for layer in self.layers:
-            src = layer(src, mask, src_key_padding_mask)
-        return src if self.norm is None else self.norm(src)
+        return self._through(src, mask, src_key_padding_mask)
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(Residual):
     """Attention, attention to ``memory``, and a feed-forward net, each with a residual."""
 
-    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048,
-                 dropout: float = 0.1, activation: str | Callable = "relu",
-                 layer_norm_eps: float = 1e-5, batch_first: bool = False,
-                 norm_first: bool = False, bias: bool = True, device: Any = None,
-                 dtype: Any = None):
-        super().__init__()
-        for name in ("self_attn", "multihead_attn"):
-            self.add_module(name, MultiheadAttention(d_model, nhead, dropout, bias,
-                                                     batch_first=batch_first, dtype=dtype))
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
-        for name in ("norm1", "norm2", "norm3"):
-            self.add_module(name, LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
-        self.dropout1, self.dropout2, self.dropout3 = [Dropout(dropout) for _ in range(3)]
-        self.norm_first = norm_first
-        self.activation = NN[activation] if isinstance(activation, str) else activation
-
-    def _feed(self, x: Tensor) -> Tensor:
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None,
                 memory_mask: Tensor | None = None, tgt_key_padding_mask: Tensor | None = None,
                 memory_key_padding_mask: Tensor | None = None, tgt_is_causal: bool = False,
                 memory_is_causal: bool = False) -> Tensor:
-        def attend(x: Tensor) -> Tensor:
-            y, _ = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask)
-            return self.dropout1(y)
-
-        def read(x: Tensor) -> Tensor:
-            y, _ = self.multihead_attn(x, memory, memory, memory_key_padding_mask, False,
-                                       memory_mask)
-            return self.dropout2(y)
-
-        x = tgt
-        for norm, block in ((self.norm1, attend), (self.norm2, read), (self.norm3, self._feed)):
-            x = x + block(norm(x)) if self.norm_first else norm(x + block(x))
-        return x
+        return self._through(
+            tgt,
+            lambda x: self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask)[0],
+            lambda x: self.multihead_attn(x, memory, memory, memory_key_padding_mask, False,
+                                          memory_mask)[0])
 
 
-class TransformerDecoder(Module):
+class TransformerDecoder(_Stack):
     """Copies of a decoder layer, one behind the other."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None):
-        super().__init__()
-        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
-        self.num_layers, self.norm = num_layers, norm
+        super().__init__(decoder_layer, num_layers, norm)
 
     def forward(self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None,
                 memory_mask: Tensor | None = None, tgt_key_padding_mask: Tensor | None = None,
                 memory_key_padding_mask: Tensor | None = None, tgt_is_causal: bool | None = None,
                 memory_is_causal: bool = False) -> Tensor:
-        for layer in self.layers:
-            tgt = layer(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
-                        memory_key_padding_mask)
-        return tgt if self.norm is None else self.norm(tgt)
+        return self._through(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
+                             memory_key_padding_mask)
 
 
 class Transformer(Module):

@@ -1,4 +1,7 @@
-"""``scipy.fft``'s names on plain arrays and traced values, which take NumPy's transforms.
+"""``scipy.fft``'s names on plain arrays and traced values.
+
+Fourier transforms are NumPy's; cosine and sine transforms are SciPy's, whose transposes are of
+their kind.
 
 >>> import functrans as ft, numpy as np
 >>> from functrans.scipy import fft
@@ -16,6 +19,7 @@ import numpy as _np
 from scipy import fft as _theirs
 
 from functrans.numpy.structure import as_operand as _as_operand
+from functrans.scipy.fft import trigonometric as _trigonometric
 from functrans.scipy.public import counterpart as _counterpart
 from functrans.scipy.public import namespace as _namespace
 
@@ -61,7 +65,6 @@ def _functions() -> _types.ModuleType:
         _shift: ["fftshift", "ifftshift"],
     }
     functions: _Any = _types.ModuleType(f"{__name__}.functions")
-    functions.__all__ = [name for names in kinds.values() for name in names]
     for make, names in kinds.items():
         for name in names:
             f = make(name)
@@ -71,4 +74,6 @@ def _functions() -> _types.ModuleType:
     return functions
 
 
-__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _functions())
+__all__, __getattr__, __dir__ = _namespace(
+    _theirs, globals(), _functions(), _trigonometric
+)

@@ -1,0 +1,183 @@
+"""The generators of random numbers that a function may draw from, as far as names tell.
+
+A transform for which one run of a function serves for many, such as ``vmap``, refuses to draw: it
+would be one draw for all. ``jit`` has its own walk, of all that a function reads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from operator import is_
+from types import (
+    BuiltinMethodType,
+    CellType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._transforms.callees import Callees, named
+from functrans._transforms.staging.draws import NOTHING, OF_NUMPYS, Draws, is_generator, of_numpy
+from functrans._transforms.staging.environment import Environment
+from functrans._transforms.staging.libraries import package_of
+from functrans._transforms.staging.names import in_context
+
+_METHODS = (BuiltinMethodType, MethodType, ModuleType)
+
+
+# What is noted of a holder in place of a name: how many attributes it has, its entries that lead
+# on, what a variable of a closure or of a context stands for.
+_COUNT, _ENTRIES, _CELL, _CONTEXT = "len()", "values()", "cell_contents", "in_context()"
+
+
+class Place(NamedTuple):
+    """Where something was met, and what; None where that leads nowhere."""
+
+    holder: Any
+    name: str
+    met: Any
+
+
+class Reach(Callees):
+    """A function and those that it may call, and the generators that it may draw from, by label."""
+
+    def __init__(self, function: Any, *given: Any):
+        super().__init__(function)
+        self.generators: dict[str, Any] = {}
+        self._function, self._given = function, given
+        self._drawn_from: list[Any] = []
+        self._libraries: list[ModuleType] = []
+        self._places: list[Place] = []
+
+    def finish(self) -> Reach:
+        """Look at all that has not been looked at, and at what functions of ours are made of."""
+        self._meet(self._given)
+        before = None
+        while self._todo or before != len(self._libraries):
+            before = len(self._libraries)
+            for _ in self:
+                pass
+            if "random" in self._names:
+                of_numpy()  # NumPy imports it when it is used first
+            inside = [x for m in self._libraries for x in named(vars(m), self._names)
+                      if isinstance(x, _METHODS)]
+            closed, self.closed = self.closed, []
+            self._meet([*inside, *[x for f in closed for x in _held(f)]])
+        if not self._names.isdisjoint(OF_NUMPYS - {"random"}):
+            self._drawn_from.append(of_numpy())
+        if self._drawn_from:
+            known = Environment(self._function, *self._given).generators
+            labels = {id(g): label for label, g in known.items()}
+            self.generators = {labels.get(id(g), repr(g)): g for g in self._drawn_from}
+        return self
+
+    def current(self) -> Reach:
+        """This, where all that was met still stands where it was, else what is in reach now."""
+        if not self.unknown and all(map(self._is_there, self._places)):
+            return self
+        return Reach(self._function, *self._given).finish()
+
+    def given(self, arguments: list[Any]) -> Reach:
+        """This with what the function is called with: that may lead to generators as well."""
+        if all(map(self._is_closed, arguments)):
+            return self
+        return Reach(self._function, *arguments).finish()
+
+    def _is_there(self, place: Place) -> bool:
+        holder, name, met = place
+        if name == _COUNT:
+            return len(holder) == met
+        if name == _ENTRIES:
+            now = self._open(holder)
+            return len(now) == len(met) and all(map(is_, now, met))
+        if name == _CONTEXT:
+            return in_context(holder) is met
+        try:
+            x = holder.cell_contents if name == _CELL else holder.get(name)
+        except ValueError:  # not assigned any more
+            return False
+        return x is met or (met is None and self._is_closed(x))
+
+    def _open(self, container: Any) -> list[Any]:
+        values = container.values() if isinstance(container, dict) else container
+        return [x for x in tuple(values) if not self._is_closed(x)]
+
+    def _is_closed(self, x: Any) -> bool:
+        if type(x) is BuiltinMethodType:
+            return not is_generator(x.__self__)
+        return super()._is_closed(x) and not (type(x) is np.ndarray and x.dtype.kind == "O")
+
+    def _parts(self, v: Any) -> Iterable[Any]:
+        if is_generator(v):
+            self._drawn_from.append(v)
+        if isinstance(v, BuiltinMethodType):
+            return [v.__self__]
+        if type(v) is np.ndarray:
+            return v.flat
+        if isinstance(v, ModuleType) and self._is_foreign(v.__name__):
+            self._libraries.append(v)
+            return ()
+        if isinstance(v, ContextVar):
+            self._note(v, _CONTEXT, in_context(v))
+        if isinstance(v, MethodType):
+            return [*super()._parts(v), v.__self__]
+        if isinstance(v, dict | list | set | deque):
+            self._places.append(Place(v, _ENTRIES, self._open(v)))
+        elif isinstance(attributes := getattr(v, "__dict__", None), dict):
+            self._places.append(Place(attributes, _COUNT, len(attributes)))
+        return super()._parts(v)
+
+    def _named(self, space: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
+        for name in space.keys() & names:
+            self._note(space, name, space[name])
+        return super()._named(space, names)
+
+    def _inside(self, cells: Iterable[CellType]) -> list[Any]:
+        for cell in cells:
+            self._note(cell, _CELL, cell.cell_contents)
+        return super()._inside(cells)
+
+    def _note(self, holder: Any, name: str, x: Any) -> None:
+        if not self._is_closed(x):
+            self._places.append(Place(holder, name, x))
+        elif type(holder) is not MappingProxyType:  # a class
+            self._places.append(Place(holder, name, None))
+
+
+class RefusingDraws:
+    """A block in which a function is run; it raises at its end if the function has drawn.
+
+    ``why`` says of the numbers what would be wrong with them; ``known`` has the states of
+    generators after draws that are made anew each time.
+    """
+
+    __slots__ = ("draws", "known", "name", "reach", "why")
+
+    def __init__(
+        self, reach: Reach, name: str, why: str, known: Mapping[int, object] = NOTHING
+    ):
+        self.reach, self.name, self.why, self.known = reach, name, why, known
+
+    def __enter__(self) -> None:
+        self.draws = Draws(self.reach.generators)
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is None:
+            self.draws.refuse(self.name, self.why, self.reach.current().generators, self.known)
+
+
+def _held(f: Any) -> list[Any]:
+    """What a function that is not the user's holds: a partial its arguments, ours the user's."""
+    if isinstance(f, functools.partial):
+        return [f.func, *f.args, *f.keywords.values(), getattr(f, "__wrapped__", None)]
+    if not isinstance(f, FunctionType) and package_of(type(f)) != "functrans":
+        return [f]
+    inside = getattr(f, "__dict__", {}).values()  # what it wraps among them
+    return [x for x in inside if callable(x) and not isinstance(x, type)]

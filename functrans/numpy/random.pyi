@@ -1,0 +1,3 @@
+"""Types of functrans.numpy.random: those of numpy.random."""
+
+from numpy.random import *

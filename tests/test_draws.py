@@ -1,0 +1,243 @@
+"""Random numbers drawn by plain NumPy in a function of which one run serves for many: refused."""
+
+import collections
+import dataclasses
+import functools
+import itertools
+import random
+import threading
+import types
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+
+import numpy as np
+import pytest
+import scipy.stats
+from numpy.random import normal
+from numpy.testing import assert_array_equal
+
+import functrans as ft
+from functrans.errors import UnsupportedError
+
+X = np.arange(1.0, 4.0)
+GENERATOR = np.random.default_rng(0)
+OLD = np.random.RandomState(0)
+PYTHONS = random.Random(0)
+DRAW = GENERATOR.normal
+PARTIAL = functools.partial(GENERATOR.normal, 0.0, 1.0)
+HELD = types.SimpleNamespace(rng=GENERATOR)
+LOCAL = threading.local()
+LOCAL.rng = GENERATOR
+CONTEXT = ContextVar("CONTEXT", default=GENERATOR)
+CELLS = np.array([GENERATOR, None], dtype=object)
+CYCLE = itertools.cycle([GENERATOR])
+TABLE = {"noise": [GENERATOR.normal]}
+
+
+def noise():
+    return GENERATOR.normal()
+
+
+def noise_of_noise():
+    return noise()
+
+
+def forever():
+    while True:
+        yield noise()
+
+
+class Model:
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+
+    def noise(self):
+        return self.rng.normal()
+
+    def __call__(self, x):
+        return x + self.noise()
+
+    @property
+    def level(self):
+        return self.noise()
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    rng: np.random.Generator
+
+
+def decorated(f):
+    @functools.wraps(f)
+    def wrapper(x):
+        return f(x) + GENERATOR.normal()
+
+    return wrapper
+
+
+MODEL, SLOTTED, NOISES = Model(), Slotted(GENERATOR), forever()
+FUNCTIONS = {
+    "named": lambda x: x + GENERATOR.normal(),
+    "helper": lambda x: x + noise(),
+    "helper of a helper": lambda x: x + noise_of_noise(),
+    "method in a variable": lambda x: x + DRAW(),
+    "partial": lambda x: x + PARTIAL(),
+    "imported": lambda x: x + normal(),
+    "np.random": lambda x: x + np.random.normal(),
+    "one of a pair": lambda x: x + np.random.standard_normal(),
+    "RandomState": lambda x: x + OLD.rand(),
+    "random": lambda x: x + random.gauss(0, 1),
+    "Random": lambda x: x + PYTHONS.random(),
+    "object": MODEL,
+    "method": MODEL.__call__,
+    "attribute": lambda x: x + MODEL.noise(),
+    "property": lambda x: x + MODEL.level,
+    "slot": lambda x: x + SLOTTED.rng.normal(),
+    "namespace": lambda x: x + HELD.rng.normal(),
+    "of a thread": lambda x: x + LOCAL.rng.normal(),
+    "of a context": lambda x: x + CONTEXT.get().normal(),
+    "in an array": lambda x: x + CELLS[0].normal(),
+    "in a container": lambda x: x + TABLE["noise"][0](),
+    "in a deque": lambda x, held=collections.deque([GENERATOR]): x + held[0].normal(),
+    "in an iterator": lambda x: x + next(CYCLE).normal(),
+    "generator": lambda x: x + next(NOISES),
+    "decorator": decorated(lambda x: 2 * x),
+    "default": lambda x, rng=GENERATOR: x + rng.normal(),
+    "rvs": lambda x: x + scipy.stats.norm.rvs(),
+    "spawned": lambda x: x + GENERATOR.spawn(1)[0].normal(),
+    "shuffled": lambda x: x * (GENERATOR.shuffle(np.arange(3)) or 2.0),
+    "scan": lambda x: ft.scan(lambda c, _: (c + noise(), None), x, None, length=2)[0],
+    "gradient": lambda x: ft.grad(lambda y: y * noise())(x),
+    "checkpoint": ft.checkpoint(lambda x: x * noise()),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("transform", [ft.vmap, lambda f: ft.vmap(ft.grad(f))],
+                         ids=["vmap", "vmap of grad"])
+def test_one_draw_for_all_slices_is_refused(transform, name):
+    f = transform(FUNCTIONS[name])
+    for _ in range(2):  # the second of a pair leaves the state of bits as it is
+        with pytest.raises(UnsupportedError, match=r"drew random numbers .* same for every slice"):
+            f(X)
+
+
+@pytest.mark.parametrize("name", ["in an iterator", "generator", "rvs", "spawned"])
+def test_one_draw_for_all_calls_is_refused(name):
+    with pytest.raises(UnsupportedError, match="drew random numbers"):
+        ft.jit(FUNCTIONS[name])(1.0)
+
+
+@pytest.mark.parametrize("f, args, axes", [
+    (lambda x, rng: x + rng.normal(), (X, GENERATOR), (0, None)),
+    (lambda x, noise: x + noise(), (X, GENERATOR.normal), (0, None)),
+    (lambda x, model: x + model.noise(), (X, MODEL), (0, None)),
+    (lambda d: d["x"] + d["rng"].normal(), ({"x": X, "rng": GENERATOR},), ({"x": 0, "rng": None},)),
+], ids=["generator", "method", "model", "in a container"])
+def test_generators_that_are_passed_are_seen(f, args, axes):
+    with pytest.raises(UnsupportedError, match="drew random numbers"):
+        ft.vmap(f, in_axes=axes)(*args)
+
+
+def test_the_message_names_the_generator_and_the_line():
+    with pytest.raises(UnsupportedError, match=r"test_draws\.py.*attribute `rng` of Model"):
+        ft.vmap(lambda x: x + MODEL.noise())(X)
+
+
+@pytest.mark.parametrize("transform", [
+    lambda f: ft.vmap(f)(X), lambda f: ft.vmap(ft.grad(f))(X), lambda f: ft.jit(f)(1.0),
+], ids=["vmap", "vmap of grad", "jit"])
+def test_a_generator_that_is_made_inside_and_kept_is_refused(transform):
+    model = Model()
+    model.rng = None
+
+    def f(x):
+        if model.rng is None:
+            model.rng = np.random.default_rng(0)
+        return x * model.noise()
+
+    with pytest.raises(UnsupportedError, match=r"made a generator .* kept it .*attribute `rng`"):
+        transform(f)
+
+
+# What a mapped function led to when it was made, and what the same names lead to now.
+CHANGES = {
+    "global": "namespace['helper'] = drawing",
+    "entry": "namespace['held']['f'] = drawing",
+    "appended": "namespace['several'].append(drawing)",
+    "attribute": "namespace['object'].f = drawing",
+    "new attribute": "namespace['object'].g = drawing",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_changes_after_a_function_was_mapped_is_seen(change):
+    namespace = {
+        "helper": float, "held": {"f": float}, "several": [float],
+        "object": types.SimpleNamespace(f=float),
+    }
+    exec(
+        "def f(x):\n"
+        "    h = getattr(object, 'g', object.f)\n"
+        "    return x + helper() + held['f']() + several[-1]() + h()\n", namespace,
+    )
+    mapped = ft.vmap(namespace["f"])
+    assert_array_equal(mapped(X), X)
+    exec(change, {"namespace": namespace, "drawing": noise})
+    with pytest.raises(UnsupportedError, match="drew random numbers"):
+        mapped(X)
+
+
+def test_a_variable_of_a_closure_that_changes_is_seen():
+    draw = float
+    mapped = ft.vmap(lambda x: x + draw())
+    assert_array_equal(mapped(X), X)
+    draw = noise
+    with pytest.raises(UnsupportedError, match="drew random numbers"):
+        mapped(X)
+
+
+def test_reading_a_generator_is_no_draw():
+    def f(x):
+        return x * len(TABLE) if MODEL.rng is not None and random.SystemRandom() else x
+
+    assert_array_equal(ft.vmap(f)(X), X)
+
+
+# ---- more than one run of the function for one result
+
+
+def squares(x):
+    return np.sum(GENERATOR.random(x.shape) * x**2)
+
+
+def products(x):
+    return GENERATOR.random(x.shape) * x**2
+
+
+@pytest.mark.parametrize("matrix", [
+    lambda: ft.hessian(squares, chunk_size=2)(X), lambda: ft.hessian(squares)(np.ones(300)),
+    lambda: ft.jacfwd(products, chunk_size=2)(X),
+], ids=["hessian", "large hessian", "jacfwd"])
+def test_a_matrix_that_takes_several_runs_does_not_mix_draws(matrix):
+    with pytest.raises(UnsupportedError, match=r"drew random .* others for each batch"):
+        matrix()
+
+
+def test_workers_do_not_draw():
+    with ThreadPoolExecutor(2) as executor:
+        for f in (ft.jacobian(products, chunk_size=2, executor=executor),
+                  ft.hessian(squares, chunk_size=2, executor=executor)):
+            with pytest.raises(UnsupportedError, match=r"others for each batch"):
+                f(X)
+
+
+def test_shards_do_not_draw():
+    with pytest.raises(UnsupportedError, match=r"drew random numbers .* for each shard"):
+        ft.parallel.grad(lambda w, x: np.sum(w * x * noise()), chunk_size=2)(1.0, X)
+
+
+def test_matrices_of_one_run_are_of_one_draw():
+    assert np.all(np.diag(ft.hessian(squares)(X)) > 0)
+    jacobian = ft.jacobian(lambda x: noise() * x, chunk_size=1)(X)
+    assert len(set(np.diag(jacobian))) == 1
