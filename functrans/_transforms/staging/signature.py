@@ -111,14 +111,13 @@ class Signature:
         try:
             hash(key)
         except TypeError:
-            bad = next(x for x in fixed if not _has_hash(x))
-            cure = "A static argument has to be hashable"
-            if not any([x is bad for _, x in static]):
-                cure = ("Make its class a dataclass, teach it to transforms by ft.tree.register, "
-                        "or close over it")
+            bad, f = next(x for x in fixed if not _has_hash(x)), name_of(self.f)
             raise ArgumentError(
-                f"jit: `{name_of(self.f)}` got {describe(bad)}, which is neither a number nor a "
-                f"container of some, and cannot be hashed. {cure}."
+                f"jit: a static argument of `{f}` cannot be hashed: {describe(bad)}"
+                if any([x is bad for _, x in static]) else
+                f"jit: `{f}` got {describe(bad)}, which is neither a number nor a container of "
+                "some, and cannot be hashed. Make its class a dataclass, teach it to transforms "
+                "by ft.tree.register, or close over it."
             ) from None
         call = functools.partial(self._call, structure, leaves, numbers, static)
         return BoundCall(key, operands, call, fixed, drawn or Drawn())
