@@ -48,10 +48,9 @@ REFUSED = {f"{namespace}.{name}" for namespace, names in {
     """,
     "linalg": "fractional_matrix_power lstsq null_space orth pinv schur solve_continuous_are",
     "interpolate": """
-        Akima1DInterpolator BSpline CubicHermiteSpline CubicSpline InterpolatedUnivariateSpline
-        LSQUnivariateSpline PPoly PchipInterpolator RegularGridInterpolator UnivariateSpline
-        interp1d interpn make_interp_spline make_lsq_spline make_smoothing_spline
-        pchip_interpolate splrep
+        BSpline InterpolatedUnivariateSpline LSQUnivariateSpline RegularGridInterpolator
+        UnivariateSpline interp1d interpn make_interp_spline make_lsq_spline make_smoothing_spline
+        splrep
     """,
     "ndimage": "percentile_filter zoom",
     "optimize": "least_squares",
