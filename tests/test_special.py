@@ -133,6 +133,8 @@ def test_an_order_or_parameter_without_a_derivative_is_refused(f):
 
 def test_carlsons_integrals_and_scaled_airy_functions_at_the_edges_of_their_domains():
     assert float(ft.derivative(lambda x: sp.elliprf(x, 1.0, 2.0))(0.0)) == -np.inf
+    assert ft.derivative(lambda x: sp.elliprd(x, 1.0, 2.0))(0.0) == -np.inf
+    assert ft.derivative(lambda x: sp.elliprj(1.0, x, 2.0, 3.0))(0.0) == -np.inf
     exact = float(mp.diff(lambda x: mp.elliprd(0, 1, x), 2))
     assert float(ft.derivative(lambda x: sp.elliprd(0.0, 1.0, x))(2.0)) == pytest.approx(exact)
     # a principal value, and what is complex for x < 0

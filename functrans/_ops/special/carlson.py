@@ -38,7 +38,9 @@ def _integral(*factors: tuple[Any, int]) -> Any:
         t = column(x / unit) + NODES
         terms = terms / (t ** (k // 2) * sqrt(t) if k % 2 else t ** (k // 2))
     halves = sum([k for _, k in factors]) - 2
-    return terms.sum(-1) / (unit ** (halves // 2) * (sqrt(unit) if halves % 2 else 1.0))
+    size = unit ** (halves // 2) * (sqrt(unit) if halves % 2 else 1.0)
+    at_zero: Any = sum([where(x == 0, k, 0) for x, k in factors])
+    return terms.sum(-1) / where(at_zero < 2, size, 0.0)  # else it is infinite
 
 
 def _slope_of_rf(x, y, z):
