@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.jit import JAX, OURS, _flat, _libraries
 from benchmarks.report import Table, seconds, verdict
-from benchmarks.timing import check_equal, interleaved, medians
+from benchmarks.timing import check_equal
 
 N = 100_000
 TARGET = 0.5
@@ -71,7 +72,7 @@ CASES = [
     *[_of(name, _normal) for name in (
         "erf", "erfc", "ndtr", "log_ndtr", "expit", "i0", "i0e", "i1e")],
     *[_of(name, _share) for name in ("erfinv", "ndtri", "logit")],
-    *[_of(name, _positive) for name in ("gammaln", "digamma", "gamma", "entr", "exp1")],
+    *[_of(name, _positive) for name in ("gammaln", "digamma", "gamma", "entr")],
     _of("betaln", _positive, 1.7), _of("gammainc", _positive, 2.3),
     _of("betainc", _share, 2.3, 1.7), _of("zeta", _positive, 2.5),
     Case("erf(sin x) exp(-x^2)",
@@ -95,15 +96,28 @@ def table(scale: float) -> Table:
             calls[name] = functools.partial(_ready, lib, run, given)
         check_equal({name: _flat([_flat(y) for y in _leaves(call())])
                      for name, call in calls.items()}, 1e-9)
-        found = medians(interleaved(calls, scale=0.2 * scale))
+        found = _least(calls, scale)
         for name, t in found.items():
             of, to = (found[OURS] / t, TARGET) if name == JAX else (None, None)
             rows.append((case.title if name == OURS else "", name, seconds(t), of,
                          verdict(of, to)))
     return Table(
         f"Special functions and densities, compiled: value and gradient of sums, {N:,} entries",
-        ("case", "contender", "call", "functrans / contender", "target"), rows,
+        ("case", "contender", "minimum", "functrans / contender", "target"),
+        rows,
     )
+
+
+def _least(calls: dict[str, Callable], scale: float) -> dict[str, float]:
+    """The fastest single call of each in turn: what else runs lengthens most calls this short."""
+    found, rounds, end = dict.fromkeys(calls, np.inf), 0, perf_counter() + 1.5 * scale
+    while rounds < 5 or (perf_counter() < end and rounds < 300):
+        for name, call in calls.items():
+            start = perf_counter()
+            call()
+            found[name] = min(found[name], perf_counter() - start)
+        rounds += 1
+    return found
 
 
 def _parts(name: str) -> tuple[Any, Any]:

@@ -212,15 +212,15 @@ def _is_hidden(frame: FrameType) -> bool:
     return _is_ours(frame) or frame.f_code.co_filename == contextlib.__file__
 
 
-def warn(text: str) -> None:
-    """A RuntimeWarning at the user's line."""
+def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
+    """A warning at the user's line."""
     frame = user_frame()
     if frame is None:
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        warnings.warn(text, category, stacklevel=2)
     else:
         space = frame.f_globals
         warnings.warn_explicit(
-            text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno,
+            text, category, frame.f_code.co_filename, frame.f_lineno,
             space.get("__name__"), space.setdefault("__warningregistry__", {}),
         )
 

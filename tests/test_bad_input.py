@@ -1,17 +1,22 @@
 """Every error: its type, and that its text names the function, what was found and what to do."""
 
 import functools
+import json
 import math
 import operator
+import pickle
 import re
+from collections import deque
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse
 
 import functrans as ft
+import functrans.numpy as fnp
 from functrans import errors
 
 X = np.array([1.0, 2.0, 3.0])
@@ -429,3 +434,62 @@ def test_a_kept_value_is_refused_where_it_is_returned_as_it_is(kept_by, transfor
     TRANSFORMED[kept_by](remembered)
     with raises(errors.LeakedTracerError, "a traced value of", "already ended"):
         transform(remembered)
+
+
+PICKLED = {
+    "jvp": lambda f: ft.jvp(f, (3.0,), (1.0,)), "grad": lambda f: ft.grad(f)(3.0),
+    "jit": lambda f: ft.jit(f)(3.0), "vmap": lambda f: ft.vmap(f)(X),
+}
+
+
+@pytest.mark.parametrize("call", PICKLED.values(), ids=PICKLED)
+def test_a_traced_value_is_not_pickled(call):
+    with raises(errors.ArgumentError, "cannot be pickled", "derivative would be lost"):
+        call(lambda x: pickle.loads(pickle.dumps(x)) * x)
+
+    def written(x):
+        y = fnp.zeros(2)
+        z = pickle.loads(pickle.dumps(y))
+        y[0] = x
+        return y.sum() + z.sum() + len(pickle.dumps(y))
+
+    with raises(errors.ArgumentError, "cannot be pickled"):
+        call(written)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: memoryview(x), lambda x: Decimal(x), lambda x: json.dumps([x]),  # of names
+    lambda x: x.append(1.0),
+], ids=["buffer", "Decimal", "json", "append"])
+def test_errors_that_name_our_classes_say_what_they_are(f):
+    def written(x):
+        y = fnp.zeros(2)
+        y[0] = x
+        return f(y) if f(x) is None else f(x)
+
+    with pytest.raises((TypeError, AttributeError)) as found:
+        ft.grad(ft.grad(written))(1.0)
+    notes = found.value.__notes__
+    assert len([n for n in notes if "is a traced array of functrans" in n]) == 1
+
+
+@pytest.mark.parametrize("call", [
+    lambda: ft.grad(len)({1.0}), lambda: ft.grad(len)(deque([1.0])),
+    lambda: ft.grad(len)(SimpleNamespace(a=1.0)),
+], ids=["set", "deque", "object"])
+def test_a_container_that_transforms_do_not_know_says_which_they_do(call):
+    with raises(errors.NotDifferentiable, "lists, tuples, dicts or dataclasses", "tree.register"):
+        call()
+
+
+def test_what_jit_cannot_hash_says_what_it_is():
+    with raises(errors.ArgumentError, "SimpleNamespace", "neither a number", "tree.register"):
+        ft.jit(lambda x, o: x * o.a)(X, SimpleNamespace(a=2.0))
+    with raises(errors.ArgumentError, "static argument", "cannot be hashed: [int 1]"):
+        ft.jit(lambda x, n: x * n[0], static_argnums=1)(X, [1])
+
+
+@pytest.mark.parametrize("name", ["save", "savetxt", "savez", "array2string", "array_repr"])
+def test_numbers_for_people_have_no_derivative(name):
+    with raises(errors.UnsupportedError, f"np.{name} makes text or a file", "ft.stop_gradient(x)"):
+        ft.grad(lambda x: getattr(np, name)(x, x) and x.sum())(X)

@@ -326,3 +326,25 @@ def test_a_captured_array_may_change_its_shape():
         return y + (c * x).sum()
 
     np.testing.assert_array_equal(ft.grad(f)(np.ones(300)), 2 * np.arange(300.0))
+
+
+# NumPy 2.5 deprecates that dtypes and shapes are set
+SET = pytest.mark.filterwarnings("ignore:Setting the:DeprecationWarning")
+
+
+@SET
+@pytest.mark.parametrize("attribute, value", [("dtype", np.dtype(np.int64)), ("shape", (2, -1))])
+@pytest.mark.parametrize("size", [4, 300, 20_000, 50_000])
+def test_attributes_that_are_set_are_noticed(attribute, value, size):
+    c = np.linspace(1.0, 2.0, size)
+    f = ft.jit(lambda s: np.sum(s * c[..., :3]))
+    f(1.0)
+    _, pull = ft.vjp(lambda x: np.sum(x * c), np.ones(size))
+    kept = c.copy()
+    setattr(c, attribute, value)
+    np.testing.assert_allclose(f(1.0), np.sum(1.0 * c[..., :3]), rtol=1e-15)
+    if size < 40_000:
+        np.testing.assert_array_equal(pull(1.0)[0], kept)
+    else:
+        with pytest.raises(CaptureError):
+            pull(1.0)

@@ -312,3 +312,14 @@ def test_the_slope_of_arcsinh_does_not_vanish_before_its_time(dtype, x):
     rtol = 4 * np.finfo(dtype).eps
     for run in (slope, ft.jit(slope)):
         np.testing.assert_allclose(run(x), 1 / np.abs(x), rtol=rtol)
+
+
+def test_rows_with_a_slope_in_one_operand_take_both_traced_or_either():
+    x, y = np.array([1.0, -2.0]), np.array([-3.0, 4.0])
+    first, second = ft.grad(lambda x, y: np.sum(y * np.copysign(x, y)), (0, 1))(x, y)
+    np.testing.assert_array_equal(first, y * np.sign(x) * np.sign(y))
+    np.testing.assert_array_equal(second, np.copysign(x, y))
+    np.testing.assert_array_equal(ft.grad(lambda x: np.sum(x * np.ldexp(x, 2)))(x), 8 * x)
+    np.testing.assert_array_equal(ft.grad(lambda y: np.sum(np.copysign(x, y)))(y), [0, 0])
+    moved = ft.grad(lambda x: ft.grad(lambda y: np.copysign(y, x) * y * x)(x))(2.0)
+    np.testing.assert_array_equal(moved, 8)

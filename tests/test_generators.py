@@ -40,7 +40,7 @@ def pair(seed=0):
 @pytest.mark.parametrize("transform", [
     ft.jit, lambda f: ft.jit(ft.jit(f)), lambda f: ft.grad(ft.jit(f)),
     lambda f: ft.jit(ft.grad(f)), lambda f: ft.hessian(ft.jit(f)),
-], ids=["jit", "jit jit", "grad jit", "jit grad", "hessian jit"])
+], ids=["jit", "jit_jit", "grad_jit", "jit_grad", "hessian_jit"])
 def test_each_call_draws_what_the_function_would_in_python(transform, unoptimised):
     ours, theirs = pair()
     compiled, f = transform(Model(ours)), Model(theirs)

@@ -422,18 +422,23 @@ def test_one_draw_for_all_slices_is_refused(transform, draw):
         transform(draw)(np.ones(3))
 
 
-def test_a_generator_of_the_functions_own_gives_what_it_gives_eagerly():
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
+def test_a_generator_of_the_functions_own_gives_what_it_gives_eagerly(make):
     def f(x):
-        return x * np.random.default_rng(3).normal(size=3)
+        rng = np.random.RandomState(3) if make is np.random.RandomState else make(3)
+        return x * rng.normal(size=3)
 
     assert_array_equal(ft.jit(f)(X), f(X))
     assert_array_equal(ft.vmap(f)(X)[:, 0], X * f(1.0)[0])
 
 
+NO_SEED = None
+
+
 @pytest.mark.parametrize("make", [
-    lambda: np.random.default_rng(), np.random.RandomState,
+    lambda: np.random.default_rng(), np.random.RandomState, lambda: np.random.RandomState(NO_SEED),
     lambda: np.random.Generator(np.random.PCG64()),
-], ids=["default_rng", "RandomState", "PCG64"])
+], ids=["default_rng", "RandomState", "RandomState of None", "PCG64"])
 @pytest.mark.parametrize("transform", [ft.jit, lambda f: ft.jit(ft.grad(f)), ft.vmap],
                          ids=["jit", "grad", "vmap"])
 def test_a_generator_without_a_seed_is_refused(transform, make):

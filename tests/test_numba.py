@@ -490,7 +490,7 @@ def counted(x):
     for v in x:
         s += v
         kept[k] = s
-        k += 1  # noqa: SIM113  # the counter is what is tested
+        k += 1  # noqa: SIM113  # a counter that the text has
     return kept[0] * kept[2] + kept[3]
 
 
@@ -581,12 +581,12 @@ def test_a_kernel_that_writes_into_a_traced_argument_is_refused():
 
 def test_a_function_without_a_rule_is_refused_with_its_line():
     @njit
-    def determinant(x):
-        return np.linalg.det(x.reshape(2, 2))
+    def eigenvalues(x):
+        return np.sum(np.linalg.eigvalsh(x.reshape(2, 2)))
 
-    text = refused(ft.grad(determinant), X)
-    assert "`det` has no derivative in kernels" in text
-    assert line_of(determinant, "linalg.det") in text
+    text = refused(ft.grad(eigenvalues), X)
+    assert "`eigvalsh` has no derivative in kernels" in text
+    assert line_of(eigenvalues, "linalg.eigvalsh") in text
 
 
 def test_objmode_is_refused_with_its_line():
@@ -630,10 +630,6 @@ def test_containers_of_traced_values_are_refused():
     for parts in (tuple, list):
         text = refused(ft.grad(lambda x, p=parts: first(p([x[0], x[1]]))), X, error=ArgumentError)
         assert "traced values" in text
-
-
-def test_complex_arguments_are_refused():
-    assert "argument 0 is complex128" in refused(ft.grad(lambda z: np.abs(square(z))), 1j)
 
 
 def test_a_kernel_with_fixed_signatures_names_the_way():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans.errors import UnsupportedError
+from functrans.errors import ArgumentError
 
 numba = pytest.importorskip("numba")  # an extra: its releases follow NumPy's after a while
 njit = numba.njit
@@ -94,12 +94,51 @@ def test_cmath_and_complex_zero():
     assert ft.grad(f)(0.3) == pytest.approx(1, rel=1e-13)
 
 
-def test_complex_results_are_refused():
-    @njit
-    def f(x):
-        return x * (1 + 2j)
+def rotated(z, a):
+    """Complex arguments and results, an array and numbers."""
+    w = np.zeros(len(z), np.complex128)
+    for k in range(len(z)):
+        w[k] = z[k] * np.exp(1j * a * k) + z[0] ** 2
+    return w, a * z[1] / z[0], a**2
 
-    for transform in (ft.grad, ft.jacfwd):
-        with pytest.raises(UnsupportedError, match=r"`f` returns complex numbers.*z\.real and z"):
-            transform(lambda x: np.abs(f(x)))(2.0)
-    assert f(2.0) == 2 + 4j
+
+def of_rotated(f):
+    def loss(re, im, a):
+        w, q, s = f(re + 1j * im, a)
+        return ft.numpy.sum(ft.numpy.abs(w - 1j) ** 2) + ft.numpy.imag(q) * s
+
+    return loss
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_complex_arguments_and_results_have_the_derivatives_of_the_python(mode):
+    kernel = of_rotated(differentiable(njit(rotated), mode=mode))
+    python = of_rotated(ft.patch()(in_place_of_numpy(rotated)))
+    for of in (ft.grad, ft.hessian) if mode == "reverse" else (ft.grad,):
+        found, expected = [ft.tree.leaves(of(f, argnums=(0, 1, 2))(X, X[::-1], 0.4))
+                           for f in (kernel, python)]
+        for y, z in zip(found, expected, strict=True):
+            np.testing.assert_allclose(y, z, rtol=1e-11, atol=1e-13)
+
+
+def test_complex_tangents_cotangents_and_batches_pass_kernels():
+    @njit
+    def f(z):
+        return z * z * (1 + 2j)
+
+    def python(z):
+        return z * z * (1 + 2j)
+
+    z, t = 0.3 - 0.7j, 1 + 2j
+    np.testing.assert_allclose(ft.jvp(f, (z,), (t,)), ft.jvp(python, (z,), (t,)), rtol=1e-15)
+    np.testing.assert_allclose(ft.vjp(f, z)[1](t), ft.vjp(python, z)[1](t), rtol=1e-15)
+    assert ft.jit(lambda z: f(z))(z) == f(z) == ft.vmap(f)(np.array([z]))[0]
+
+
+def test_complex_arrays_are_not_returned_by_outs():
+    @njit
+    def f(z, out):
+        out[0] = z[0]
+
+    with pytest.raises(ArgumentError, match="with complex arguments or results, the arguments"):
+        ft.jvp(lambda z: differentiable(f, outs="out")(z, np.zeros(1)), (X + 0j,), (X + 0j,))

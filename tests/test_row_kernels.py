@@ -397,10 +397,3 @@ def test_what_row_sums_leave_to_numpy():
     x[3] = 1e308
     with pytest.warns(RuntimeWarning, match="overflow"):
         ft.value_and_grad(lambda v: np.sum(np.sum(v, axis=1)))(x)
-
-
-@pytest.mark.parametrize("shape", [(41, 100), (5, 1000), (3, 50, 30)])
-def test_the_cotangent_of_a_sum_fills_rows(shape):
-    x, w = draw(shape, np.float64), draw(shape[:-1], np.float64)
-    g = ft.grad(lambda v: np.sum(w * np.sum(v, axis=-1)))(x)
-    assert_array_equal(g, np.broadcast_to(w[..., None], shape))

@@ -240,3 +240,29 @@ def test_seterr_holds_after_the_transform_as_after_the_function(transform, f, ov
             transform(f)(1.0)
         assert plain_np.geterr() == {**before, "over": over}
         assert plain_np.geterrcall() is call
+
+
+def to_real(x):
+    y = np.zeros(2, complex)
+    y[:] = x
+    return y.astype(float).sum()
+
+
+WARNING = {
+    "complex to real": lambda x: (x * (1 + 0j)).astype(float).sum(),
+    "complex to real, in place": to_real,
+    "np.array": lambda x: np.array(x * (1 + 0j), dtype=float).sum(),
+    "polyfit": lambda x: np.polyfit(plain_np.zeros(2) + 1e-9, x, 1).sum(),
+    "mean": lambda x: np.mean(x[:0]), "var": lambda x: np.var(x[:1], ddof=1),
+    "nanmean": lambda x: np.nanmean(x * plain_np.nan), "std": lambda x: np.std(x[:0]),
+    "nanmax": lambda x: np.nanmax(x * plain_np.nan), "median": lambda x: np.median(x[:0]),
+    "cov": lambda x: np.cov(x[:1]).sum(),
+}
+
+
+@pytest.mark.parametrize("f", WARNING.values(), ids=WARNING)
+def test_other_warnings_are_at_the_users_line_too(f):
+    found = given(ft.grad(f), ZERO)
+    lines = range(f.__code__.co_firstlineno, f.__code__.co_firstlineno + 4)
+    assert found
+    assert all(file == HERE and line in lines for line, file, _ in found)

@@ -110,6 +110,20 @@ def _for_call(node: ast.Call, text: str, frame: FrameType) -> str:
     )
 
 
+def call_at(frame: FrameType) -> tuple[str, list]:
+    """The name of the function that a frame calls, and its arguments as far as they are constants
+    or variables; ``("", [])`` where there is no text to be read.
+    """
+    found = _instruction(frame)
+    if found is None or not isinstance(found[1], ast.Call):
+        return "", []
+    node = found[1]
+    given = [*node.args, *[k.value for k in node.keywords]]
+    values = [_value(frame, a.id) if isinstance(a, ast.Name) else getattr(a, "value", None)
+              for a in given if isinstance(a, ast.Name | ast.Constant)]
+    return ast.unparse(node.func).rpartition(".")[2], values
+
+
 def _is_list(node: ast.expr, frame: FrameType) -> bool:
     if isinstance(node, ast.Name):
         return isinstance(_value(frame, node.id), list | tuple)

@@ -17,6 +17,7 @@ from functrans._compile.run import store
 from functrans._compile.run.frame import Frame, Framed, Host
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._compile.run.native import NativeProgram
+from functrans._core.aval import shape_of
 from functrans._core.locks import compiler
 from functrans._core.products import Products
 from functrans._core.version import VERSION
@@ -24,7 +25,7 @@ from functrans._export.c_library import Source, build, header
 from functrans._transforms.arguments import describe, hand_out_all, is_number
 from functrans._transforms.staging.jit import Jitted
 from functrans._transforms.staging.paths import Tree
-from functrans.errors import ArgumentError, UnsupportedError, name_of
+from functrans.errors import ArgumentError, ShapeError, UnsupportedError, name_of
 
 MAGIC = b"functrans export 1"
 ANY = float("inf")
@@ -64,9 +65,14 @@ class Exported:
                 f"{self!r} takes arguments that nest as {self._code.arguments!r}, but got "
                 f"{describe(args)}"
             )
-        for x in leaves:
+        for i, (x, made) in enumerate(zip(leaves, self._code.frame.arguments, strict=True)):
             if not is_number(x):
                 raise ArgumentError(f"{self!r} takes numbers and arrays, but got {describe(x)}")
+            if shape_of(x) != made.shape:
+                raise ShapeError(
+                    f"{self!r}: value {i} of {describe(args)} has shape {shape_of(x)}, but the "
+                    f"program was made for {made.shape}"
+                )
         ys = self._call(leaves)
         return tree.unflatten(self._code.result, hand_out_all(list(ys)))
 
@@ -159,7 +165,8 @@ def exported(f: Callable, jitted: Jitted, examples: tuple) -> Exported:
     frame = native.frame
     host = next((x for x in frame.runs if isinstance(x, Host)), None)
     if host is not None or native.verified is None:
-        step = getattr(getattr(host, "impl", None), "__name__", "a step of it")
+        runs = [e for e in program.eqns if host is not None and e.prim.impl is host.impl]
+        step = ", ".join([f"`{e.prim.name}` at {e.line}" for e in runs[:1]]) or "a loop of it"
         raise UnsupportedError(
             f"export: `{name}` has a step that NumPy runs ({step}); jit(f).lower(...) shows them"
         )

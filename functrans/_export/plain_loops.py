@@ -244,6 +244,89 @@ static double inverse_erfc(double p, double q)
 """
 
 
+# Of several numbers: what the arguments are, and the value.
+_OF_SEVERAL = {
+    "betainc": ("a b x", "beta_part(a, b, x)"), "betaincc": ("a b x", "beta_part(b, a, 1 - x)"),
+    "gammainc": ("a x", "gamma_part(a, x, 0)"), "gammaincc": ("a x", "gamma_part(a, x, 1)"),
+    "zeta": ("x q", "hurwitz(x, q)"),
+}
+# Their series and continued fractions, by the method of Lentz: a sum, or d and c of a quotient.
+_PARTS = """
+static double fraction(double d, double *c, double top, double bottom, double *y)
+{
+  double tiny = 1e-300;
+  d = bottom + top * d;
+  *c = bottom + top / *c;
+  d = 1 / (fabs(d) < tiny ? tiny : d);
+  *c = fabs(*c) < tiny ? tiny : *c;
+  *y *= d * *c;
+  return d;
+}
+
+static double gamma_part(double a, double x, int above)
+{
+  if (!(a >= 0 && x >= 0)) return NAN;
+  if (a == 0) return x > 0 ? !above : NAN;
+  if (x == 0) return above;
+  if (isinf(a)) return isinf(x) ? NAN : above;
+  if (isinf(x)) return !above;
+  double front = a * log(x) - x - lgamma(a), r = 1 / (a * a);
+  if (a > 10) front = a * (log1p((x - a) / a) - (x - a) / a) + log(a / (2 * M_PI)) / 2
+    - (1. / 12 - r * (1. / 360 - r * (1. / 1260 - r * (1. / 1680 - r / 1188)))) / a;
+  front = exp(front);
+  if (x < a + 1) {
+    double term = 1 / a, sum = term;
+    for (double n = 1; term > 1e-17 * sum; n++) sum += term *= x / (a + n);
+    return above ? 1 - front * sum : front * sum;
+  }
+  double b = x + 1 - a, c = 1e300, d = 1 / b, y = d, last = 0;
+  for (double n = 1; fabs(y - last) > 1e-16 * fabs(y) && n < 1e6; n++) {
+    last = y;
+    d = fraction(d, &c, -n * (n - a), b += 2, &y);
+  }
+  return above ? front * y : 1 - front * y;
+}
+
+static double beta_part(double a, double b, double x)
+{
+  if (!(a >= 0 && b >= 0 && x >= 0 && x <= 1)) return NAN;
+  if (a == b && (a == 0 || isinf(a))) return NAN;
+  if (x == 0 || x == 1) return x;
+  if (a == 0 || b == 0 || isinf(a) || isinf(b)) return a == 0 || isinf(b);
+  if (x > (a + 1) / (a + b + 2)) return 1 - beta_part(b, a, 1 - x);
+  double front = exp(a * log(x) + b * log1p(-x) + lgamma(a + b) - lgamma(a) - lgamma(b)) / a;
+  double c = 1, d = 1 / (1 - (a + b) * x / (a + 1)), y = d, last = 0;
+  for (double n = 1; fabs(y - last) > 1e-16 * fabs(y) && n < 1e6; n++) {
+    last = y;
+    d = fraction(d, &c, n * (b - n) * x / ((a + 2 * n - 1) * (a + 2 * n)), 1, &y);
+    d = fraction(d, &c, -(a + n) * (a + b + n) * x / ((a + 2 * n) * (a + 2 * n + 1)), 1, &y);
+  }
+  return front * y;
+}
+
+static double hurwitz(double x, double q)
+{
+  static const double over[] = {12, -720, 30240, -1209600, 47900160, -1307674368000 / 691.,
+    74724249600, -10670622842880000 / 3617.};
+  if (x == 1) return INFINITY;
+  if (!(x > 1)) return NAN;
+  if (!(q > 0)) return q == floor(q) ? INFINITY : NAN;
+  double sum = 0;
+  for (int k = 0; k < 12; k++) sum += pow(q + k, -x);
+  q += 12;
+  double power = pow(q, -x), factor = x;
+  sum += power * q / (x - 1) + power / 2;
+  for (int j = 0; j < 8; j++) {
+    power /= q;
+    sum += factor * power / over[j];
+    power /= q;
+    factor *= (x + 2 * j + 1) * (x + 2 * j + 2);
+  }
+  return sum;
+}
+"""
+
+
 class Called(NamedTuple):
     """What an LLVM module calls: ``routines`` of BLAS and LAPACK, ``special`` functions."""
 
@@ -259,7 +342,8 @@ def called(text: str) -> Called:
 def missing(names: Called) -> list[str]:
     """Those that are not here."""
     loops = [f"{n} of LAPACK" for n in names.routines if _plain(n)[1:] not in _TEXTS]
-    return sorted(loops) + sorted([f"{n} of SciPy" for n in names.special - _SPECIAL.keys()])
+    known = _SPECIAL.keys() | _OF_SEVERAL.keys()
+    return sorted(loops) + sorted([f"{n} of SciPy" for n in names.special - known])
 
 
 def _plain(name: str) -> str:
@@ -280,6 +364,11 @@ def source(names: Called) -> str:
         parts.append(f"void {routines.PREFIX}{name}{body}")
     if names.special & {"erfinv", "ndtri"}:
         parts.append(_INVERSE_ERFC)
-    parts += [f"double {special_functions.PREFIX}{name}(double x, int32_t skip)\n"
-              f"{{\n  return {_SPECIAL[name]};\n}}\n" for name in sorted(names.special)]
+    if names.special & _OF_SEVERAL.keys():
+        parts.append(_PARTS)
+    for name in sorted(names.special):
+        xs, y = _OF_SEVERAL.get(name) or ("x", _SPECIAL[name])
+        given = "".join([f"double {x}, " for x in xs.split()])
+        parts.append(f"double {special_functions.PREFIX}{name}({given}int32_t skip)\n"
+                     f"{{\n  return {y};\n}}\n")
     return "\n".join(parts)

@@ -8,20 +8,21 @@ NumPy makes a pass over memory for each step, on one processor. For arrays large
   as before;
 - softmax and its kin, what the shim has of activations, and ufuncs that NumPy computes number by
   number have kernels for arrays of any shape (``_compile/run/row_kernels.py``), which pay much
-  earlier: ``in_one_pass``, ``valued``; threads share those that go entry by entry; rows that are
-  added to others at an index too (``add_kernels.py``): ``add_rows``;
+  earlier: ``in_one_pass``, ``valued``; rows that are read at an index or added there too
+  (``add_kernels.py``): ``take_rows``, ``add_rows``;
 - memory of arrays that are dropped is kept for the next (``_compile/run/pool.py``), once tapes have
   referred to many: ``keep_memory``;
 - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
 - threads share all other ufuncs, in forward runs and where cotangents are added up:
-  ``elementwise``. They stay NumPy's, so that values are NumPy's to the last bit and warnings are
-  not lost;
-- the walk takes fused elementwise ops block by block (``_transforms/reverse/fusion.py``),
-  and adds cotangents in place (``cotangents.py``).
+  ``elementwise``. Their loops stay NumPy's (``_compile/run/ufunc_loops.py``), so that values are
+  NumPy's to the last bit and warnings are not lost;
+- the walk takes fused elementwise ops block by block, or by code that is compiled for them
+  (``_transforms/reverse/fusion.py``), and adds cotangents in place (``cotangents.py``).
 
 A chain of NumPy calls on blocks that fit the second-level cache reads and writes main memory once,
-keeps NumPy's vectorised functions, and runs in parallel because ufuncs release the interpreter
-lock. What ``jit`` compiles has blocks and threads of its own (``_compile/schedule/tiles.py``).
+and keeps NumPy's vectorised functions. What ``jit`` compiles has blocks of its own
+(``_compile/schedule/tiles.py``). All native code has the same threads
+(``_compile/run/workers.py``).
 """
 
 from __future__ import annotations
@@ -278,30 +279,13 @@ def _in_order(xs: tuple[Any, ...]) -> tuple[np.ndarray, ...]:
 def row_sums(x: np.ndarray) -> np.ndarray | None:
     """``np.add.reduce(x, -1)`` to the last bit, of short rows, each of which takes NumPy 15 ns
     before it adds anything; None where NumPy should do it."""
-    width = x.shape[-1]
+    dtype, width = x.dtype, x.shape[-1]
     if x.size < sizes.ROWS or not sizes.NARROWEST <= width <= sizes.SHORT:
         return None
-    y = _of_rows("row_sums", x, width, x.shape[:-1])
+    if dtype.char not in "fd" or not (dtype.isnative and x.flags.carray and settings().compiles):
+        return None
+    y = _kernel("row_sums", width, (x,), np.empty(x.shape[:-1], dtype))
     return y if y is not None and is_finite(y) else None  # NumPy warns of others
-
-
-def filled_rows(v: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
-    """An array whose rows repeat a number of ``v`` each; None where NumPy should do it.
-
-    A view takes no time, but each pass over it some ns for each row.
-    """
-    if not sizes.NARROWEST <= shape[-1] <= sizes.WIDEST or math.prod(shape) >= sizes.LARGE:
-        return None
-    return _of_rows("filled_rows", v, shape[-1], shape)
-
-
-def _of_rows(name: str, x: np.ndarray, width: int, shape: tuple[int, ...]) -> np.ndarray | None:
-    """A kernel between numbers of rows and rows."""
-    dtype = x.dtype
-    if not x.flags.carray or dtype.char not in "fd" or not dtype.isnative or (
-            not settings().compiles):
-        return None
-    return _kernel(name, width, (x,), np.empty(shape, dtype))
 
 
 def scaled_rows(x: np.ndarray, factor: Any, axis: tuple[int, ...]) -> np.ndarray:

@@ -22,13 +22,13 @@ SYSTEM = 1 << 17
 # takes.
 PASSES, NARROWEST, WIDEST = 1 << 9, 8, 4096
 
-# Entries from which a kernel adds up rows, or fills them with a number each, and entries of a row
-# up to which: NumPy adds up those of more by halves.
-ROWS, SHORT = 1 << 11, 128
-
 # Entries from which a ufunc may be worth sharing among native threads, and nanoseconds of its work
 # from which it is: an empty call of what shares it takes 5,000.
 PARALLEL, PARALLEL_WORK = 1 << 16, 20_000
+
+# Entries from which a kernel adds up rows, and entries of a row up to which: NumPy adds up those of
+# more by halves.
+ROWS, SHORT = 1 << 11, 128
 
 # Entries from which a kernel takes the place of a ufunc that NumPy computes number by number.
 VALUES = 3 << 8

@@ -20,6 +20,7 @@ from functrans._core.bind import (
     PLAIN,
     Tracer,
     bind,
+    bind_operands,
     is_staged,
     may_have_nan,
     spread,
@@ -126,8 +127,7 @@ class LinearAction:
 
         self.act = self.pull = pull
         self.push = push
-        self.masks = prim.drops
-        self.accumulate = accumulate
+        self.masks, self.accumulate = prim.drops, accumulate
 
 
 class BilinearAction:
@@ -194,8 +194,9 @@ class Elementwise(Primitive):
     def __call__(self, *xs: Any) -> Any:
         for x in xs:
             if type(x) not in PLAIN:
-                alone = len(xs) == 1 and isinstance(x, Tracer)
-                return x.owner.unary(self, x) if alone else bind(self, *xs)
+                if len(xs) == 1 and isinstance(x, Tracer):
+                    return x.owner.unary(self, x)
+                return (bind_operands if len(xs) == 2 else bind)(self, *xs)
         return self.impl(*xs)
 
     def default_abstract(self, *xs: Aval, **params: Any) -> Aval:
@@ -212,8 +213,7 @@ class Elementwise(Primitive):
         for t, action in zip(ts, self.actions, strict=True):
             if t is None or action is None:
                 continue
-            act = action.push if strong else action.act
-            part = act(t, *action.pick(y, *xs))
+            part = (action.push if strong else action.act)(t, *action.pick(y, *xs))
             total = part if total is None else total + part
         return None if total is None else spread(total, shape_of(y), dtype_of(y))
 

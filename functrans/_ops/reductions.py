@@ -65,9 +65,7 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     if not whole:
         v = v.reshape(kept_shape(shape, axis))
     if size > SMALL and not (columns and size < sizes.LARGE):
-        rows = not whole and axis == (len(shape) - 1,)
-        filled = large.filled_rows(v, shape) if rows else None
-        return repeated(v, shape) if filled is None else filled
+        return repeated(v, shape)
     y = np.empty(shape, dtype_of(v))
     if columns and size >= MANY:
         for j in range(shape[-1]):

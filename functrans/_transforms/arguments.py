@@ -225,9 +225,13 @@ def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
     if not active:
         other = hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray | np.generic | Tracer)
         cure = "functrans.numpy.from_dlpack(x)" if other else "x.astype(float)"
+        cure = f"Pass floating-point values, for example {cure}"
+        if structure is tree.LEAF and not other and not is_number(x):
+            cure = ("Pass numbers, arrays, or lists, tuples, dicts or dataclasses of them; "
+                    "ft.tree.register teaches transforms another container")
         raise NotDifferentiable(
             f"{who}: argument {position} of `{name_of(f)}` is {describe(x)}, which has nothing to "
-            f"differentiate. Pass floating-point values, for example {cure}."
+            f"differentiate. {cure}."
         )
     return Leaves(leaves, structure, active)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable
 from types import MethodType
@@ -35,8 +36,24 @@ def surface(error: Exception) -> None:
     """Before an error leaves a transform: let it show the user's frames alone, unless all were
     asked for. The frame that calls this, to raise again, is among those that go.
     """
+    if isinstance(error, TypeError | AttributeError) and (found := _OURS.search(str(error))):
+        explain(error, found[1])
     if settings().tracebacks != FULL:
         shorten(error)
+
+
+def explain(error: Exception, kind: str) -> None:
+    """Say what the class is that Python or compiled code names in an error."""
+    note = (
+        f"{kind} is a traced array of functrans, which NumPy's functions take. For other code "
+        "there are ft.stop_gradient(x), its value without a derivative, and ft.external(f)."
+    )
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+# Classes of traced values, as Python names them.
+_OURS = re.compile(r"(?:'|\bfrom |\btype )(Fixed|Writable|[A-Z]\w*Tracer)\b")
 
 
 def surfacing(f: F) -> F:

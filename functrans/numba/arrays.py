@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba.core import cgutils, types
+from numba.core.errors import TypingError
 from numba.extending import (
     intrinsic,
     models,
@@ -28,6 +28,7 @@ from numba.np.arrayobj import intrin_alloc
 
 from functrans.numba.complexes import REAL, Pair, part_of
 from functrans.numba.emit import Emitter
+from functrans.numba.inputs import InputArray, memory_of
 from functrans.numba.numbers import Active, Kept, is_plain
 from functrans.numba.rules import BINARY, CONSTANT, UNARY
 
@@ -64,6 +65,25 @@ register_model(ActiveArray)(models.ArrayModel)
 def _allocate(cls, size, align):
     """numba asks the type of an array for its memory."""
     return lambda cls, size, align: intrin_alloc(size, align)  # type: ignore[call-arg]
+
+
+# ---- memory is what a kernel's own arrays would have
+
+
+@overload_method(ActiveArray, "view")
+def view(x, dtype=None):
+    raise TypingError("x.view of numbers that carry derivatives would show these. Use x.astype")
+
+
+@overload_attribute(ActiveArray, "itemsize")
+def _itemsize(x):
+    size = 16 if isinstance(x.dtype, Pair) else 8
+    return lambda x: size
+
+
+@overload_attribute(ActiveArray, "nbytes")
+def _nbytes(x):
+    return lambda x: x.size * x.itemsize
 
 
 # ---- the same memory as words
@@ -160,7 +180,7 @@ def element_of(*xs: Any) -> Kept | None:
 
 
 def shape_of(x: Any) -> Any:
-    raise NotImplementedError
+    return np.shape(x)
 
 
 @overload(shape_of)
@@ -170,7 +190,7 @@ def _shape_of(x):
 
 def spread(x: Any, shape: Any) -> Any:
     """An operand broadcast; numbers stay."""
-    raise NotImplementedError
+    return np.broadcast_to(x, shape) if isinstance(x, np.ndarray) else x
 
 
 @overload(spread)
@@ -191,7 +211,7 @@ def _spread(x, shape):
 
 def at(x: Any, i: Any) -> Any:
     """The entry of an operand; a number is its own."""
-    raise NotImplementedError
+    return x[i] if isinstance(x, np.ndarray) else x
 
 
 @overload(at)
@@ -201,7 +221,7 @@ def _at(x, i):
 
 def length_of(x: Any) -> Any:
     """The length of an operand of one axis, 1 of a number."""
-    raise NotImplementedError
+    return np.size(x)
 
 
 @overload(length_of)
@@ -211,7 +231,7 @@ def _length_of(x):
 
 def entry(x: Any, i: Any) -> Any:
     """Likewise its entry, of an array of one that one."""
-    raise NotImplementedError
+    return np.ravel(x)[i if np.size(x) != 1 else 0]
 
 
 @overload(entry)
@@ -232,13 +252,15 @@ def _innermost(typingctx: Any, x: Any) -> Any:
 
 def values(x: Any) -> Any:
     """What carries no derivative."""
-    raise NotImplementedError
+    return x
 
 
 @overload(values)
 def _values(x):
     if isinstance(x, ActiveArray):
         return lambda x: words_of(x)[..., 0]  # type: ignore[call-arg]  # numba passes a context
+    if isinstance(x, InputArray):
+        return lambda x: memory_of(x)  # type: ignore[call-arg]  # likewise
     if isinstance(x, Active):
         return lambda x: _innermost(x)  # type: ignore[call-arg]  # likewise
     return lambda x: x
@@ -289,7 +311,7 @@ def _by_entry(f: Any, arity: int) -> None:
 
         return each
 
-    overload(f)(of_array if arity == 1 else of_arrays)
+    overload(f, target="cpu")(of_array if arity == 1 else of_arrays)
 
 
 def _of_values(f: Any, arity: int) -> None:
@@ -304,7 +326,7 @@ def _of_values(f: Any, arity: int) -> None:
             return None
         return lambda a, b: f(values(a), values(b))
 
-    overload(f)(of_array if arity == 1 else of_arrays)
+    overload(f, target="cpu")(of_array if arity == 1 else of_arrays)
 
 
 def _of_pairs(f: Any) -> Any:
@@ -331,105 +353,7 @@ for _name in ("conj", "conjugate"):
     overload_method(ActiveArray, _name)(_of_pairs(np.conj))
 
 
-# ---- reductions and products
-
-
-def _reduction(*functions: Any, method: str = "") -> Callable:
-    """Decorator: what takes an array of active numbers to one, under these names."""
-
-    def enter(f: Any) -> Any:
-        def of_array(x):
-            return f if isinstance(x, ActiveArray) else None
-
-        for function in functions:
-            overload(function)(of_array)
-        if method:
-            overload_method(ActiveArray, method)(of_array)
-        return f
-
-    return enter
-
-
-@_reduction(np.sum, method="sum")
-def _sum(x):
-    y = 0.0
-    for i in np.ndindex(x.shape):
-        y = y + x[i]
-    return y
-
-
-@_reduction(np.prod, method="prod")
-def _prod(x):
-    y = 1.0
-    for i in np.ndindex(x.shape):
-        y = y * x[i]
-    return y
-
-
-@_reduction(np.mean, method="mean")
-def _mean(x):
-    return np.sum(x) / x.size
-
-
-@_reduction(np.var, method="var")
-def _var(x):
-    mean, y = np.mean(x), 0.0
-    for i in np.ndindex(x.shape):
-        y = y + (x[i] - mean) ** 2
-    return y / x.size
-
-
-@_reduction(np.std, method="std")
-def _std(x):
-    return np.sqrt(np.var(x))
-
-
-@_reduction(np.trace)
-def _trace(x):
-    y = 0.0
-    for i in range(min(x.shape)):
-        y = y + x[i, i]
-    return y
-
-
-@_reduction(np.linalg.norm)
-def _norm(x):
-    y = 0.0
-    for i in np.ndindex(x.shape):
-        y = np.hypot(y, x[i])
-    return y
-
-
-@_reduction(np.max, np.amax, method="max")
-def _max(x):
-    y = x.flat[0]
-    for v in x.flat:
-        y = np.maximum(y, v)
-    return y
-
-
-@_reduction(np.min, np.amin, method="min")
-def _min(x):
-    y = x.flat[0]
-    for v in x.flat:
-        y = np.minimum(y, v)
-    return y
-
-
-@_reduction(np.cumsum, method="cumsum")
-def _cumsum(x):
-    out = x.copy().ravel()
-    for i in range(1, out.size):
-        out[i] = out[i - 1] + out[i]
-    return out
-
-
-@_reduction(np.cumprod, method="cumprod")
-def _cumprod(x):
-    out = x.copy().ravel()
-    for i in range(1, out.size):
-        out[i] = out[i - 1] * out[i]
-    return out
+# ---- products of matrices
 
 
 def _product_of_matrices(a, b):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import types as python_types
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -22,7 +23,7 @@ from numba.extending import intrinsic, overload
 from functrans._transforms.staging.names import codes_inside
 from functrans.numba.arrays import fresh
 from functrans.numba.complexes import Pair
-from functrans.numba.lists import entry_of
+from functrans.numba.lists import entry_of, room_of
 from functrans.numba.numbers import Active, Taped
 from functrans.numba.places import TapeCompiler
 from functrans.numba.source import require_pure
@@ -33,25 +34,40 @@ from functrans.numba.updates import KernelCompiler
 KEPT = ("boundscheck", "error_model")
 
 
-def converted(
-    kernel: Dispatcher, element: Active, outs: tuple[int, ...], checked: bool
-) -> tuple[Dispatcher, Conversion]:
-    """The kernel for such numbers; with ``outs`` it returns these arguments beside its result.
+class Copies:
+    """A kernel's copies, which are made once for all calls."""
 
-    ``checked``: an index out of bounds raises, whatever the kernel's own options are. Functions
-    that are arguments need the conversion too.
-    """
-    conversion = Conversion(element, {"boundscheck": True} if checked else {})
-    copy = conversion.function(kernel)
-    if not outs:
-        return copy, conversion
-    written = _picked(outs)
+    def __init__(self, kernel: Dispatcher):
+        self.kernel = kernel
+        self.made: dict[tuple, tuple[Dispatcher, Conversion]] = {}
 
-    def entry(*args):
-        result = copy(*args)
-        return result, written(args)
+    def of(
+        self, element: Active | None, outs: tuple[int, ...], checked: bool
+    ) -> tuple[Dispatcher, Conversion]:
+        """The kernel for such numbers; with ``outs`` it returns these arguments beside its result.
 
-    return numba.njit(entry), conversion
+        ``checked``: an index out of bounds raises, whatever the kernel's own options are. Functions
+        that are arguments need the conversion too.
+        """
+        key = element, outs, checked
+        if key not in self.made:
+            self.made[key] = self._new(*key)
+        return self.made[key]
+
+    def _new(
+        self, element: Active | None, outs: tuple[int, ...], checked: bool
+    ) -> tuple[Dispatcher, Conversion]:
+        conversion = Conversion(element, {"boundscheck": True} if checked else {})
+        copy = conversion.function(self.kernel)
+        if not outs:
+            return copy, conversion
+        written = _picked(outs)
+
+        def entry(*args):
+            result = copy(*args)
+            return result, written(args)
+
+        return numba.njit(entry), conversion
 
 
 def _picked(places: tuple[int, ...]) -> Any:
@@ -98,20 +114,31 @@ class Conversion:
     def function(self, kernel: Dispatcher) -> Dispatcher:
         if kernel in self.copies:
             return self.copies[kernel]
-        f = kernel.py_func
-        require_pure(f)
+        require_pure(kernel.py_func)
+        kept = (*KEPT, "fastmath") if self.element is None else KEPT
+        options = {k: v for k, v in kernel.targetoptions.items() if k in kept} | self.options
+
+        def compiled(copy: Any) -> Any:
+            # entered before names are exchanged: a kernel may call itself
+            self.copies[kernel] = numba.njit(
+                copy, **options, pipeline_class=_compiler(self.element))
+            return copy
+
+        self.exchanged(kernel.py_func, compiled)
+        return self.copies[kernel]
+
+    def exchanged(self, f: Any, made: Callable = lambda copy: copy) -> Any:
+        """A copy of a function, which ``made`` gets, with its names exchanged."""
         names: dict[str, Any] = {}
         cells = tuple([python_types.CellType() for _ in f.__closure__ or ()])
         copy = python_types.FunctionType(f.__code__, names, f.__name__, f.__defaults__, cells)
         copy.__module__, copy.__qualname__ = f.__module__, f.__qualname__
-        kept = (*KEPT, "fastmath") if self.element is None else KEPT
-        options = {k: v for k, v in kernel.targetoptions.items() if k in kept} | self.options
-        self.copies[kernel] = numba.njit(copy, **options, pipeline_class=_compiler(self.element))
+        made(copy)
         names.update({k: self.of(v) for k, v in f.__globals__.items() if k in _names(f.__code__)})
         names["__name__"] = f.__globals__.get("__name__")
         for cell, theirs in zip(cells, f.__closure__ or (), strict=True):
             cell.cell_contents = self.of(theirs.cell_contents)
-        return self.copies[kernel]
+        return copy
 
     def module(self, module: python_types.ModuleType) -> python_types.ModuleType:
         if module.__name__ == "math" or module.__name__.startswith(("numpy.", "numba")):
@@ -142,8 +169,10 @@ class Module(python_types.ModuleType):
 def _compiler(element: Active | None) -> Any:
     """numba's compiler for kernels with such numbers."""
     base = TapeCompiler if isinstance(element, Taped) else KernelCompiler
-    # made before numba compiles, which does not learn of functions meanwhile
-    return type(base.__name__, (base,), {"entry": None if element is None else entry_of(element)})
+    if element is not None:  # made before numba compiles, which does not learn of them meanwhile
+        entry_of(element)
+        room_of(element)
+    return type(base.__name__, (base,), {"element": element})
 
 
 def _names(code: python_types.CodeType) -> set[str]:
@@ -218,7 +247,35 @@ def creators(element: Active) -> dict[Any, Any]:
         return lambda shape, dtype=None: full(shape, 1.0)
 
     return {np.zeros: zeros, np.empty: zeros, np.full: full, np.ones: ones,
-            **_alike(zeros, full, ones), **_of_sequences(element, zeros)}
+            **_alike(zeros, full, ones), **_diagonal(reals, pairs), **_of_sequences(element, zeros)}
+
+
+def _diagonal(reals: Any, pairs: Any) -> dict[Any, Any]:
+    """The same for functions that make a matrix with ones on a diagonal."""
+
+    def eye(N, M=None, k=0, dtype=None):
+        raise NotImplementedError
+
+    @overload(eye)
+    def _eye(N, M=None, k=0, dtype=None):
+        make = pairs if _is_complex(dtype) else reals
+        if not (_is_float(dtype) or _is_complex(dtype)):
+            return lambda N, M=None, k=0, dtype=None: np.eye(N, M, k, dtype)
+
+        def diagonal(N, M=None, k=0, dtype=None):
+            y = make((N, N if M is None else M))
+            for i in range(max(0, -k), min(N, y.shape[1] - k)):
+                y[i, i + k] = 1.0
+            return y
+
+        return diagonal
+
+    def identity(n, dtype=None):
+        raise NotImplementedError
+
+    overload(identity)(lambda n, dtype=None: lambda n, dtype=None: eye(n, n, 0, dtype))
+
+    return {np.eye: eye, np.identity: identity}
 
 
 def _alike(zeros: Any, full: Any, ones: Any) -> dict[Any, Any]:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
@@ -19,7 +20,19 @@ from functrans._core.locks import Lock
 from functrans._transforms.arguments import describe
 from functrans.errors import ArgumentError, UnsupportedError
 from functrans.numba.calls import KernelCall
-from functrans.numba.ops import AUTO, FORWARD, REVERSE, KernelOp, Mode
+from functrans.numba.convert import Copies
+from functrans.numba.ops import (
+    AUTO,
+    FORWARD,
+    REVERSE,
+    KernelOp,
+    Mode,
+    argument_type,
+    flat_types,
+    result_type,
+    structured,
+)
+from functrans.numba.parts import of_parts, put_together, split
 from functrans.numba.runs import WIDTHS, Args
 from functrans.numba.source import line_of_call
 
@@ -79,7 +92,7 @@ class Differentiable:
 
     def __init__(self, kernel: Dispatcher, argnums: Any, outs: Any, mode: Mode):
         functools.update_wrapper(self, kernel.py_func)
-        self.kernel, self.mode = kernel, mode
+        self.kernel, self.mode, self.copies = kernel, mode, Copies(kernel)
         self.name = f"numba({kernel.__name__})"
         self.signature = inspect.signature(kernel.py_func)
         names = list(self.signature.parameters)
@@ -87,9 +100,10 @@ class Differentiable:
         self.positional = kernel.py_func.__code__.co_argcount
         written = [outs] if isinstance(outs, str) else outs
         self.outs = tuple([self._place(o, names) for o in written])
-        nums = range(len(names)) if argnums is None else np.atleast_1d(argnums).tolist()
-        self.argnums = frozenset([self._place(i, names) for i in nums])
+        self.argnums = None if argnums is None else {
+            self._place(i, names) for i in np.atleast_1d(argnums).tolist()}
         self.ops: OrderedDict[Any, KernelCall] = OrderedDict()
+        self.real: dict[tuple[bool, ...], Differentiable] = {}  # by which arguments are complex
         self.lock = Lock()
 
     def __repr__(self) -> str:
@@ -112,11 +126,44 @@ class Differentiable:
             args = bound.args
         values = [plain(x) if isinstance(x, np.ndarray) else x for x in args]
         places = [i for i, x in enumerate(values) if self._is_operand(i, x)]
+        complexes = [i for i in places
+                     if isinstance(values[i], Tracer) and values[i].dtype.kind == "c"]
+        if complexes:
+            return self._of_parts(complexes, values)
         self._require_apart(values)
         call = self._call(values, places)
+        if call.op.is_complex and any(isinstance(x, Tracer) for x in values):
+            return self._of_parts([], values)
         ys = call(*[np.asarray(values[i]) if not isinstance(values[i], Tracer) else values[i]
                     for i in places])
         return call.op.returned(ys)
+
+    def _of_parts(self, places: Sequence[int], values: Sequence) -> Any:
+        """The result, by a kernel of the parts of the arguments at ``places`` and of results."""
+        if self.outs:
+            raise ArgumentError(
+                f"{line_of_call()}: {self.name}: with complex arguments or results, the arguments "
+                "that outs names are not returned. Return these arrays from the kernel."
+            )
+        complexes = tuple([i in places for i in range(len(values))])
+        if complexes not in self.real:
+            self.real[complexes] = Differentiable(
+                of_parts(self.kernel, complexes), None, (), self.mode)
+        real = self.real[complexes]
+        ys = real(*split(values, complexes))
+        kind = self._result_type(values)
+        return structured(put_together(ys, flat_types(kind)), kind)
+
+    def _result_type(self, values: Sequence) -> Any:
+        plain_kernel, conversion = self.copies.of(None, (), False)
+        kinds = []
+        for x in values:
+            if isinstance(x, Tracer | np.ndarray | np.generic):
+                scalar = not isinstance(x, np.ndarray) and not aval_of(x).shape
+                kinds.append(argument_type(aval_of(x), scalar, readonly=True))
+            else:
+                kinds.append(numba.typeof(conversion.of(x)))
+        return result_type(self.kernel, plain_kernel, kinds)
 
     def _is_operand(self, i: int, x: Any) -> bool:
         """Whether an argument is differentiated or batched, rather than a constant of the call."""
@@ -133,15 +180,15 @@ class Differentiable:
                 )
             number = isinstance(x, np.ndarray | np.floating | float)
             return number and np.asarray(x).dtype.kind in "fiub"
-        if i not in self.argnums:
+        if self.argnums is not None and i not in self.argnums:
             raise ArgumentError(
                 f"{line_of_call()}: {self.name}: argument {i} is traced, but argnums names "
                 f"{sorted(self.argnums)} only"
             )
-        if x.dtype.kind not in "fiub" or x.dtype == np.float16:
+        if x.dtype.kind not in "fiubc" or x.dtype == np.float16 or not x.dtype.isnative:
             raise UnsupportedError(
                 f"{line_of_call()}: {self.name}: argument {i} is {x.dtype}. Kernels are "
-                "differentiated in arguments of float64 and float32."
+                "differentiated in arguments of float64 and float32, and in complex ones."
             )
         return True
 
@@ -188,4 +235,4 @@ class Differentiable:
         return places.index(i)
 
     def _new(self, args: Args, avals: Sequence[Aval]) -> KernelCall:
-        return KernelCall(functools.partial(KernelOp, self.kernel, args, avals, self.mode))
+        return KernelCall(functools.partial(KernelOp, self.copies, args, avals, self.mode))

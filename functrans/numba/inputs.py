@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.errors import TypingError
 from numba.core.typeconv.castgraph import Conversion
 from numba.extending import (
     NativeValue,
+    intrinsic,
     lower_cast,
     models,
+    overload_classmethod,
     register_model,
     typeof_impl,
     unbox,
@@ -93,17 +96,32 @@ def _computed(context: Any, builder: Any, source: Any, target: Any, x: Any) -> A
 
 
 class InputArray(types.Array):
-    """An argument of such numbers."""
+    """An argument of such numbers, or a view of it."""
 
-    def __init__(self, slot: int, strong: bool, ndim: int):
-        super().__init__(Input(slot, strong), ndim, "C", readonly=True,
-                         name=f"argument {slot} of taped{'strong' * strong}({ndim}d)")
+    def __init__(self, dtype: Any, ndim: int, layout: Any = "C"):
+        super().__init__(dtype, ndim, layout, readonly=True,
+                         name=f"argument of {dtype}, {ndim}d, {layout}")
+
+    def copy(self, dtype: Any = None, ndim: Any = None, layout: Any = None,
+             readonly: Any = None) -> types.Array:
+        ndim, layout = self.ndim if ndim is None else ndim, layout or self.layout
+        if dtype is None or dtype == self.dtype:
+            return InputArray(self.dtype, ndim, layout)
+        return types.Array(dtype, ndim, layout, readonly=True)
 
 
 register_model(InputArray)(models.ArrayModel)
 
 
-_kind = functools.cache(InputArray)  # a type takes longer to make than to look up
+@overload_classmethod(InputArray, "_allocate", target="CPU")
+def _allocate(cls, size, align):
+    """Other memory than the argument's would be read as other nodes."""
+    raise TypingError("memory of inputs is that of arguments")
+
+
+@functools.cache
+def _kind(slot: int, strong: bool, ndim: int) -> InputArray:
+    return InputArray(Input(slot, strong), ndim)  # a type takes longer to make than to look up
 
 
 class Inputs:
@@ -116,7 +134,30 @@ class Inputs:
 
     def offset(self, first: int) -> int:
         """What is added to an address, in words, for the node, if ``first`` is the first one's."""
-        return first - (self.values.ctypes.data >> 3)
+        return first - (self.values.__array_interface__["data"][0] >> 3)
+
+
+@intrinsic
+def memory_of(typingctx: Any, x: Any) -> Any:
+    """The values of such an array, which are its memory."""
+    target = types.Array(types.float64, x.ndim, x.layout, readonly=True)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        y = _of_same_memory(context, builder, x, target, args[0])
+        context.nrt.incref(builder, target, y)
+        return y
+
+    return target(x), build
+
+
+def _of_same_memory(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
+    """An array's structure as that of entries of another type of the same size."""
+    given = cgutils.create_struct_proxy(source)(context, builder, value=value)
+    y = cgutils.create_struct_proxy(target)(context, builder)
+    for name in ("meminfo", "parent", "nitems", "itemsize", "shape", "strides"):
+        setattr(y, name, getattr(given, name))
+    y.data = builder.bitcast(given.data, y.data.type)
+    return y._getvalue()
 
 
 @typeof_impl.register(Inputs)
@@ -130,9 +171,5 @@ def _unbox(kind: InputArray, x: Any, c: Any) -> NativeValue:
     source = types.Array(types.float64, kind.ndim, "C", readonly=True)
     native = c.unbox(source, values)
     c.pyapi.decref(values)
-    given = cgutils.create_struct_proxy(source)(c.context, c.builder, value=native.value)
-    y = cgutils.create_struct_proxy(kind)(c.context, c.builder)
-    for name in ("meminfo", "parent", "nitems", "itemsize", "shape", "strides"):
-        setattr(y, name, getattr(given, name))
-    y.data = c.builder.bitcast(given.data, y.data.type)
-    return NativeValue(y._getvalue(), is_error=native.is_error, cleanup=native.cleanup)
+    value = _of_same_memory(c.context, c.builder, source, kind, native.value)
+    return NativeValue(value, is_error=native.is_error, cleanup=native.cleanup)

@@ -1,22 +1,25 @@
-"""Lists of floats that a kernel stores into: their entries are active numbers from the start.
+"""Lists and arrays of floats that a kernel stores into have room for derivatives from the start.
 
 numba infers the type of a list from what it is made of, and ``[0.0] * n`` has no room for numbers
 that carry derivatives. So in a function that stores into a list, the floats that lists are made of
-become constants of that kind.
+become constants of that kind. Likewise a copy of a plain array, or what is computed from it, where
+a function stores into that.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from numba.core import ir, types
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.ir_utils import mk_unique_var
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
+from functrans.numba.arrays import ActiveArray, fresh
 from functrans.numba.complexes import Pair
+from functrans.numba.inputs import InputArray
 from functrans.numba.numbers import Active
 
 ADDERS = ("append", "insert")
@@ -41,9 +44,33 @@ def entry_of(element: Active) -> Any:
     return entry
 
 
+@functools.cache
+def room_of(element: Active) -> Any:
+    """What makes an array of floats one of active numbers; others stay as they are."""
+
+    def room(x):
+        raise NotImplementedError
+
+    @overload(room)
+    def _room(x):
+        plain = isinstance(x, types.Array) and not isinstance(x, ActiveArray | InputArray)
+        if not plain or not isinstance(x.dtype, types.Float | types.Complex):
+            return lambda x: x
+        make = fresh(Pair(element) if isinstance(x.dtype, types.Complex) else element)
+
+        def copied(x):
+            y = make(x.shape)
+            y[...] = x
+            return y
+
+        return copied
+
+    return room
+
+
 @register_pass(mutates_CFG=False, analysis_only=False)
 class EntriesOfLists(FunctionPass):
-    """Exchange the floats of lists, where a function stores into one."""
+    """Exchange the floats of lists, and arrays, where a function stores into one."""
 
     _name = "functrans_entries_of_lists"
 
@@ -51,14 +78,43 @@ class EntriesOfLists(FunctionPass):
         super().__init__()
 
     def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
-        text, entry = state.func_ir, state.pipeline.entry
+        text, element = state.func_ir, state.pipeline.element
         stores = [s for b in text.blocks.values() for s in b.body
                   if isinstance(s, ir.SetItem | ir.StaticSetItem)]
-        if entry is None or not any([_is_list(text, s.target, set()) for s in stores]):
+        if element is None or not stores:
             return False
-        for block in text.blocks.values():
-            block.body = [new for s in block.body for new in _with_entries(text, block, s, entry)]
+        if any([_is_list(text, s.target, set()) for s in stores]):
+            entry = entry_of(element)
+            for b in text.blocks.values():
+                b.body = [new for s in b.body for new in _with_entries(text, b, s, entry)]
+        made = {name for s in stores for name in _computed(text, s.target, set())}
+        for b in text.blocks.values():
+            b.body = [new for s in b.body for new in _with_room(b, s, made, room_of(element))]
         return True
+
+
+def _computed(text: Any, v: Any, seen: set[str]) -> Iterator[str]:
+    """The names that stand for a variable where an operation or a copy makes an array."""
+    if v.name in seen:
+        return
+    seen.add(v.name)
+    for e in text._definitions[v.name]:
+        if isinstance(e, ir.Var):
+            yield from _computed(text, e, seen)
+        elif isinstance(e, ir.Expr) and (
+            e.op in ("binop", "unary") or (e.op == "call" and _calls_method(text, e.func, ["copy"]))
+        ):
+            yield v.name
+
+
+def _with_room(block: Any, s: Any, made: set[str], room: Any) -> Iterator[Any]:
+    """A statement, and where it makes an array that is stored into, the one that makes room."""
+    yield s
+    if isinstance(s, ir.Assign) and s.target.name in made and isinstance(s.value, ir.Expr):
+        target = s.target
+        s.target = ir.Var(block.scope, mk_unique_var("$plain"), s.loc)
+        result = yield from _calls(block, s.loc, room, s.target)
+        yield ir.Assign(result, target, s.loc)
 
 
 def _is_list(text: Any, v: Any, seen: set[str]) -> bool:
@@ -86,13 +142,13 @@ def _with_entries(text: Any, block: Any, s: Any, entry: Any) -> Iterator[Any]:
     e = s.value if isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr) else None
     if e is not None and e.op == "build_list":
         e.items = yield from _entries(block, e.items, entry)
-    elif e is not None and e.op == "call" and _adds(text, e.func):
+    elif e is not None and e.op == "call" and _calls_method(text, e.func, ADDERS):
         e.args = yield from _entries(block, e.args, entry)
     yield s
 
 
-def _adds(text: Any, function: Any) -> bool:
-    return any([isinstance(e, ir.Expr) and e.op == "getattr" and e.attr in ADDERS
+def _calls_method(text: Any, function: Any, names: Sequence[str]) -> bool:
+    return any([isinstance(e, ir.Expr) and e.op == "getattr" and e.attr in names
                 for e in text._definitions[function.name]])
 
 
@@ -100,8 +156,14 @@ def _entries(block: Any, items: Any, entry: Any) -> Iterator[Any]:
     """The statements that make entries; what they return are the variables of these."""
     made = []
     for v in items:
-        function, result = [ir.Var(block.scope, mk_unique_var("$entry"), v.loc) for _ in range(2)]
-        yield ir.Assign(ir.Global("functrans_entry", entry, v.loc), function, v.loc)
-        yield ir.Assign(ir.Expr.call(function, [v], (), v.loc), result, v.loc)
+        result = yield from _calls(block, v.loc, entry, v)
         made.append(result)
     return made
+
+
+def _calls(block: Any, loc: Any, f: Any, v: Any) -> Iterator[Any]:
+    """The statements that call a function; what they return is the variable of its result."""
+    function, result = [ir.Var(block.scope, mk_unique_var("$entry"), loc) for _ in range(2)]
+    yield ir.Assign(ir.Global("functrans_entry", f, loc), function, loc)
+    yield ir.Assign(ir.Expr.call(function, [v], (), loc), result, loc)
+    return result

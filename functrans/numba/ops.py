@@ -27,7 +27,7 @@ from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import Tracer, cast
 from functrans._ops.declare import General
 from functrans.errors import ShapeError, UnsupportedError
-from functrans.numba.convert import Conversion
+from functrans.numba.convert import Copies
 from functrans.numba.linear import Jacobian, Tapes
 from functrans.numba.runs import Args, Runs, leaves_of
 from functrans.numba.source import explained, line_of_call
@@ -49,15 +49,14 @@ class KernelOp:
     and what a kernel returns must have the shapes that it had.
     """
 
-    def __init__(self, kernel: Dispatcher, args: Args, avals: Sequence[Aval], mode: Mode,
+    def __init__(self, copies: Copies, args: Args, avals: Sequence[Aval], mode: Mode,
                  checked: bool = False):
-        self.kernel, self.args, self.mode, self.checked = kernel, args, mode, checked
-        self.name = f"numba({kernel.__name__})"
-        conversion = Conversion(None, {"boundscheck": True} if checked else {})
-        self.plain = conversion.function(kernel)
+        self.kernel, self.args, self.mode, self.checked = copies.kernel, args, mode, checked
+        self.name = f"numba({self.kernel.__name__})"
+        self.plain, conversion = copies.of(None, (), checked)
         fixed = [conversion.of(x) if isinstance(x, Dispatcher) else x for x in args.fixed]
         self.plain_args = args._replace(fixed=tuple(fixed))
-        self.runs = Runs(kernel, args, checked)
+        self.runs = Runs(copies, args, checked)
         self.result = self._result_type(avals)
         kinds = _leaves(self, self.result) + [avals[i].dtype for i in args.outs]
         self.is_complex = any([k.kind == "c" for k in kinds])
@@ -72,27 +71,24 @@ class KernelOp:
         )
 
     def _result_type(self, avals: Sequence[Aval]) -> types.Type:
-        """What the kernel returns, as numba infers it."""
-        args = []
-        for i, a in enumerate(avals):
-            number = numba.from_dtype(a.dtype)
-            readonly = i not in self.args.outs
-            args.append(number if self.args.scalars[i]
-                        else types.Array(number, a.ndim, "C", readonly=readonly))
-        kinds = tuple([
-            args[self.args.places.index(j)] if j in self.args.places
-            else numba.typeof(x) for j, x in enumerate(self.plain_args.fixed)
-        ])
-        explained(self.kernel, self.plain.compile, (kinds,))
-        return self.plain.overloads[kinds].signature.return_type
+        kinds: list[Any] = [None if j in self.args.places else numba.typeof(x)
+                            for j, x in enumerate(self.plain_args.fixed)]
+        for i, (j, a) in enumerate(zip(self.args.places, avals, strict=True)):
+            kinds[j] = argument_type(a, self.args.scalars[i], i not in self.args.outs)
+        return result_type(self.kernel, self.plain, kinds)
 
     # ---- values
 
     def run(self, *xs: Any) -> Any:
         arrays = [np.asarray(x) for x in xs]
         operands = [self.args.plain(i, x) for i, x in enumerate(arrays)]
-        result = explained(self.kernel, self.plain, self.plain_args.filled(operands))
-        ys = [np.asarray(y) for y in leaves_of(result)] + [operands[i] for i in self.args.outs]
+        result = leaves_of(explained(self.kernel, self.plain, self.plain_args.filled(operands)))
+        if any(y is None for y in result) or len(result) + len(self.args.outs) != self.outputs:
+            raise UnsupportedError(
+                f"{line_of_call()}: the kernel `{self.kernel.__name__}` returned None, where it "
+                "returns a number or an array in other cases"
+            )
+        ys = [np.asarray(y) for y in result] + [operands[i] for i in self.args.outs]
         if self.checked:
             self._require_same(arrays, ys)
         return tuple(ys) if self.outputs > 1 else ys[0]
@@ -100,14 +96,9 @@ class KernelOp:
     def returned(self, ys: Sequence) -> Any:
         """The outputs as the kernel returns them."""
         n = self.outputs - len(self.args.outs)
-        result: Any = ys[0] if n == 1 else tuple(ys[:n])
-        if isinstance(self.result, types.BaseNamedTuple):
-            result = self.result.instance_class(*ys[:n])  # type: ignore[attr-defined]  # it has
-        elif isinstance(self.result, types.BaseTuple):
-            result = tuple(ys[:n])
-        if not self.args.outs:
-            return result if n or isinstance(self.result, types.BaseTuple) else None
-        written = tuple(ys[n:])
+        result, written = structured(ys[:n], self.result), tuple(ys[n:])
+        if not written:
+            return result
         if isinstance(self.result, types.NoneType):
             return written[0] if len(written) == 1 else written
         return (result, *written)
@@ -130,7 +121,7 @@ class KernelOp:
         avals = [aval_of(a) for a in avals]
         key = tuple(avals)
         if key not in self.shapes:
-            if any(isinstance(k, types.Array) for k in _flat(self.result)):
+            if any(isinstance(k, types.Array) for k in flat_types(self.result)):
                 raise UnsupportedError(
                     f"{self.name} returns an array, whose shape only a run can tell. Let it write "
                     "into an argument, and name that: functrans.numba.differentiable(kernel, outs=)"
@@ -142,17 +133,11 @@ class KernelOp:
 
     # ---- derivatives
 
-    def _require_real_results(self, active: Sequence[int]) -> None:
-        if active and self.is_complex:
-            raise UnsupportedError(
-                f"{line_of_call()}: the kernel `{self.kernel.__name__}` returns complex numbers, "
-                "whose derivative would be lost. Return z.real and z.imag."
-            )
-
     def forward(self, xs: Sequence, active: Sequence[int]) -> bool:
         """Whether a gradient is taken by runs forward."""
         size = sum([prod(xs[i].shape) for i in active])
-        return self.mode.name == FORWARD or (self.mode.name == AUTO and 0 < size <= self.mode.chunk)
+        return size > 0 and (
+            self.mode.name == FORWARD or (self.mode.name == AUTO and size <= self.mode.chunk))
 
     def level(self, depth: int, active: Sequence[int]) -> Level:
         key = depth, tuple(active)
@@ -162,7 +147,6 @@ class KernelOp:
 
     def jvp(self, ts: Sequence, y: Any, xs: Sequence) -> Any:
         active = [i for i, t in enumerate(ts) if t is not None]
-        self._require_real_results(active)
         full: list[Any] = [None] * self.outputs
         if active and self.moving:
             pushed = self.level(1, active).push(*xs, *[ts[i] for i in active])
@@ -173,7 +157,6 @@ class KernelOp:
     def vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool]) -> list:
         ys, cts = (y, ct) if self.outputs > 1 else ((y,), (ct,))
         active = [i for i, w in enumerate(wanted) if w and aval_of(xs[i]).dtype.kind == "f"]
-        self._require_real_results(active)
         full: list[Any] = [None] * len(xs)
         if active and any(cts[i] is not None for i in self.moving):
             filled = [_or_zeros(cts[i], ys[i]) for i in self.moving]
@@ -432,17 +415,39 @@ def _any_traced(xs: Sequence) -> bool:
     return any(isinstance(x, Tracer) for x in xs)
 
 
-def _flat(kind: types.Type) -> list:
+def argument_type(a: Aval, scalar: bool, readonly: bool) -> types.Type:
+    """The type of an argument as a kernel gets it."""
+    number = numba.from_dtype(a.dtype)
+    return number if scalar else types.Array(number, a.ndim, "C", readonly=readonly)
+
+
+def result_type(kernel: Dispatcher, plain: Dispatcher, kinds: Sequence) -> types.Type:
+    """What a kernel returns, as numba infers it of its copy for plain numbers."""
+    _, _, folded, _ = explained(kernel, plain.get_call_template, (tuple(kinds), {}))
+    return plain.overloads[tuple(folded)].signature.return_type
+
+
+def flat_types(kind: types.Type) -> list:
     """The types of the numbers and arrays in a result."""
     if isinstance(kind, types.NoneType):
         return []
-    return list(kind) if isinstance(kind, types.BaseTuple) else [kind]  # type: ignore[arg-type]
+    kinds: Any = kind if isinstance(kind, types.BaseTuple) else [kind]
+    return [k.type if isinstance(k, types.Optional) else k for k in kinds]
+
+
+def structured(ys: Sequence, kind: types.Type) -> Any:
+    """Numbers and arrays as the result of this type."""
+    if isinstance(kind, types.BaseNamedTuple):
+        return kind.instance_class(*ys)  # type: ignore[attr-defined]  # it has
+    if isinstance(kind, types.BaseTuple):
+        return tuple(ys)
+    return ys[0] if len(ys) else None
 
 
 def _leaves(op: KernelOp, kind: types.Type) -> list[np.dtype]:
     """Their dtypes."""
     found = []
-    for k in _flat(kind):
+    for k in flat_types(kind):
         number = k.dtype if isinstance(k, types.Array) else k
         if not isinstance(number, types.Number | types.Boolean):
             raise UnsupportedError(

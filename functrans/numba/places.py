@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from numba.core import ir
 from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.ir_utils import get_definition, guard, mk_unique_var, replace_vars_stmt
+from numba.core.ir_utils import mk_unique_var, replace_vars_stmt
 from numba.core.untyped_passes import ReconstructSSA
 from numba.extending import intrinsic
 
@@ -22,7 +22,7 @@ from functrans.numba.emit import Emitter
 from functrans.numba.numbers import Joint, Taped, taped
 from functrans.numba.rules import RULES
 from functrans.numba.sums import Sums, adding, close
-from functrans.numba.updates import UPDATES, KernelCompiler
+from functrans.numba.updates import UPDATES, KernelCompiler, constant_of
 
 OPERATORS = ("binop", "inplace_binop", "unary")
 
@@ -109,15 +109,8 @@ class _Function:
 
     def _is_operation(self, e: Any) -> bool:
         if _is(e, "call"):
-            return not e.kws and e.vararg is None and _has_rule(self._constant(e.func))
+            return not e.kws and e.vararg is None and _has_rule(constant_of(self.text, e.func))
         return isinstance(e, ir.Expr) and e.op in OPERATORS
-
-    def _constant(self, v: Any) -> Any:
-        """What a variable stands for, None where that is not known before the kernel runs."""
-        e: Any = guard(get_definition, self.text, v)
-        if _is(e, "getattr"):
-            return getattr(self._constant(e.value), e.attr, None)
-        return getattr(e, "value", None) if isinstance(e, ir.Global | ir.FreeVar) else None
 
     def rewrite(self) -> None:
         for block in self.text.blocks.values():

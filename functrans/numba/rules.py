@@ -262,9 +262,22 @@ constant(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operat
          np.greater, np.greater_equal, np.equal, np.not_equal, arity=2)
 
 
-@overload(float)
-def _float(x):
+def _same(x):
     return (lambda x: x) if isinstance(x, Active) else None
+
+
+for _f in (float, np.real, np.conj):
+    overload(_f)(_same)
+
+
+@overload(np.imag)
+def _imag(x):
+    return (lambda x: 0.0) if isinstance(x, Active) else None
+
+
+@overload(divmod)
+def _divmod(a, b):
+    return None if number_kind(a, b) is None else (lambda a, b: (a // b, a % b))
 
 
 @overload(np.where)

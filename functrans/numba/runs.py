@@ -18,9 +18,10 @@ from numba.core.dispatcher import Dispatcher
 
 from functrans._core.bind import may_have_nan
 from functrans.errors import UnsupportedError
+from functrans.numba import library  # noqa: F401  # enters NumPy's functions
 from functrans.numba import tape as tapes
 from functrans.numba.boxing import Returned, Words
-from functrans.numba.convert import converted
+from functrans.numba.convert import Copies
 from functrans.numba.inputs import Inputs
 from functrans.numba.numbers import Active, Dual, taped
 from functrans.numba.source import explained
@@ -60,22 +61,22 @@ class Args(NamedTuple):
 class Runs:
     """A kernel for each kind of numbers, compiled when it is first run."""
 
-    def __init__(self, kernel: Dispatcher, args: Args, checked: bool):
-        self.kernel, self.args, self.checked = kernel, args, checked
+    def __init__(self, copies: Copies, args: Args, checked: bool):
+        self.copies, self.args, self.checked = copies, args, checked
         self.room: dict[Any, int] = {}  # how long tapes were
         self.by_address = True  # whether the kernel takes inputs whose nodes their addresses tell
 
     @functools.cache  # noqa: B019  # lives as long as the runs
     def compiled(self, element: Active) -> tuple[Dispatcher, Args]:
         outs = tuple([self.args.places[i] for i in self.args.outs])
-        function, conversion = converted(self.kernel, element, outs, self.checked)
+        function, conversion = self.copies.of(element, outs, self.checked)
         fixed = [conversion.of(x) if isinstance(x, Dispatcher) else x for x in self.args.fixed]
         return function, self.args._replace(fixed=tuple(fixed))
 
     def run(self, element: Active, operands: Sequence) -> list:
         """The flat results, and then the arguments that were written into."""
         compiled, args = self.compiled(element)
-        out = explained(self.kernel, compiled, args.filled(operands))
+        out = explained(self.copies.kernel, compiled, args.filled(operands))
         if not self.args.outs:
             return leaves_of(out)
         result, written = out

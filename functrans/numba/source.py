@@ -6,6 +6,7 @@ import dis
 import os
 import random
 import re
+import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from functrans._transforms.staging.names import codes_inside
 from functrans.errors import PACKAGE, UnsupportedError, user_frames
 
 NUMBA = os.path.dirname(numba.__file__) + os.sep
+# What its compiler raises where it takes numbers that carry derivatives for what they are not.
+INTERNAL = AssertionError, RecursionError, NotImplementedError, TypeError, ValueError, LookupError
 
 
 def explained(kernel: Dispatcher, compiled: Callable, args: Sequence) -> Any:
@@ -27,10 +30,19 @@ def explained(kernel: Dispatcher, compiled: Callable, args: Sequence) -> Any:
         return compiled(*args)
     except NumbaError as error:
         text = str(error)
+    except INTERNAL as error:
+        if not _is_of_compiling(error):
+            raise  # the kernel's own
+        text = str(error) or type(error).__name__
     raise UnsupportedError(
         f"{line_of_call()}: the kernel `{kernel.__name__}` cannot be differentiated: "
         f"{_reason(text)} ({_line(kernel, text)})"
     )
+
+
+def _is_of_compiling(error: BaseException) -> bool:
+    """Whether numba was at work, which does not raise its own errors only."""
+    return any(_is_numba(f.f_code.co_filename) for f, _ in traceback.walk_tb(error.__traceback__))
 
 
 def line_of_call() -> str:
@@ -101,6 +113,11 @@ def _reason(text: str) -> str:
         )
     called = re.search(r"No implementation of function Function\((.*?)\) found for signature:\s*"
                        r"(>>> .*?)\n", text, re.DOTALL)
+    if called and called[1].endswith("setitem>"):
+        return (
+            "it stores a number that carries a derivative in an array of plain ones. Make that "
+            "array in the kernel, by np.zeros or np.empty of floats"
+        )
     if called:
         return f"{_name(called[1])} has no derivative in kernels for {called[2][4:].strip()}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]

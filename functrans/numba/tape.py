@@ -223,7 +223,7 @@ def recorded(
     while True:
         block = _block(inputs + 1 + room)
         with _lock:
-            _header[:FIELDS] = inputs + 1, 0, len(block), block.ctypes.data, 0
+            _header[:FIELDS] = inputs + 1, 0, len(block), block.__array_interface__["data"][0], 0
             _header[FIELDS : FIELDS + len(offsets)] = offsets
             try:
                 out = run()

@@ -1,23 +1,29 @@
-"""``a += b`` in kernels.
+"""``a += b`` and ``np.float64(x)`` in kernels.
 
-Of operators that update, numba decides for arrays by the rules of ufuncs and takes no overload. So
-when a copy of a kernel is compiled they are exchanged for functions, which it does.
+Of operators that update, numba decides for arrays by the rules of ufuncs and takes no overload; nor
+does it of NumPy's types as functions. So when a copy of a kernel is compiled they are exchanged for
+functions, which it does.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from numba.core import ir, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.errors import TypingError
+from numba.core.ir_utils import get_definition, guard, mk_unique_var
+from numba.core.typed_passes import NopythonRewrites
 from numba.core.untyped_passes import InlineClosureLikes, IRProcessing
 from numba.extending import lower_builtin, overload, type_callable
 
 from functrans.numba.arrays import ActiveArray, is_operand
 from functrans.numba.lists import EntriesOfLists
+from functrans.numba.numbers import Active
 
 READONLY = "Cannot modify readonly array"
 
@@ -72,9 +78,30 @@ UPDATES = {
 }
 
 
+def _cast(kind: Any, of: Any) -> Any:
+    """What a type of NumPy's is as a function; numbers of float32 are computed with in float64."""
+
+    def cast(x: Any) -> Any:
+        raise NotImplementedError
+
+    @overload(cast)
+    def of_number(x):
+        if isinstance(x, Active):
+            return lambda x: of(x)
+        return lambda x: kind(x)
+
+    return cast
+
+
+CASTS = {
+    kind: _cast(kind, int if issubclass(kind, np.integer) else float)
+    for kind in (np.float64, np.float32, np.int8, np.int16, np.int32, np.int64)
+}
+
+
 @register_pass(mutates_CFG=False, analysis_only=False)
 class UpdatesAsFunctions(FunctionPass):
-    """Exchange the functions of updates."""
+    """Exchange the functions of updates and casts."""
 
     _name = "functrans_updates_as_functions"
 
@@ -82,24 +109,62 @@ class UpdatesAsFunctions(FunctionPass):
         super().__init__()
 
     def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
-        changed = False
+        text = state.func_ir
+        for block in text.blocks.values():
+            block.body = [new for s in block.body for new in _exchanged(text, block, s)]
+        return True
+
+
+def _exchanged(text: Any, block: Any, s: Any) -> Iterator[Any]:
+    e = s.value if isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr) else None
+    if e is not None and e.op == "inplace_binop":
+        e.fn = UPDATES.get(e.fn, e.fn)
+    elif e is not None and e.op == "call" and len(e.args) == 1 and not e.kws:
+        kind = constant_of(text, e.func)
+        if isinstance(kind, type) and kind in CASTS:
+            e.func = ir.Var(block.scope, mk_unique_var("$cast"), e.loc)
+            function = ir.Global("functrans_cast", CASTS[kind], e.loc)
+            text._definitions[e.func.name] = [function]
+            yield ir.Assign(function, e.func, e.loc)
+    yield s
+
+
+def constant_of(text: Any, v: Any) -> Any:
+    """What a variable stands for, None where that is not known before the kernel runs."""
+    e: Any = guard(get_definition, text, v)
+    if isinstance(e, ir.Expr) and e.op == "getattr":
+        return getattr(constant_of(text, e.value), e.attr, None)
+    return getattr(e, "value", None) if isinstance(e, ir.Global | ir.FreeVar) else None
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Fusion(NopythonRewrites):
+    """numba's fusion of array expressions, which takes no active number beside arrays."""
+
+    _name = "functrans_fusion"
+
+    def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
+        kinds = state.typemap
         for block in state.func_ir.blocks.values():
-            for assignment in block.find_insts(ir.Assign):
-                e = assignment.value
-                if isinstance(e, ir.Expr) and e.op == "inplace_binop" and e.fn in UPDATES:
-                    e.fn = UPDATES[e.fn]
-                    changed = True
-        return changed
+            for s in block.find_insts(ir.Assign):
+                of_arrays = isinstance(kinds[s.target.name], types.Array)
+                if of_arrays and isinstance(s.value, ir.Expr) and any(
+                    [isinstance(kinds[v.name], Active) for v in s.value.list_vars()]
+                ):
+                    return False
+        return super().run_pass(state)
 
 
 class KernelCompiler(CompilerBase):
-    """numba's own passes, the one above and that of lists."""
+    """numba's own passes, those above and that of lists."""
 
-    entry: Any = None  # what a list gets in the place of a float
+    element: Any = None  # what arrays and lists get in the place of floats
 
     def define_pipelines(self) -> list:
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
         pipeline.add_pass_after(UpdatesAsFunctions, IRProcessing)
         pipeline.add_pass_after(EntriesOfLists, InlineClosureLikes)
+        pipeline.passes = [(Fusion if p is NopythonRewrites else p, name)
+                           for p, name in pipeline.passes]
         pipeline.finalize()
         return [pipeline]

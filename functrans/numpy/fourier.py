@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops import fourier as rows
 from functrans._ops import indexing
 from functrans._ops.structure import along
+from functrans.errors import warn
 from functrans.numpy.arrange import roll
 from functrans.numpy.structure import as_operand, normalize_axes, numpy_like, one_axis
 
@@ -114,10 +114,8 @@ def ihfft(a, n=None, axis=-1, norm=None, out=None):
 def _plan(a: Any, s: Any, axes: Any, half: bool) -> tuple[list, list]:
     """Lengths and axes, one for each transform; with ``half`` the last axis is half a spectrum."""
     if axes is None and s is not None:
-        warnings.warn(
-            "lengths `s` without `axes` are deprecated in NumPy; name the axes",
-            DeprecationWarning, stacklevel=5,
-        )
+        text = "lengths `s` without `axes` are deprecated in NumPy; name the axes"
+        warn(text, DeprecationWarning)
         axes = range(-len(s), 0)
     axes = list(range(a.ndim) if axes is None else map(operator.index, axes))
     if s is None:

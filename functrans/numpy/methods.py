@@ -9,7 +9,13 @@ import numpy as np
 
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
-from functrans.errors import ConcretizationError, MemoryAttributeError, UnsupportedError, user_line
+from functrans.errors import (
+    ArgumentError,
+    ConcretizationError,
+    MemoryAttributeError,
+    UnsupportedError,
+    user_line,
+)
 
 
 def contains(self: Tracer, value: Any) -> bool:
@@ -28,6 +34,14 @@ def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
     raise UnsupportedError(
         f"{user_line()}: x.view({want}) would read the memory of {self!r} as another type, which "
         "has no derivative; use x.astype, x.real and x.imag."
+    )
+
+
+def reduce_ex(self: Tracer, protocol: Any) -> NoReturn:
+    """Refuse to be pickled: what came back would be of a transform of its own."""
+    raise ArgumentError(
+        f"{user_line()}: {self!r} cannot be pickled or sent to another process: its derivative "
+        "would be lost. Return it, or send ft.stop_gradient(x)."
     )
 
 
@@ -63,6 +77,7 @@ METHODS = {
     "__contains__": contains,
     "__divmod__": lambda self, other: np.divmod(self, other),
     "__rdivmod__": lambda self, other: np.divmod(other, self),
+    "__reduce_ex__": reduce_ex,
     "view": view,
     **{
         name: _of_memory(name)

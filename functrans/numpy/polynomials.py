@@ -7,13 +7,13 @@ here: where NumPy's result would be shorter, ours begins with zeros.
 from __future__ import annotations
 
 import operator
-import warnings
 from typing import Any
 
 import numpy as np
 
 from functrans._core.bind import Tracer, bind, known
 from functrans._ops import polynomials as rows
+from functrans.errors import warn
 from functrans.numpy.arrange import vander
 from functrans.numpy.contractions import convolve
 from functrans.numpy.decompositions import eigvals, lstsq
@@ -212,9 +212,7 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov: Any = False):
     if full:
         return c, residuals, rank, s, rcond
     if not isinstance(rank, Tracer) and rank != order:
-        warnings.warn(
-            "Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=4
-        )
+        warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning)
     if not cov:
         return c
     base = inv(lhs.T @ lhs) / (scale[:, None] * scale)

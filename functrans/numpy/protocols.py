@@ -173,10 +173,21 @@ def ufunc_name(ufunc: np.ufunc) -> str:
     return f"np.{name}" if getattr(np, name, None) is ufunc else f"the ufunc {name}"
 
 
+_FOR_PEOPLE = frozenset({f"np.{name}" for name in (
+    "array2string", "array_repr", "array_str", "save", "savetxt", "savez", "savez_compressed",
+)})
+
+
 def unsupported(name: str) -> UnsupportedError:
     """The error for a NumPy call without a rule, with the nearest names that have one."""
     import difflib  # lazy: slow to import, for an error
 
+    if name in _FOR_PEOPLE:
+        return UnsupportedError(
+            f"{user_line()}: {name} makes text or a file of numbers, which have no derivative "
+            "there. Give it ft.stop_gradient(x), outside of jit and vmap; ft.debug.print shows "
+            "numbers anywhere."
+        )
     names = [f.__name__ for f in [*FUNCTIONS, *UFUNCS]]
     near = difflib.get_close_matches(name.split(".")[-1], names, 3)
     hint = f" Differentiable names near it: {', '.join(near)}." if near else ""

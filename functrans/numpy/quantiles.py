@@ -7,7 +7,6 @@ a derivative in the sample and, for the methods that interpolate, in q too.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from functrans._core.bind import bind
 from functrans._ops import elementwise as ops
 from functrans._ops import ranks as rows
 from functrans._ops.reductions import kept_shape
+from functrans.errors import warn
 from functrans.numpy.indexing import take_along_axis
 from functrans.numpy.options import NoValue, axes_of, flat_axes, keep, like, weights_of
 from functrans.numpy.order import argsort
@@ -159,7 +159,7 @@ def _numbers(flat, dtype):
         return flat.shape[-1]
     n = np.count_nonzero(ops.logical_not(ops.isnan(flat)), axis=-1)
     if not is_traced(n) and np.any(n == 0):
-        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=5)
+        warn("All-NaN slice encountered")
     return n[..., None].astype(dtype)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import functools
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops import reductions as rows
+from functrans.errors import warn
 from functrans.numpy.at_once import MEAN, VARIANCE, at_once
 from functrans.numpy.lengths import length
 from functrans.numpy.options import (
@@ -170,7 +170,7 @@ def _divide(y, n, warning):
     """``y / n``, with NumPy's warning where ``n`` is 0 or less."""
     if not isinstance(n, int | float) or n > 0:
         return _over(y, n)
-    warnings.warn(warning, RuntimeWarning, stacklevel=4)
+    warn(warning)
     return in_dtype(y / np.zeros((), y.dtype), y.dtype)  # Python's own 0 would raise
 
 
@@ -418,7 +418,7 @@ def _nan_extreme(extreme, worst, a, axis, out, keepdims, initial, where):
         return y
     none = all(ops.isnan(a), axis=axis, keepdims=keepdims)
     if not isinstance(none, Tracer) and np.any(none):
-        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
+        warn("All-NaN slice encountered")
     return ops.where(none, math.nan, y)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-import warnings
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from functrans._core.bind import Tracer, bind, is_staged
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing
 from functrans._ops.indexing import ARRAY
+from functrans.errors import warn
 from functrans.numpy.indexing import concrete
 from functrans.numpy.options import NoValue, like
 from functrans.numpy.order import searchsorted
@@ -91,7 +91,7 @@ def _freedom(total, ddof, w, aweights):
     if is_traced(free):
         return ops.where(free <= 0, 0.0, free)
     if free <= 0:
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
+        warn("Degrees of freedom <= 0 for slice")
     return np.maximum(free, 0.0)
 
 

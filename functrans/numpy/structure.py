@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,7 +16,7 @@ from functrans._core.aval import PYTHON_SCALARS, inexact_dtype
 from functrans._core.bind import PLAIN, Tracer, bind
 from functrans._ops import indexing
 from functrans._ops import structure as rows
-from functrans.errors import ArgumentError, ConcretizationError, ImmutableError, user_line
+from functrans.errors import ArgumentError, ConcretizationError, ImmutableError, user_line, warn
 from functrans.numpy.protocols import FUNCTIONS, USE_RESULT, refused
 
 normalize_axes = np.lib.array_utils.normalize_axis_tuple
@@ -336,7 +335,7 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok:
         )
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         text = "Casting complex values to real discards the imaginary part"
-        warnings.warn(text, np.exceptions.ComplexWarning, stacklevel=2)
+        warn(text, np.exceptions.ComplexWarning)
     return bind(rows.astype if inexact_dtype(dtype) else rows.astype_discrete, x, dtype=dtype)
 
 

@@ -372,6 +372,8 @@ def _sorting(name: str) -> Callable:
 
 
 def _fill(self: Writable, value: Any) -> None:
+    if np.ndim(value):
+        raise ValueError("setting an array element with a sequence.")  # as NumPy does
     self.assign(value)
 
 

@@ -18,3 +18,8 @@ class Planted:
         """The source of the file with the error in it."""
         assert sound.count(self.text) == 1, (self.name, self.file, sound.count(self.text))
         return sound.replace(self.text, self.new)
+
+
+def errors_in(files: dict[str, list[tuple[str, ...]]]) -> tuple[Planted, ...]:
+    """The errors of several files: a name, the text, what stands in its place, and tests."""
+    return tuple([Planted(row[0], file, *row[1:]) for file, rows in files.items() for row in rows])

@@ -1,80 +1,54 @@
 """Errors in what code of others sees and gets: ``patch``, ``export``, bridges to libraries."""
 
-from tests.planted.error import Planted
+from tests.planted.error import errors_in
 
 PATCH, EXPORT = "tests/test_patch.py::", "tests/test_export.py::"
 BRIDGES = "tests/test_interop.py::"
 SOLVERS = "tests/scipy/test_solvers_in_programs.py::"
 
-ERRORS = (
-    Planted(
-        "solvers in programs: each function is given what the first one closes over",
-        "functrans/scipy/programs.py",
-        "            slice(first, first + len(lifted)), list",
-        "            slice(0, len(lifted)), list",
-        SOLVERS + "test_a_solver_in_a_program_is_what_it_is_on_numbers",
-    ),
-    Planted(
-        "solvers in programs: results may change their size",
-        "functrans/scipy/programs.py",
-        "            if len(found) != len(outs):\n",
-        "            if False:\n",
-        SOLVERS + "test_a_result_whose_size_depends_on_values_is_refused",
-    ),
-    Planted(
-        "patch: code outside of the block sees traced values",
-        "functrans/_patch/names.py",
-        "    if not patched.get():\n        return False\n",
-        "",
-        PATCH + "test_transforms_of_other_threads_see_numpys_behaviour",
-    ),
-    Planted(
-        "patch: what someone else has put there is replaced",
-        "functrans/_patch/swaps.py",
-        "        if vars(self.owner).get(self.name) is not self.other:\n            return",
-        "        if False:\n            return",
-        PATCH + "test_what_someone_else_puts_there_meanwhile_stays",
-    ),
-    Planted(
-        "patch: half of the names stay where one cannot be put",
-        "functrans/_patch/swaps.py",
-        "            self.set_blocks(0)\n            raise\n",
-        "            raise\n",
-        PATCH + "test_what_cannot_be_put_leaves_everything_as_it_was",
-    ),
-    Planted(
-        "export: a function takes arguments that nest in another way",
-        "functrans/_export/exported.py",
-        "        if structure != self._code.arguments:\n",
-        "        if False:\n",
-        EXPORT + "test_other_arguments_are_refused",
-    ),
-    Planted(
-        "export: files of other machines are loaded",
-        "functrans/_export/exported.py",
-        "        if notes.get(name) != here:\n",
-        "        if False:\n",
-        EXPORT + "test_files_that_are_not_as_they_were_written_are_refused",
-    ),
-    Planted(
-        "export: Python's integers are computed with unchecked",
-        "functrans/_export/exported.py",
-        "    if entry.check_integers is not None:\n",
-        "    if False:\n",
-        EXPORT + "test_what_cannot_be_exported_is_refused",
-    ),
-    Planted(
-        "bridges: second derivatives of other libraries are differences",
-        "functrans/_transforms/rules/external.py",
-        "        self.further = of.further\n",
-        "        self.further = None\n",
-        BRIDGES + "test_derivatives_of_any_order_are_those_of_the_library",
-    ),
-    Planted(
-        "bridges: complex cotangents are conjugated once too often",
-        "functrans/_interop/leaves.py",
-        "            if not conjugate:\n",
-        "            if conjugate:\n",
-        BRIDGES + "test_complex_gradients_are_conjugated_where_that_is_asked_for",
-    ),
-)
+ERRORS = errors_in({
+    "functrans/scipy/programs.py": [
+        ("solvers in programs: each function is given what the first one closes over",
+         "            slice(first, first + len(lifted)), list",
+         "            slice(0, len(lifted)), list",
+         SOLVERS + "test_a_solver_in_a_program_is_what_it_is_on_numbers"),
+        ("solvers in programs: results may change their size",
+         "            if len(found) != len(outs):\n", "            if False:\n",
+         SOLVERS + "test_a_result_whose_size_depends_on_values_is_refused"),
+    ],
+    "functrans/_patch/names.py": [
+        ("patch: code outside of the block sees traced values",
+         "    if not patched.get():\n        return False\n", "",
+         PATCH + "test_transforms_of_other_threads_see_numpys_behaviour"),
+    ],
+    "functrans/_patch/swaps.py": [
+        ("patch: what someone else has put there is replaced",
+         "        if vars(self.owner).get(self.name) is not self.other:\n            return",
+         "        if False:\n            return",
+         PATCH + "test_what_someone_else_puts_there_meanwhile_stays"),
+        ("patch: half of the names stay where one cannot be put",
+         "            self.set_blocks(0)\n            raise\n", "            raise\n",
+         PATCH + "test_what_cannot_be_put_leaves_everything_as_it_was"),
+    ],
+    "functrans/_export/exported.py": [
+        ("export: a function takes arguments that nest in another way",
+         "        if structure != self._code.arguments:\n", "        if False:\n",
+         EXPORT + "test_other_arguments_are_refused"),
+        ("export: files of other machines are loaded",
+         "        if notes.get(name) != here:\n", "        if False:\n",
+         EXPORT + "test_files_that_are_not_as_they_were_written_are_refused"),
+        ("export: Python's integers are computed with unchecked",
+         "    if entry.check_integers is not None:\n", "    if False:\n",
+         EXPORT + "test_what_cannot_be_exported_is_refused"),
+    ],
+    "functrans/_transforms/rules/external.py": [
+        ("bridges: second derivatives of other libraries are differences",
+         "        self.further = of.further\n", "        self.further = None\n",
+         BRIDGES + "test_derivatives_of_any_order_are_those_of_the_library"),
+    ],
+    "functrans/_interop/leaves.py": [
+        ("bridges: complex cotangents are conjugated once too often",
+         "            if not conjugate:\n", "            if conjugate:\n",
+         BRIDGES + "test_complex_gradients_are_conjugated_where_that_is_asked_for"),
+    ],
+})

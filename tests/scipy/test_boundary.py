@@ -58,15 +58,15 @@ def test_unknown_parameters_have_derivatives_of_any_order():
 
 
 def test_between_the_nodes_the_solution_has_its_slopes_and_derivatives():
-    def along(k, x):
-        return hanging(k, nodes=41).sol(x)[0]
+    def along(k, x, b):
+        return hanging(k, b, nodes=41).sol(x)[0]
 
-    def exact(k, x):
-        return np.cosh(np.sqrt(k) * (x - 0.5)) * lowest(k)
+    def exact(k, x, b):
+        return np.cosh(np.sqrt(k) * (x - b / 2)) * lowest(k, b)
 
-    at, both = (2.0, 0.33), (0, 1)
-    assert list(map(float, ft.grad(along, both)(*at))) == approx(
-        list(map(float, ft.grad(exact, both)(*at))), rel=1e-6)  # of a cubic
+    at, every = (2.0, 0.33, 1.1), (0, 1, 2)
+    assert list(map(float, ft.grad(along, every)(*at))) == approx(
+        list(map(float, ft.grad(exact, every)(*at))), rel=1e-6)  # of a cubic
 
 
 def test_solutions_under_jit_and_vmap_are_those_without():
@@ -98,5 +98,3 @@ def test_what_cannot_be_is_named():
         ft.grad(lambda k: loss(k, S=np.zeros((2, 2))))(1.0)
     with pytest.raises(SolverError, match=r"solve_bvp.*maximum number of mesh nodes"):
         ft.grad(lambda k: loss(1e4 * k, max_nodes=6, tol=1e-10))(1.0)
-    with pytest.raises(UnsupportedError, match="not known between the nodes"):
-        ft.grad(lambda b: hanging(2.0, b).sol(0.3)[0])(1.0)

@@ -442,3 +442,21 @@ def test_at_ends_slopes_are_closed_forms(f, at, slope):
 def test_densities_that_end_at_a_step_have_their_value_there(name, c):
     value, _ = ft.vjp(lambda x: getattr(stats, name).logpdf(x, c), 1.0)
     assert value == getattr(scipy.stats, name).logpdf(1.0, c) == 0
+
+
+@pytest.mark.parametrize("scale", [-1.0, 0.0])
+def test_a_scale_that_is_not_valid_gives_nan_and_so_are_all_slopes(scale):
+    f = lambda x, m, s: np.sum(stats.norm.logpdf(x, m, s))  # noqa: E731  # in one line
+    every = ft.value_and_grad(f, (0, 1, 2))
+    for g in (every, ft.jit(every)):
+        value, slopes = g(np.array([0.3, 1.2]), 0.1, scale)
+        assert np.isnan(value) and all(np.isnan(s).all() for s in slopes)
+    one = lambda s: np.sum(stats.norm.logpdf(0.3, 0.1, s))  # noqa: E731  # in one line
+    mixed = ft.jit(ft.grad(one))(np.array([1.0, scale]))
+    assert mixed[0] == approx(0.2**2 - 1, rel=1e-14) and np.isnan(mixed[1])
+
+
+def test_of_many_entries_the_scale_is_asked_about_once():
+    f = ft.jit(ft.grad(lambda x, s: np.sum(stats.norm.logpdf(x, 0.1, s)), (0, 1)))
+    text = str(f.lower(np.ones(1000), 1.2).program)
+    assert not [line for line in text.splitlines() if " where " in line and "[1000]" in line]

@@ -433,3 +433,19 @@ def test_transforms_of_sets_of_the_user_are_registered():
 def test_the_normal_cdf_of_doubles_is_double_where_parameters_are_numbers():
     p = D.Normal(0.0, 1.0).cdf(torch.tensor(0.1, dtype=torch.float64))
     np.testing.assert_allclose(p, stats.norm.cdf(0.1), rtol=1e-15)
+
+
+def test_small_probabilities_of_what_is_transformed_keep_their_digits():
+    d = D.TransformedDistribution(D.Exponential(B), D.ExpTransform())
+    x = torch.tensor([1 + 2.0**-40, 1 + 2.0**-30], dtype=torch.float64)
+    p = B * (x - 1)
+    np.testing.assert_allclose(d.cdf(x), p, rtol=1e-8)  # to first order in x - 1
+    np.testing.assert_allclose(d.icdf(p) - 1, x - 1, rtol=1e-3)  # 1 has been added
+
+
+def test_a_log_normal_is_a_transformed_normal_that_keeps_its_class():
+    d = D.LogNormal(A, B)
+    assert isinstance(d, D.TransformedDistribution)
+    wide = d.expand((3, 2))
+    assert type(wide) is D.LogNormal and wide.batch_shape == (3, 2)
+    np.testing.assert_array_equal(wide.log_prob(X)[0], d.log_prob(X))

@@ -359,15 +359,6 @@ def _row_sums(w: _Writer) -> None:
 
 
 @_kernel(1)
-def _filled_rows(w: _Writer) -> None:
-    """The operand has a number for each row, which fills it."""
-    with w.counted_rows() as (row, lo, hi):
-        x = w.load("%x0", row)
-        with w.loop(lo, hi) as i:
-            w.store(x, "%y", i)
-
-
-@_kernel(1)
 def _log_softmax(w: _Writer) -> None:
     with w.rows() as (lo, hi):
         top = w.greatest("%x0", lo, hi)
@@ -466,20 +457,23 @@ def run(
     ``width`` entries.
 
     The result, ``out`` if that is given, has the shape of the first, or a number for each of its
-    rows; None where the kernel does not compile.
+    rows where the kernel reduces; None where the kernel does not compile.
     """
-    x, kernel = xs[0], KERNELS[name]
+    x = xs[0]
     try:
         found = _native(name, x.dtype.char, tuple([not x.flags.c_contiguous for x in xs]))
     except Interrupted:  # called while this thread compiles
         return None
     if found is None:
         return None
-    if out is None:
-        out = np.empty(x.shape[:-1] if kernel.reduces else x.shape, x.dtype)
-    counts, chunks = _counts(max(x.size, out.size), width)
-    found[1]([*xs, out, counts], chunks, max(x.nbytes, out.nbytes) * kernel.entry)
-    return out
+    kernel = KERNELS[name]
+    y = out
+    if y is None:
+        y = np.empty(x.shape[:-1] if kernel.reduces else x.shape, x.dtype)
+    size = max(x.size, y.size)
+    counts, chunks = _counts(size, width)
+    found[1]([*xs, y, counts], chunks, size * x.itemsize * kernel.entry)
+    return y
 
 
 @functools.lru_cache(256)

@@ -48,13 +48,14 @@ SHARED, WAKE, LONG = 8_000, 100_000, 1_000_000
 FUTEX = {"x86_64": 202, "aarch64": 98}
 PAUSE = {"x86_64": ("x86.sse2.pause", ""), "aarch64": ("aarch64.hint", "i32 1")}
 MOST = 64  # threads
+SLICE = 25_000  # nanoseconds of work for which there is another one, beside the first two
 STACK = 1 << 22  # bytes of the stack of each
 LINE = 8  # words of a line of the cache
 
 # Words of the state, in lines of their own where several threads write to them.
 WORDS = {"ticket": 0, "function": 8, "argument": 9, "limit": 10, "began": 11,
-         "done": 16, "status": 17, "sleepers": 24,
-         "lock": 32, "until": 33, "seen": 34, "credit": 35}
+         "done": 16, "status": 17, "helpers": 18, "sleepers": 24,
+         "lock": 32, "until": 33, "seen": 34, "credit": 35, "team": 36}
 SIZE = 40
 _UNTIL, _SLEEPERS, _SEEN, _CREDIT = [WORDS[x] for x in ("until", "sleepers", "seen", "credit")]
 
@@ -109,24 +110,28 @@ define internal i64 @drain(ptr %state, i64 %index) {
   %at.limit = getelementptr i64, ptr %state, i64 <limit>
   %done = getelementptr i64, ptr %state, i64 <done>
   %status = getelementptr i64, ptr %state, i64 <status>
-  br label %look
+  %helpers = getelementptr i64, ptr %state, i64 <helpers>
+  %caller = icmp eq i64 %index, 0
+  br i1 %caller, label %look, label %apply
+apply:
+  %before.me = atomicrmw add ptr %helpers, i64 1 monotonic
+  %my.number = add i64 %before.me, 1
+  %wanted = load atomic i64, ptr %at.limit acquire, align 8
+  %enough = icmp uge i64 %my.number, %wanted
+  br i1 %enough, label %leave, label %look
 look:
-  %mine.so.far = phi i64 [0, %0], [%mine.so.far, %claim], [%one.more, %finished]
+  %mine.so.far = phi i64 [0, %0], [0, %apply], [%mine.so.far, %claim], [%one.more, %finished]
   %t = load atomic i64, ptr %ticket acquire, align 8
   %function = load atomic ptr, ptr %at.function acquire, align 8
   %argument = load atomic ptr, ptr %at.argument acquire, align 8
-  %limit = load atomic i64, ptr %at.limit acquire, align 8
   %first = and i64 %t, 65535
   %ends = lshr i64 %t, 16
   %stop = and i64 %ends, 65535
   %last = sub i64 %stop, 1
-  %caller = icmp eq i64 %index, 0
   %i = select i1 %caller, i64 %first, i64 %last
   %step = select i1 %caller, i64 1, i64 -65536
   %some = icmp ult i64 %first, %stop
-  %mine = icmp ult i64 %index, %limit
-  %go = and i1 %some, %mine
-  br i1 %go, label %claim, label %leave
+  br i1 %some, label %claim, label %leave
 claim:
   %next = add i64 %t, %step
   %pair = cmpxchg ptr %ticket, i64 %t, i64 %next acq_rel acquire
@@ -146,7 +151,8 @@ finished:
   %one.more = add i64 %mine.so.far, 1
   br label %look
 leave:
-  ret i64 %mine.so.far
+  %mine = phi i64 [0, %apply], [%mine.so.far, %look]
+  ret i64 %mine
 }
 
 ; A thread: its argument is where the state is, and its number.
@@ -163,9 +169,11 @@ again:
   %seen = load atomic i32, ptr %job acquire, align 4
   %came = call i64 @now()
   %gap = sub i64 %came, %from
-  %dense = icmp ult i64 %gap, <spin>
-  %patience = select i1 %dense, i64 <spin>, i64 <glance>
   %mine = call i64 @drain(ptr %state, i64 %index)
+  %close = icmp ult i64 %gap, <spin>
+  %some = icmp ne i64 %mine, 0
+  %dense = and i1 %close, %some
+  %patience = select i1 %dense, i64 <spin>, i64 <glance>
   %start = call i64 @now()
   br label %spin
 spin:
@@ -225,11 +233,14 @@ define i32 @share(ptr %state, ptr %function, ptr %argument, i64 %count, i64 %lim
   %status = getelementptr i64, ptr %state, i64 <status>
   %sleepers = getelementptr i64, ptr %state, i64 <sleepers>
   %until = getelementptr i64, ptr %state, i64 <until>
+  %helpers = getelementptr i64, ptr %state, i64 <helpers>
   %at.began = getelementptr i64, ptr %state, i64 <began>
   %job = getelementptr i8, ptr %state, i64 4
   %others = sub i64 %limit, 1
   %asleep.now = load atomic i64, ptr %sleepers monotonic, align 8
-  %awake = icmp slt i64 %asleep.now, %others
+  %at.team = getelementptr i64, ptr %state, i64 <team>
+  %team = load atomic i64, ptr %at.team monotonic, align 8
+  %awake = icmp slt i64 %asleep.now, %team
   %several = icmp sgt i64 %others, 0
   br i1 %several, label %weigh, label %taken
 weigh:
@@ -273,6 +284,7 @@ enter:
   store atomic ptr %function, ptr %at.function release, align 8
   store atomic ptr %argument, ptr %at.argument release, align 8
   store atomic i64 %limit, ptr %at.limit release, align 8
+  store atomic i64 0, ptr %helpers release, align 8
   store atomic i64 0, ptr %done release, align 8
   store atomic i64 0, ptr %status release, align 8
   store atomic i64 %begin, ptr %at.began release, align 8
@@ -285,7 +297,7 @@ enter:
   %call = and i1 %any, %wake
   br i1 %call, label %ring, label %compute
 ring:
-  %rung = call i64 (i64, ...) @syscall(i64 <futex>, ptr %job, i64 129, i64 %limit)
+  %rung = call i64 (i64, ...) @syscall(i64 <futex>, ptr %job, i64 129, i64 %others)
   br label %compute
 compute:
   %own.chunks = call i64 @drain(ptr %state, i64 0)
@@ -392,7 +404,7 @@ class Workers:
                         return  # the system gives no more: those that there are do
                     self._libc.pthread_detach(thread)
                     self._selves.append(me)
-                    self.count += 1
+                    self.count = self.words[WORDS["team"]] = self.count + 1
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -407,7 +419,7 @@ def on_threads(function: Any) -> Callable[[list, int, float], int]:
     def run(arrays: list, chunks: int, work: float) -> int:
         if not 1 < chunks < MANY or work < SHARED:
             return alone(arrays, 0, chunks)
-        threads = min(blocks.cores(), chunks, MOST)
+        threads = min(blocks.cores(), chunks, MOST, 2 + int(work / SLICE))
         if threads == 1:
             return alone(arrays, 0, chunks)
         team = workers()

@@ -13,6 +13,7 @@ import numpy as np
 
 from functrans._compile.ir import expand, small_matrices
 from functrans._compile.ir.constant_indices import gathered, scattered
+from functrans._compile.ir.passes import frozen
 from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, atoms
 from functrans._compile.ir.structured import live_equations
 from functrans._compile.lowering import library
@@ -54,7 +55,7 @@ def enter(build: Builder, eqn: Eqn) -> None:
     parts = expand.expanded(eqn)
     if parts is not None:
         for part in parts:
-            enter(build, part)
+            _part(build, part)
         return
     row = eqn.prim
     if row is checked and _check(build, eqn):
@@ -81,6 +82,18 @@ def enter(build: Builder, eqn: Eqn) -> None:
         build.add("map", row, out.aval.shape, eqn.inputs, out, types=types)
         return
     _host(build, eqn)
+
+
+def _part(build: Builder, eqn: Eqn) -> None:
+    """Enter a part of an expansion; one that another had, as softmax beside logsumexp, is its."""
+    operands = [build.view(a) if isinstance(a, Var | Const) else frozen(a) for a in eqn.inputs]
+    key = eqn.prim, *operands, frozen(tuple(sorted(eqn.params.items())))
+    out, = eqn.outputs
+    known = build.parts.setdefault(key, out)
+    if known is out:
+        enter(build, eqn)
+    else:
+        build.views[out] = build.view(known)
 
 
 def _check(build: Builder, eqn: Eqn) -> bool:

@@ -43,7 +43,7 @@ class Captures:
         self.digests = digests
         # the array, its copy and, where it is used again, the content of that
         self.copies: dict[int, tuple[weakref.ref, np.ndarray, int | bytes | None]] = {}
-        self.watched: dict[int, tuple[np.ndarray, int | bytes, str, bool]] = {}
+        self.watched: dict[int, tuple[np.ndarray, tuple, str, bool]] = {}
 
     def keep(self, x: np.ndarray, argument: bool = False) -> np.ndarray:
         """``x`` as the tape may refer to it: a copy, or itself, watched from here on.
@@ -71,7 +71,7 @@ class Captures:
 
     def _note(self, x: np.ndarray) -> None:
         if self.digests is not None:
-            self.digests.append(hash((x.shape, checksum(x))))
+            self.digests.append(hash((x.shape, x.dtype, checksum(x))))
 
     def _earlier_copy(self, x: np.ndarray) -> np.ndarray | None:
         """The copy that an earlier use of ``x`` has made, if it still is one."""
@@ -97,7 +97,7 @@ class Captures:
             *_, x = layers(x)
         if not isinstance(x, np.ndarray) or not changeable(x):
             return
-        now = content(x)
+        now = _state(x)
         _, before, line, unused = self.watched.get(id(x), (x, now, line, argument))
         self.watched[id(x)] = x, before, line, unused and argument
         if now != before:
@@ -109,7 +109,7 @@ class Captures:
             # whichever is cheaper first: to ask the tape, or to sum up the array
             if argument and x.nbytes > ENTRY * len(tape) and not _is_read(tape, x):
                 continue
-            if content(x) != before and (not argument or _is_read(tape, x)):
+            if _state(x) != before and (not argument or _is_read(tape, x)):
                 raise self._changed(x, line)
 
     def _changed(self, x: np.ndarray, line: str) -> CaptureError:
@@ -118,6 +118,11 @@ class Captures:
             f"{self.fun}: the {aval_of(x)!r} array {place} was changed before its "
             "derivative was taken. Use a copy there (x.copy()), or change a copy."
         )
+
+
+def _state(x: np.ndarray) -> tuple:
+    """What tells whether an array has changed: its shape and dtype can be set as well."""
+    return content(x), x.shape, x.dtype
 
 
 def _is_read(tape: Sequence, x: np.ndarray) -> bool:

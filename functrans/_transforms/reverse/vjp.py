@@ -185,8 +185,14 @@ class VJPTrace(Trace):
         return z
 
     def _without_slope(self, prim: Primitive, x1: Any, x2: Any) -> Any:
-        """A row that is constant in an operand: comparisons, of which no entry is made."""
+        """A row that is constant in an operand, or in both: of those no entry is made."""
         v1, v2 = self.lower(x1), self.lower(x2)
+        a1, a2 = prim.actions
+        if not self.closed:
+            if a2 is not None and v2 is not x2:
+                return self._beside(prim, a2, x2, v1, False)
+            if a1 is not None and v1 is not x1:
+                return self._beside(prim, a1, x1, v2, True)
         mine = (v1 is not x1 or type(v1) in PLAIN) and (v2 is not x2 or type(v2) in PLAIN)
         if self.closed or prim.differentiable or not mine:
             return bind(prim, x1, x2)

@@ -37,7 +37,7 @@ def unpacked(data: bytes) -> Callable:
 
 def _dumps(x: Any) -> bytes:
     file = io.BytesIO()
-    _packer()(file).dump(x)
+    _packer_of(_takes_values())(file).dump(x)
     return file.getvalue()
 
 
@@ -64,10 +64,6 @@ def _packer_of(library: Any) -> type[pickle.Pickler]:
             return super().reducer_override(obj) if library else NotImplemented
 
     return Packer
-
-
-def _packer() -> type[pickle.Pickler]:
-    return _packer_of(_takes_values())
 
 
 def _by_value(x: Any) -> Callable[[], tuple] | None:

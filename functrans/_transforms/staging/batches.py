@@ -33,7 +33,7 @@ from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import ConcretizationError, user_line
 
 # Which entry of each batch.
-Entry = dict[BatchTrace, Any]
+Entry = Mapping[BatchTrace, Any]
 
 
 class Opened(NamedTuple):

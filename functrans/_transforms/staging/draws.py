@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.remedies import call_at
 from functrans.errors import UnsupportedError, package_of_frame, user_line
 
 # How many generators of NumPy's have been made without a seed in this context, and where last.
@@ -68,8 +69,14 @@ def _count_unseeded() -> None:
 
 
 def note_unseeded(caller: FrameType) -> None:
-    """Count a generator that is made without a seed, unless it is by a library."""
-    if package_of_frame(caller) not in ("functrans", "numpy", "scipy"):
+    """Count a generator that is made without a seed, unless it is by a library.
+
+    NumPy makes ``RandomState(seed)`` without one, and gives it that afterwards.
+    """
+    if package_of_frame(caller) in ("functrans", "numpy", "scipy"):
+        return
+    name, arguments = call_at(caller)
+    if name != "RandomState" or all([x is None for x in arguments]):
         line = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         _unseeded.set((_unseeded.get()[0] + 1, line))
 

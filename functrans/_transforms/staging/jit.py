@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
@@ -51,6 +50,7 @@ from functrans.errors import (
     UnsupportedError,
     name_of,
     user_line,
+    warn,
 )
 
 P = ParamSpec("P")
@@ -421,10 +421,10 @@ class Jitted:
         """Warn, once, of a function that is compiled again and again."""
         self.changes += 1
         if self.changes == MANY and old.reads is not None:
-            warnings.warn(
+            warn(
                 f"{user_line()}: {old.name} has been compiled {MANY} times over, since what it "
                 f"reads beside its arguments had changed, here {old.reads.changed()}. Pass that as "
-                "an argument.", RuntimeWarning, stacklevel=2,
+                "an argument."
             )
 
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:

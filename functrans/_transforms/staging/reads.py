@@ -43,7 +43,9 @@ def checks(environment: Environment) -> dict[tuple, Check]:
     of_places = {k: _of_place(p) for k, p in environment.places.items()
                  if not isinstance(p.value, Tracer)}
     of_contents = {(k,): _of_contents(*pair) for k, pair in environment.mutable.items()}
-    return of_places | of_contents
+    of_dtypes = {(k, "dtype"): Check(label, "{0}.dtype is {1}", x, x.dtype)
+                 for k, (label, x) in environment.mutable.items() if isinstance(x, np.ndarray)}
+    return of_places | of_contents | of_dtypes
 
 
 def _of_place(place: Place) -> Check:

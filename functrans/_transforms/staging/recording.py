@@ -298,10 +298,7 @@ def record(
         last, inputs = trace.decisions[-1], tuple(list(trace.operands)[: len(operands)])
         program = Program(inputs, tuple(trace.eqns[: last.after]), (last.variable,))
     assert trace.lifted is not None
-    tested = Program(program.inputs, program.eqns, (*program.outputs, *_variables(trace)))
+    decided = [d.variable for d in trace.decisions]
+    tested = Program(program.inputs, program.eqns, (*program.outputs, *decided))
     lifted = [*used_of(trace.lifted, tested), *trace.draws.used(tested)]
     return Recording(program, structure, lifted, trace.decisions, trace.draws)
-
-
-def _variables(trace: PathTrace) -> list[Var]:
-    return [d.variable for d in trace.decisions]

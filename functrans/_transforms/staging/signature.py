@@ -111,8 +111,13 @@ class Signature:
         try:
             hash(key)
         except TypeError:
+            bad, f = next(x for x in fixed if not _has_hash(x)), name_of(self.f)
             raise ArgumentError(
-                f"jit: a static argument of `{name_of(self.f)}` cannot be hashed: {describe(fixed)}"
+                f"jit: a static argument of `{f}` cannot be hashed: {describe(bad)}"
+                if any([x is bad for _, x in static]) else
+                f"jit: `{f}` got {describe(bad)}, which is neither a number nor a container of "
+                "some, and cannot be hashed. Make its class a dataclass, teach it to transforms "
+                "by ft.tree.register, or close over it."
             ) from None
         call = functools.partial(self._call, structure, leaves, numbers, static)
         return BoundCall(key, operands, call, fixed, drawn or Drawn())
@@ -211,3 +216,11 @@ def _orders(structure: tree.Structure) -> tuple:
     inner = tuple([_orders(s) for s in structure.children if s is not tree.LEAF])
     order = getattr(structure.aux, "order", None)
     return inner if order is None else (order, tuple(map(type, order)), inner)
+
+
+def _has_hash(x: Any) -> bool:
+    try:
+        hash(x)
+    except TypeError:
+        return False
+    return True

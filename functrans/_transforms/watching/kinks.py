@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ from functrans._ops.declare import General
 from functrans._transforms.forward.jvp import JVPTrace
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans.config import RAISE, SUBGRADIENT, settings
-from functrans.errors import PACKAGE, KinkWarning, NotDifferentiable, user_line
+from functrans.errors import PACKAGE, KinkWarning, NotDifferentiable, user_line, warn
 
 
 class Watching(Trace):
@@ -100,7 +99,7 @@ def _report(prim: Primitive, fun: str, kinks: np.ndarray) -> None:
     )
     if settings().kinks == RAISE:
         raise NotDifferentiable(text)
-    warnings.warn(text, KinkWarning, stacklevel=2)
+    warn(text, KinkWarning)
 
 
 _RULES = os.path.join(PACKAGE, "_ops")

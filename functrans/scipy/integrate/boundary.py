@@ -20,7 +20,6 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Numbers
 from functrans.scipy.implicit import concrete, implicit
-from functrans.scipy.interpolate import CubicHermiteSpline
 from functrans.scipy.optimize.roots import require_success
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced, refused
@@ -65,10 +64,9 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3
     sol.x, (sol.y, parameters) = equations.x, equations.parts(z)
     sol.p = parameters if p is not None else None
     sol.yp = equations.slope(sol.x, sol.y, parameters)
-    if not is_traced(sol.x):
-        sol.sol = CubicHermiteSpline(sol.x, sol.y, sol.yp, axis=1)
-    else:
-        sol.sol = _without_knots
+    from functrans.scipy.interpolate import CubicHermiteSpline  # lazy: slow to import
+
+    sol.sol = CubicHermiteSpline(sol.x, sol.y, sol.yp, axis=1)
     return sol
 
 
@@ -78,13 +76,6 @@ def _moved(nodes: np.ndarray, x: Any) -> Any:
         return nodes
     x, a, b = as_operand(x), nodes[0], nodes[-1]
     return x[0] + (nodes - a) / (b - a) * (x[-1] - x[0])
-
-
-def _without_knots(*_: Any) -> Any:
-    raise UnsupportedError(
-        f"{user_line()}: sol of solve_bvp is not known between the nodes where the ends of x are "
-        "traced. Take y and yp at the nodes, or scale x so that the ends are constants."
-    )
 
 
 class Blocks(NamedTuple):
@@ -176,5 +167,3 @@ class Collocation:
         places.append((c, last + r, unknowns + q))
         data, i, j = [np.concatenate([np.ravel(part[t]) for part in places]) for t in range(3)]
         return scipy.sparse.csc_array((data, (i, j)), shape=(unknowns + k, unknowns + k))
-
-

@@ -60,7 +60,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
         if message:
             return run(full_output)  # which warns as SciPy does
         return (value, error, info) if full_output else (value, error)
-    wave = WAVES.get(weight) if np.isfinite(ends).all() else None
+    wave = WAVES.get(weight or "") if np.isfinite(ends).all() else None
     others = [k for k, v in options.items() if v is not None and v is not False and k != "wvar"]
     if (weight is not None and wave is None) or others:
         raise UnsupportedError(
@@ -144,10 +144,11 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
 
     # what is traced goes by arguments, so that SciPy's own evaluations are of numbers
     def over(level: int, outside: tuple, args: tuple) -> Any:
-        limits, given = [f(*outside, *args) if callable(f) else f
-                         for f in (ranges[level], options[level])]
-        given = dict(given)
-        low, high = limits
+        def at(x: Any) -> Any:
+            return x(*outside, *args) if callable(x) else x
+
+        low, high = at(ranges[level])
+        given: dict[str, Any] = dict(at(options[level]))
         if given.get("points") is not None:  # of which SciPy takes those inside
             ends = sorted(concrete((low, high)))
             given["points"] = [p for p in given["points"] if ends[0] <= p <= ends[1]]
@@ -164,7 +165,7 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
     return value, max(errors)
 
 
-def _shorter(starts: np.ndarray, stops: np.ndarray, longest: float) -> tuple[list, list]:
+def _shorter(starts: Sequence, stops: Sequence, longest: float) -> tuple[list, list]:
     """The same pieces, cut until none is longer than ``longest``."""
     edges = [np.linspace(low, high, int(np.ceil(abs(high - low) / longest)) + 1)
              for low, high in zip(starts, stops, strict=True)]

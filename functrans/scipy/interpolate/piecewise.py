@@ -256,7 +256,7 @@ class CubicSpline(_Interpolant, si.CubicSpline):
     >>> ft.grad(lambda y: CubicSpline(x, y)(1.5))(x)
     Array([-0.0625,  0.5625,  0.5625, -0.0625])
     >>> ft.grad(lambda x: CubicSpline(x, [0.0, 1.0, 4.0, 9.0])(1.5))(x)
-    Array([ 0.    , -1.125 , -2.25  ,  0.375 ])
+    Array([ 0.   , -1.125, -2.25 ,  0.375])
     """
 
     def __init__(self, x, y, axis=0, bc_type: Any = "not-a-knot", extrapolate=None):

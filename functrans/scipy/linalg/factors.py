@@ -89,15 +89,18 @@ def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_fini
     modes = {"full": "complete", "economic": "reduced", "r": "complete"}
     if mode not in modes:
         raise refused("functrans.scipy.linalg.qr", "mode", mode, "pass 'full' or 'economic'")
-    order = (_pivots(a),) if pivoting else ()
-    q, r = decompositions.qr(as_operand(a)[:, order[0]] if pivoting else a, modes[mode])
+    order = []
+    if pivoting:
+        order = [_pivots(a)]
+        a = as_operand(a)[:, order[0]]
+    q, r = decompositions.qr(a, modes[mode])
     return (r, *order) if mode == "r" else (q, r, *order)
 
 
 @in_programs
 def _pivots(a: Any) -> Any:
     """The columns in the order of LAPACK's pivots, which jumps and has no derivative."""
-    return sl.qr(np.asarray(concrete(a)), mode="r", pivoting=True)[1]
+    return sl.qr(np.asarray(concrete(a)), mode="r", pivoting=True)[-1]
 
 
 @counterpart(sl.svd)

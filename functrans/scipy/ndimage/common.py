@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from functrans.errors import NotDifferentiable, UnsupportedError, user_line
+from functrans.errors import NotDifferentiable, UnsupportedError, user_line, warn
 from functrans.numpy.padding import pad as padded
 from functrans.numpy.structure import as_operand, normalize_axes
 
@@ -34,7 +33,7 @@ def image(who: str, x: Any, output: Any) -> tuple[Any, np.dtype]:
             "image as x.astype(float), or output=float."
         )
     if x.dtype.kind == "c" != dtype.kind:
-        warnings.warn("promoting specified output dtype to complex", stacklevel=4)
+        warn("promoting specified output dtype to complex", UserWarning)
     return x, dtype
 
 

@@ -6,7 +6,6 @@ one has it, as in a sort.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from scipy import ndimage
 
 from functrans._core.bind import bind
 from functrans._ops import windows as rows
-from functrans.errors import UnsupportedError, user_line
+from functrans.errors import UnsupportedError, user_line, warn
 from functrans.numpy.structure import one_axis
 from functrans.scipy.ndimage.common import all_axes, each, image, reach, spread_out, widened
 from functrans.scipy.public import counterpart
@@ -35,7 +34,7 @@ def _around(who: str, x: Any, size: Any, footprint: Any, output: Any, mode: Any,
             origin: Any, axes: Any) -> tuple[Any, np.dtype]:
     """The entries around each that a footprint selects, on a new last axis."""
     if size is not None and footprint is not None:
-        warnings.warn("ignoring size because footprint is set", UserWarning, stacklevel=4)
+        warn("ignoring size because footprint is set", UserWarning)
     x, dtype = image(who, x, output)
     if x.dtype.kind == "c":
         raise TypeError("Complex type not supported")

@@ -11,7 +11,6 @@ image is a step function of the coordinates, with the derivative 0.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from scipy import ndimage, special
 
 from functrans._core.bind import Tracer, bind
 from functrans._ops import filters as rows
-from functrans.errors import NotDifferentiable, UnsupportedError, user_line
+from functrans.errors import NotDifferentiable, UnsupportedError, user_line, warn
 from functrans.numpy.structure import as_operand, one_axis, take_axis
 from functrans.scipy.ndimage.common import PADDING, each, fitted, image, widened
 from functrans.scipy.public import counterpart
@@ -257,8 +256,8 @@ def zoom(input, zoom, output=None, order=3, mode="constant", cval=0.0, prefilter
     if all(z == 1 for z in factors) and prefilter:
         return x.astype(dtype)
     if grid_mode and mode in ("constant", "wrap"):
-        warnings.warn(f"It is recommended to use mode = grid-{mode} instead of {mode} when "
-                      "grid_mode is True.", stacklevel=3)
+        warn(f"It is recommended to use mode = grid-{mode} instead of {mode} when "
+             "grid_mode is True.", UserWarning)
     shape = [round(n * z) for n, z in zip(x.shape, factors, strict=True)]
     less = 0 if grid_mode else 1
     points = []

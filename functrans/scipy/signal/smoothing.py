@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy import signal
 
 from functrans._core.bind import Tracer
 from functrans._ops.structure import along
-from functrans.errors import NotDifferentiable, UnsupportedError, user_line
+from functrans.errors import NotDifferentiable, UnsupportedError, user_line, warn
 from functrans.numpy.structure import as_operand, one_axis
 from functrans.scipy.ndimage.linear import convolve1d
 from functrans.scipy.ndimage.orders import windowed
@@ -97,8 +96,7 @@ def medfilt(volume, kernel_size=None):
     if not (sizes % 2).all():
         raise ValueError("Each element of kernel_size should be odd.")
     if any(k > n for k, n in zip(sizes, x.shape, strict=True)):
-        warnings.warn("kernel_size exceeds volume extent: the volume will be zero-padded.",
-                      stacklevel=3)
+        warn("kernel_size exceeds volume extent: the volume will be zero-padded.", UserWarning)
     wide = np.pad(x, [(int(k) // 2, int(k) // 2) for k in sizes])
     return np.median(windowed(wide, sizes), axis=-1).astype(x.dtype)
 

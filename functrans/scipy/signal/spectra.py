@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy import signal
 
 from functrans._core.bind import Tracer, bind
 from functrans._ops import windows as rows
-from functrans.errors import NotDifferentiable, user_line
+from functrans.errors import NotDifferentiable, user_line, warn
 from functrans.numpy.structure import as_operand, one_axis
 from functrans.scipy.public import counterpart
 from functrans.scipy.signal.filters import extended
@@ -73,8 +72,8 @@ def _segments(x: Any, n: int, fs: Any, window: Any, nperseg: Any, noverlap: Any,
         if size < 1:
             raise ValueError(f"Parameter nperseg={size} is not a positive integer!")
         if size > n:
-            warnings.warn(f"nperseg={size} is greater than signal length {n}, using nperseg = {n}",
-                          stacklevel=4)
+            warn(f"nperseg={size} is greater than signal length {n}, using nperseg = {n}",
+                 UserWarning)
             size = n
         win = ss.get_window(window, size)
     else:
@@ -206,7 +205,7 @@ def stft(x, fs=1.0, window="hann", nperseg=256, noverlap=None, nfft=None, detren
     axis = one_axis(axis, x.ndim)
     x = np.moveaxis(x, axis, -1)
     if x.dtype.kind == "c" and return_onesided:
-        warnings.warn("Input data is complex, switching to return_onesided=False", stacklevel=3)
+        warn("Input data is complex, switching to return_onesided=False", UserWarning)
     cut = _segments(x, x.shape[-1], fs, window, nperseg, noverlap, nfft, return_onesided)
     x = extended(x, boundary, cut.size // 2, x.ndim - 1)
     if padded:

@@ -261,9 +261,8 @@ class Continuous(_Distribution):
         """The logarithm of the density; -inf outside of the support."""
         if self.form.placed is not None:
             loc, scale = self._parameters(args, kwds)
-            x = _wide(as_operand(x))
-            y = self.form.placed(x, 0.0 if loc is None else loc, 1.0 if scale is None else scale)
-            return or_nan(self._valid([], scale), y, x, loc, scale)
+            x, loc = _wide(as_operand(x)), 0.0 if loc is None else loc
+            return self.form.placed(x, loc, 1.0 if scale is None else _positive(scale))
         z, shapes, scale, valid = self._standard(x, args, kwds)
         y = self.form.log_density(z, *shapes)
         y = y if scale is None else less_log(y, scale)
@@ -384,6 +383,14 @@ class Continuous(_Distribution):
         form = self.form
         z = quantile_kept(form.cdf, form.sf, form.log_density, z, shapes)
         return same_number(x, _placed(z, loc, scale))
+
+
+def _positive(scale: Any) -> Any:
+    """The scale, and NaN where it is not valid: so are then all results, and all slopes."""
+    valid = asked(lambda s: s > 0, scale)
+    if not isinstance(valid, Tracer) and np.all(valid):
+        return scale
+    return scale * where(valid, 1.0, np.nan)
 
 
 def _placed(z: Any, loc: Any, scale: Any) -> Any:

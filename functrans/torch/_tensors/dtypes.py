@@ -156,7 +156,7 @@ def result_dtype(operands: Any) -> np.dtype:
     widest: list[Any] = [None, None, None]
     for x in operands:
         if type(x) in _NUMBERS:
-            place, d = 2, _of_number(x)
+            place, d = 2, of_python_number(type(x))
         else:
             place, d = (0 if x.shape else 1), x.dtype
         widest[place] = d if widest[place] is None else promote(widest[place], d)
@@ -180,10 +180,6 @@ def _lifted(result: np.dtype, d: np.dtype) -> np.dtype:
 
 
 _NUMBERS = frozenset({bool, int, float, complex})
-
-
-def _of_number(x: Any) -> np.dtype:
-    return of_python_number(type(x))
 
 
 class Size(tuple):

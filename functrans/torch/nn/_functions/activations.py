@@ -55,12 +55,8 @@ def _bounded(x: Any, low: float, high: float) -> Any:
 @op(space=NN)
 def hardsigmoid(input):
     """relu6(input + 3) / 6."""
-    return _ramp(input)
-
-
-def _ramp(x: Any) -> Any:
-    """0 up to -3, 1 from 3 on, and a line between."""
-    return np.where((x <= -3) | (x >= 3), (plain(x) >= 3).astype(x.dtype), x / 6 + 0.5)
+    line = input / 6 + 0.5
+    return np.where((input <= -3) | (input >= 3), (plain(input) >= 3).astype(input.dtype), line)
 
 
 @op(space=NN)

@@ -1,0 +1,267 @@
+"""NumPy's functions in kernels that choose, move and join entries of arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.core import types
+from numba.cpython.unsafe.tuple import tuple_setitem
+from numba.extending import overload
+
+from functrans.numba.arrays import at, entry, length_of, shape_of, spread, values
+from functrans.numba.functions import METHODS, chosen_for, new, stands_for
+
+# ---- chosen and moved
+
+
+@chosen_for(np.where)
+def where(condition, x, y):
+    def chosen(condition, x, y):
+        shape = np.broadcast_shapes(shape_of(condition), shape_of(x), shape_of(y))
+        of, a, b = spread(condition, shape), spread(x, shape), spread(y, shape)
+        out = new(shape)
+        for i in np.ndindex(shape):
+            out[i] = at(a, i) if at(of, i) else at(b, i)
+        return out
+
+    return chosen if any(isinstance(k, types.Array) for k in (condition, x, y)) else None
+
+
+@stands_for(np.diff)
+def diff(a, n=1):
+    if n < 0:
+        raise ValueError("diff(): order must be non-negative")
+    out = new(a.shape)
+    out[...] = a
+    for _ in range(n):
+        out = out[..., 1:] - out[..., :-1]
+    return out
+
+
+@stands_for(np.ediff1d)
+def ediff1d(ary):
+    return np.diff(ary.ravel())
+
+
+@stands_for(np.repeat, method="repeat")
+def repeat(a, repeats):
+    count = length_of(repeats)
+    if count != 1 and count != a.size:
+        raise ValueError("operands could not be broadcast together")
+    size = 0
+    for k in range(a.size):
+        size += entry(repeats, k)
+    out, start = new((size,)), 0
+    for k, v in enumerate(a.flat):
+        stop = start + entry(repeats, k)
+        out[start:stop] = v
+        start = stop
+    return out
+
+
+@stands_for(np.roll)
+def roll(a, shift):
+    out = new(a.shape)
+    flat, n = out.ravel(), a.size
+    for k, v in enumerate(a.flat):
+        flat[(k + shift) % n] = v
+    return out
+
+
+@stands_for(np.take, method="take")
+def take(a, indices):
+    shape = shape_of(indices)
+    out = new(shape)
+    for i in np.ndindex(shape):
+        k = at(indices, i)
+        if not -a.size <= k < a.size:
+            raise IndexError("take: an index is out of bounds")
+        out[i] = a.flat[k % a.size]
+    return out
+
+
+@chosen_for(np.diag)
+def diag(v, k=0):
+    def matrix(v, k=0):
+        n = len(v) + abs(k)
+        out = new((n, n))
+        for i in range(len(v)):
+            out[i + max(-k, 0), i + max(k, 0)] = v[i]
+        return out
+
+    def diagonal(v, k=0):
+        i, j = max(-k, 0), max(k, 0)
+        n = max(0, min(v.shape[0] - i, v.shape[1] - j))
+        out = new((n,))
+        for m in range(n):
+            out[m] = v[i + m, j + m]
+        return out
+
+    return matrix if v.ndim == 1 else diagonal
+
+
+@stands_for(np.tril)
+def tril(m, k=0):
+    out = new(m.shape)
+    for i in range(m.shape[0]):
+        for j in range(min(m.shape[1], i + k + 1)):
+            out[i, j] = m[i, j]
+    return out
+
+
+@stands_for(np.triu)
+def triu(m, k=0):
+    out = new(m.shape)
+    for i in range(m.shape[0]):
+        for j in range(max(0, i + k), m.shape[1]):
+            out[i, j] = m[i, j]
+    return out
+
+
+@stands_for(np.extract)
+def extract(condition, arr):
+    return arr.ravel()[condition.ravel()]
+
+
+@stands_for(np.delete)
+def delete(arr, obj):
+    kept = np.ones(arr.size, np.bool_)
+    kept[obj] = False
+    return arr.ravel()[kept]
+
+
+@stands_for(np.select)
+def select(condlist, choicelist, default=0.0):
+    out = new(condlist[0].shape)
+    for i in np.ndindex(out.shape):
+        out[i] = default
+        for k in range(len(condlist) - 1, -1, -1):
+            if condlist[k][i]:
+                out[i] = choicelist[k][i]
+    return out
+
+
+def astype_of(a, dtype):
+    number = dtype.typing_key if isinstance(dtype, types.Function) else dtype
+    kind = getattr(number, "instance_type", number)
+    if kind is float or isinstance(kind, types.Float):
+        return lambda a, dtype: np.copy(a)
+    return lambda a, dtype: values(a).astype(dtype)
+
+
+METHODS["astype"] = astype_of, astype_of
+
+
+# ---- joined
+
+
+def length_along(arrays, axis):
+    """How long a tuple of arrays is together."""
+    return sum(x.shape[axis] for x in arrays)
+
+
+@overload(length_along)
+def _length_along(arrays, axis):
+    if len(arrays) == 0:
+        return lambda arrays, axis: 0
+    return lambda arrays, axis: arrays[0].shape[axis] + length_along(arrays[1:], axis)
+
+
+def write_along(out, start, arrays, axis):
+    """Write a tuple of arrays into another, whose first axis is theirs, one after the other."""
+    out[start:] = np.concatenate([np.swapaxes(x, 0, axis) for x in arrays])
+
+
+@overload(write_along)
+def _write_along(out, start, arrays, axis):
+    if len(arrays) == 0:
+        return lambda out, start, arrays, axis: None
+
+    def write(out, start, arrays, axis):
+        part = np.swapaxes(arrays[0], 0, axis)
+        out[start : start + len(part)] = part
+        write_along(out, start + len(part), arrays[1:], axis)
+
+    return write
+
+
+def write_each(out, start, arrays):
+    """Write a tuple of arrays into the entries of another."""
+    out[start:] = arrays
+
+
+@overload(write_each)
+def _write_each(out, start, arrays):
+    if len(arrays) == 0:
+        return lambda out, start, arrays: None
+
+    def write(out, start, arrays):
+        out[start, ...] = arrays[0]
+        write_each(out, start + 1, arrays[1:])
+
+    return write
+
+
+@stands_for(np.concatenate)
+def concatenate(arrays, axis=0):
+    axis = axis % arrays[0].ndim
+    length = length_along(arrays, axis)
+    shape = tuple_setitem(arrays[0].shape, axis, length)  # type: ignore[call-arg]  # numba's own
+    out = new(shape)
+    write_along(np.swapaxes(out, 0, axis), 0, arrays, axis)
+    return out
+
+
+@stands_for(np.stack)
+def stack(arrays, axis=0):
+    out = new((len(arrays), *arrays[0].shape))
+    write_each(out, 0, arrays)
+    moved = np.swapaxes(out, 0, 0)
+    for k in range(axis % out.ndim):
+        moved = np.swapaxes(moved, k, k + 1)
+    copied = new(moved.shape)
+    copied[...] = moved
+    return copied
+
+
+@stands_for(np.hstack)
+def hstack(tup):
+    return np.concatenate(tup, min(tup[0].ndim - 1, 1))
+
+
+@chosen_for(np.vstack)
+def vstack(tup):
+    if tup[0].ndim == 1:
+        return lambda tup: np.stack(tup)
+    return lambda tup: np.concatenate(tup)
+
+
+def columns(arrays):
+    """A tuple of arrays with two axes each."""
+    return tuple([np.reshape(x, (len(x), -1)) for x in arrays])
+
+
+@overload(columns)
+def _columns(arrays):
+    if len(arrays) == 0:
+        return lambda arrays: ()
+    if arrays[0].ndim == 1:
+        return lambda arrays: (np.expand_dims(arrays[0], 1), *columns(arrays[1:]))
+    return lambda arrays: (arrays[0], *columns(arrays[1:]))
+
+
+@stands_for(np.column_stack)
+def column_stack(tup):
+    return np.concatenate(columns(tup), 1)
+
+
+@stands_for(np.append)
+def append(arr, values):
+    added = 0
+    for _ in np.ndindex(shape_of(values)):
+        added += 1
+    out = new((arr.size + added,))
+    for k, v in enumerate(arr.flat):
+        out[k] = v
+    for k, i in enumerate(np.ndindex(shape_of(values))):
+        out[arr.size + k] = at(values, i)
+    return out
