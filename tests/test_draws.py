@@ -197,6 +197,25 @@ def test_a_variable_of_a_closure_that_changes_is_seen():
         mapped(X)
 
 
+def test_what_is_defined_after_a_function_was_mapped_is_seen():
+    namespace = {}
+    exec("def f(x): return x + later()", namespace)
+    mapped = ft.vmap(namespace["f"])
+    namespace["later"] = noise
+    with pytest.raises(UnsupportedError, match="drew random numbers"):
+        mapped(X)
+
+
+def test_what_a_context_variable_stands_for_later_is_seen():
+    variable = ContextVar("variable", default=float)
+    mapped = ft.vmap(lambda x: x + variable.get()())
+    assert_array_equal(mapped(X), X)
+    token = variable.set(noise)
+    with pytest.raises(UnsupportedError, match="drew random numbers"):
+        mapped(X)
+    variable.reset(token)
+
+
 def test_reading_a_generator_is_no_draw():
     def f(x):
         return x * len(TABLE) if MODEL.rng is not None and random.SystemRandom() else x
@@ -218,7 +237,8 @@ def products(x):
 @pytest.mark.parametrize("matrix", [
     lambda: ft.hessian(squares, chunk_size=2)(X), lambda: ft.hessian(squares)(np.ones(300)),
     lambda: ft.jacfwd(products, chunk_size=2)(X),
-], ids=["hessian", "large hessian", "jacfwd"])
+    lambda: ft.hessian_diagonal(squares)(np.ones(300)), lambda: ft.laplacian(squares)(np.ones(300)),
+], ids=["hessian", "large hessian", "jacfwd", "diagonal", "laplacian"])
 def test_a_matrix_that_takes_several_runs_does_not_mix_draws(matrix):
     with pytest.raises(UnsupportedError, match=r"drew random .* others for each batch"):
         matrix()

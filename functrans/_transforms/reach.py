@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from operator import is_
 from types import (
@@ -29,6 +29,7 @@ from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.libraries import package_of
 from functrans._transforms.staging.names import in_context
 
+OTHERS = "others for each batch of directions, which is a run of its own"
 _METHODS = (BuiltinMethodType, MethodType, ModuleType)
 
 
@@ -171,6 +172,22 @@ class RefusingDraws:
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is None:
             self.draws.refuse(self.name, self.why, self.reach.current().generators, self.known)
+
+
+def of_one_draw(f: Callable, name: str, image: Callable) -> Callable:
+    """``image``, each call of which runs ``f``; it raises where a later run draws again."""
+    ran = False
+
+    def run(ts: Any) -> Any:
+        nonlocal ran
+        if ran:
+            with RefusingDraws(Reach(f).finish(), name, OTHERS):
+                return image(ts)
+        y = image(ts)
+        ran = True
+        return y
+
+    return run
 
 
 def _held(f: Any) -> list[Any]:

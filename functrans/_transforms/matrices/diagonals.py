@@ -38,6 +38,7 @@ from functrans._transforms.matrices.laplacian import (
     summed,
 )
 from functrans._transforms.matrices.matrix import Route
+from functrans._transforms.reach import of_one_draw
 from functrans.errors import ArgumentError, FunctransError, NotDifferentiable, name_of
 
 P = ParamSpec("P")
@@ -68,7 +69,7 @@ def hessian_diagonal(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
             job.require_scalar(run.values)
             return run.tangents
 
-        return job, image
+        return job, of_one_draw(function, f"hessian_diagonal({name_of(f)})", image)
 
     def diagonal(*args: P.args, **kwargs: P.kwargs) -> Any:
         job, image = along(args, kwargs)
@@ -198,6 +199,7 @@ def _totals(job: Along, parts: Callable) -> tuple[list, Any]:
         totals, structure = parts(job, ts)
         return totals
 
+    image = of_one_draw(job.f, f"{job.who}({name_of(job.f)})", image)
     return job.batches().sums(job.ways, job.opened.primals, image), structure
 
 

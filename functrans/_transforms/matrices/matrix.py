@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import numpy as np
@@ -31,7 +30,7 @@ from functrans._transforms.matrices.directions import Batches, Directions, Span,
 from functrans._transforms.matrices.placing import Placing
 from functrans._transforms.matrices.shared import SharedBatches
 from functrans._transforms.matrices.waist import Waist
-from functrans._transforms.reach import Reach, RefusingDraws
+from functrans._transforms.reach import OTHERS, Reach, RefusingDraws, of_one_draw
 from functrans._transforms.reverse.api import Recording, record
 from functrans._transforms.reverse.grad import require_holomorphic
 from functrans._transforms.sharding.executors import require_executor
@@ -252,10 +251,7 @@ class _Job(NamedTuple):
 
         def image(ts: Sequence) -> list:
             nonlocal run
-            with nullcontext() if run is None else self._refusing_draws():
-                run = run_jvp(
-                    self.who, self.f, opened, chosen.values, ts, self.has_aux, chosen.call
-                )
+            run = run_jvp(self.who, self.f, opened, chosen.values, ts, self.has_aux, chosen.call)
             if self.options.holomorphic:
                 self._require_holomorphic(ins, [aval_of(v) for v in run.values])
             return run.tangents
@@ -265,6 +261,7 @@ class _Job(NamedTuple):
 
         ways = directions(tuple(ins), 1j, self.options.holomorphic)
         reason = GRADIENT if self.who == "hessian" else ASKED
+        image = of_one_draw(self.f, self._label, image)
         return Route("forward", reason, ways, 0, values, image, None, known)
 
     def _recorded(self, chosen: Selected) -> Recording:
@@ -365,14 +362,14 @@ class _Job(NamedTuple):
 
     def images(self, args: tuple, kwargs: dict, start: int, stop: int) -> list:
         """The images of some directions, by a run of the function for them alone."""
-        with self._refusing_draws():
+        with RefusingDraws(Reach(self.f).finish(), self._label, OTHERS):
             route = self._route(select(self.who, self.f, self.argnums, args, kwargs))
             ways = Span(route.ways, start, stop)
             return self.batches(route.tape).run(ways, route.width, route.values, route.image)
 
-    def _refusing_draws(self) -> RefusingDraws:
-        why = "others for each batch of directions, which is a run of its own"
-        return RefusingDraws(Reach(self.f).finish(), f"{self.who}({name_of(self.f)})", why)
+    @property
+    def _label(self) -> str:
+        return f"{self.who}({name_of(self.f)})"
 
     def _forward_blocks(self, along: Directions, columns: list, outs: list[Aval]) -> list[list]:
         """Images of tangents as blocks, with the input axes last."""
