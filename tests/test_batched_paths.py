@@ -223,3 +223,8 @@ def test_a_path_of_many_decisions_is_staged_at_once(unoptimised):
     assert "staged 3 times" in str(compiled.explain())
     slopes = ft.vmap(ft.grad(compiled))(xs)
     assert_allclose(slopes, [ft.grad(f)(x) for x in xs], rtol=1e-12)
+
+
+def test_a_batch_of_arrays_without_entries_is_compiled():
+    x = np.zeros((2, 3, 0))
+    assert ft.vmap(ft.jit(lambda x: np.cumprod(x, 0)))(x).shape == x.shape

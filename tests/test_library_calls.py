@@ -430,8 +430,14 @@ def scipy_s(monkeypatch):
     assert found is not None and found.bits == 32
     monkeypatch.setattr(routines, "PREFIX", "from_scipy_")
     monkeypatch.setattr(library, "PREFIX", "from_scipy_")
-    addresses = {n.replace("functrans_", "from_scipy_"): a for n, a in found.addresses.items()}
-    found = found._replace(addresses=addresses)
+
+    def renamed(name):
+        return name.replace("functrans_", "from_scipy_")
+
+    tiled = {renamed(a): renamed(b) for a, b in routines.TILED.items()}
+    for module in (routines, library):
+        monkeypatch.setattr(module, "TILED", tiled)
+    found = found._replace(addresses={renamed(n): a for n, a in found.addresses.items()})
     monkeypatch.setattr(routines, "available", lambda: found)
     machine = linear_machine()
     kept = machine.__dict__.pop("routines", None)

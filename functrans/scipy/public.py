@@ -65,6 +65,7 @@ def namespace(
     for module in modules:
         into |= {n: getattr(module, n) for n in known.ours.split() if hasattr(module, n)}
 
+    @functools.cache  # not in the module, whose examples would be SciPy's
     def get(name: str) -> Any:
         try:
             found = getattr(theirs, name)
@@ -74,7 +75,7 @@ def namespace(
                 f"{theirs.__name__}"
             ) from None
         if _is_function(found) and name not in takes_traced:
-            into[name] = found = _with_reason(found, into["__name__"], f"{theirs.__name__}.{name}")
+            return _with_reason(found, into["__name__"], f"{theirs.__name__}.{name}")
         return found
 
     return names, get, lambda: names

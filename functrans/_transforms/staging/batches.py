@@ -10,6 +10,7 @@ like others, so every transform inside and outside has the derivative of each en
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ def _at(x: Any, entry: Entry) -> Any:
     flat: Any = 0
     for batch in batches:
         flat = flat * batch.batch_size + entry.get(batch, 0)
-    rows = np.reshape(whole, (-1, *np.shape(x)))
+    rows = np.reshape(whole, (prod([b.batch_size for b in batches]), *np.shape(x)))
     return bind(getitem, rows, flat if isinstance(flat, Tracer) else np.asarray(flat),
                 pattern=(ARRAY,))
 
