@@ -45,6 +45,6 @@ PRODUCTS, ROOMS = 1 << 20, 1 << 22
 # Bytes from which what is shared does not stay in the cache by itself.
 SHARED = 1 << 17
 # Estimated nanoseconds of work from which threads pay, and of a chunk; chunks at most.
-WORK, CHUNK, CHUNKS = 100_000, 25_000, 64
+WORK, CHUNK, CHUNKS = 250_000, 25_000, 64
 # Chunks of a step from which Python's loop is not rolled up, since loops run on one thread.
 APART = 40
