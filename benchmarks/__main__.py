@@ -34,6 +34,7 @@ def main() -> int:
         loops,
         matrix_free,
         memory,
+        odes,
         overhead,
         parallel,
         programs,
@@ -77,6 +78,7 @@ def main() -> int:
         runs["numba-calls"] = lambda: kernels.call_table(args.scale)
     runs["overhead"] = lambda: overhead.table(peers, args.scale)
     runs["special"] = lambda: special.table(args.scale)
+    runs["odes"] = lambda: odes.table(args.scale)
     runs["sparse"] = lambda: sparse.table(args.scale)
     if parallel.distributed is not None:
         runs["parallel-executor"] = lambda: parallel.executor_table(args.scale)
