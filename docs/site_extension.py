@@ -54,12 +54,20 @@ def public(module: ModuleType) -> list[str]:
 
 
 def documented(module: ModuleType) -> list[str]:
-    """Those that can have an entry: functions and classes of this package, with a docstring."""
+    """Those that can have an entry: functions and classes of this package, with a docstring.
+
+    SciPy's functions whose errors are ours are SciPy's.
+    """
     return [
         name for name in public(module)
         if (inspect.isroutine(x := getattr(module, name)) or inspect.isclass(x))
-        and str(getattr(x, "__module__", "")).startswith("functrans") and inspect.getdoc(x)
+        and _home(x).startswith("functrans") and not _home(inspect.unwrap(x)).startswith("scipy")
+        and inspect.getdoc(x)
     ]
+
+
+def _home(x: object) -> str:
+    return str(getattr(x, "__module__", ""))
 
 
 def page(module: ModuleType, seen: set[type]) -> str:
