@@ -233,6 +233,12 @@ class Code:
             return pointer
         return self.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
 
+    def range_of(self, chunk: int | str, size: str) -> tuple[str, str]:
+        """Where the chunks ``%lo`` to ``%hi`` begin and end, of so many entries."""
+        start, end = [self.op(f"mul i64 {k}, {chunk}") for k in ("%lo", "%hi")]
+        past = self.op(f"icmp ult i64 {end}, {size}")
+        return start, self.select("i64", past, end, size)
+
     def place(self, t: str, pointer: str, *terms: tuple[str, str]) -> str:
         """The address of an entry: ``terms`` are counters and their strides."""
         for i, stride in terms:

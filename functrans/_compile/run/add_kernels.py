@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from functrans._compile.emit.module import data_of
 from functrans._compile.lowering.numbers import Code, type_of
-from functrans._compile.run.machine import NativeUnavailable, local
-from functrans._compile.run.workers import on_threads
-from functrans._core.locks import Interrupted, compiler
+from functrans._compile.run.workers import of_own
+from functrans._core.locks import Interrupted
 
 # Entries that a thread reads at a time, and nanoseconds that one takes.
 CHUNK, ENTRY = 1 << 14, 0.5
@@ -73,25 +71,17 @@ def _outer() -> str:
     code = Code()
     *arrays, counts = data_of(code, range(4))
     *numbers, chunk = [code.op(f"load i64, ptr {code.shifted(counts, 8 * i)}") for i in range(4)]
-    first, end = [code.op(f"mul i64 {x}, {chunk}") for x in ("%lo", "%hi")]
-    past = code.op(f"icmp ult i64 {end}, {numbers[0]}")
-    numbers += [first, code.select("i64", past, end, numbers[0])]
+    numbers += code.range_of(chunk, numbers[0])
     passed = ", ".join([f"ptr {x}" for x in arrays] + [f"i64 {n}" for n in numbers])
     code.line(f"ret i32 {code.op(f'call i32 @each({passed})')}")
     return code.function("i32 @rows", "ptr %list, i64 %lo, i64 %hi")
 
 
 @functools.cache
-def _native(char: str, reads: bool, single: bool) -> tuple[Any, Callable] | None:
-    """The compiled kernel and what lives as long as it; None where none compiles."""
+def _native(char: str, reads: bool, single: bool) -> Callable[[list, int, float], int] | None:
     dtype = np.dtype(char)
     title = f"{'reading' if reads else 'adding'} rows of {dtype}"
-    try:
-        with compiler():
-            code, f = local().compile_own(text(dtype, reads, single), "rows", title)
-            return code, on_threads(f)
-    except (NativeUnavailable, ImportError):
-        return None
+    return of_own(lambda machine: text(dtype, reads, single), "rows", title)
 
 
 def run(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
@@ -118,4 +108,4 @@ def _run(index: np.ndarray, v: np.ndarray, y: np.ndarray, reads: bool) -> bool:
         return False
     chunk = max(1, CHUNK // width) if reads else index.size
     counts = np.array([index.size, width, len(y), chunk])
-    return not found[1]([index, v, y, counts], -(-index.size // chunk), v.size * ENTRY)
+    return not found([index, v, y, counts], -(-index.size // chunk), v.size * ENTRY)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from functrans._core.locks import Interrupted, compiler
+from functrans._core.locks import Interrupted
 from functrans.config import settings
 
 if TYPE_CHECKING:
@@ -77,15 +77,12 @@ def _sums(halves: np.ndarray) -> np.ndarray:
 @functools.cache
 def _native() -> Callable | None:
     """The same by compiled code, in less than half the time."""
-    from functrans._compile.run.machine import NativeUnavailable, local  # lazy: few need it
-    from functrans._compile.run.workers import on_threads  # lazy: likewise
+    from functrans._compile.run.workers import of_own  # lazy: few need it
 
-    try:
-        with compiler():
-            code, function = local().compile_own(_text(), "digest", "checksums of captured arrays")
-    except (NativeUnavailable, ImportError):
+    call = of_own(lambda machine: _text(), "digest", "checksums of captured arrays")
+    if call is None:
         return None
-    shifts, call = _shifts(), on_threads(function)
+    shifts = _shifts()
 
     def work(octets: np.ndarray, count: int) -> int:
         both = np.zeros(2, np.uint64)
@@ -94,7 +91,6 @@ def _native() -> Callable | None:
         call([octets, shifts, both], rows // CHUNK + 1, rows * TIME)
         return both.item(1)
 
-    work.code = code  # type: ignore[attr-defined]  # lives as long as it is called
     return work
 
 

@@ -21,9 +21,9 @@ from functrans._compile.emit.module import data_of, declare
 from functrans._compile.lowering import doubles
 from functrans._compile.lowering.doubles import Double
 from functrans._compile.lowering.numbers import Code, type_of
-from functrans._compile.run.machine import NativeUnavailable, local
-from functrans._compile.run.workers import on_threads
-from functrans._core.locks import Interrupted, compiler
+from functrans._compile.run.machine import Machine
+from functrans._compile.run.workers import of_own
+from functrans._core.locks import Interrupted
 from functrans._kernels import sizes
 from functrans._kernels.large import SCALAR, WHOLE
 
@@ -418,9 +418,7 @@ def _outer(pointers: list[str], t: str) -> str:
         code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {counts}, i64 {i}')}")
         for i in range(4)
     ]
-    start, rest = [code.op(f"mul i64 {x}, {chunk}") for x in ("%lo", "%hi")]
-    past = code.op(f"icmp ult i64 {rest}, {size}")
-    with code.loop(start, code.select("i64", past, rest, size), step, "block") as first:
+    with code.loop(*code.range_of(chunk, size), step, "block") as first:
         end = code.op(f"add nuw nsw i64 {first}, {step}")
         stop = code.select("i64", code.op(f"icmp ult i64 {end}, {size}"), end, size)
         passed = "".join(f"ptr {x}, " for x in arrays)
@@ -434,20 +432,18 @@ _NUMPYS = ("log1p", "tanh")
 
 
 @functools.cache
-def _native(name: str, char: str, repeated: tuple[bool, ...]) -> tuple[Any, Callable] | None:
-    """The compiled kernel and what lives as long as it; None where none pays, or none compiles."""
-    try:
-        with compiler():
-            machine = local()
-            if machine.wide and name in _NUMPYS:
-                return None
-            source = text(name, np.dtype(char), repeated, machine.library, machine.wide)
-            if not source:
-                return None
-            code, f = machine.compile_own(source, "rows", f"{name} of {np.dtype(char)}")
-            return code, on_threads(f)
-    except (NativeUnavailable, ImportError):
-        return None
+def _native(
+    name: str, char: str, repeated: tuple[bool, ...]
+) -> Callable[[list, int, float], int] | None:
+    """The compiled kernel; None where none pays, or none compiles."""
+    dtype = np.dtype(char)
+
+    def source(machine: Machine) -> str:
+        if machine.wide and name in _NUMPYS:
+            return ""
+        return text(name, dtype, repeated, machine.library, machine.wide)
+
+    return of_own(source, "rows", f"{name} of {dtype}")
 
 
 def run(
@@ -472,7 +468,7 @@ def run(
         y = np.empty(x.shape[:-1] if kernel.reduces else x.shape, x.dtype)
     size = max(x.size, y.size)
     counts, chunks = _counts(size, width)
-    found[1]([*xs, y, counts], chunks, size * x.itemsize * kernel.entry)
+    found([*xs, y, counts], chunks, size * x.itemsize * kernel.entry)
     return y
 
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from functrans._compile.emit.module import data_of
 from functrans._compile.lowering.numbers import Code
-from functrans._compile.run.machine import NativeUnavailable, local
-from functrans._compile.run.workers import on_threads
-from functrans._core.locks import Interrupted, compiler
+from functrans._compile.run.workers import of_own
+from functrans._core.locks import Interrupted
 from functrans.config import settings
 
 # Entries of a chunk, and nanoseconds that an entry takes.
@@ -31,8 +29,7 @@ def text(char: str, infinite: bool) -> str:
     code, bits, top = Code(), 32 if char == "f" else 64, INFINITY[char]
     x, counts = data_of(code, range(2))
     size, chunk = [code.op(f"load i64, ptr {code.shifted(counts, 8 * i)}") for i in range(2)]
-    start, stop = [code.op(f"mul i64 {k}, {chunk}") for k in ("%lo", "%hi")]
-    stop = code.select("i64", code.op(f"icmp ult i64 {stop}, {size}"), stop, size)
+    start, stop = code.range_of(chunk, size)
     found = code.op(f"alloca i{bits}")
     code.line(f"store i{bits} 0, ptr {found}")
     with code.loop(start, stop) as i:
@@ -49,15 +46,8 @@ def text(char: str, infinite: bool) -> str:
 
 
 @functools.cache
-def _native(char: str, infinite: bool) -> tuple[Any, Callable] | None:
-    """The compiled function and what lives as long as it; None where none compiles."""
-    try:
-        with compiler():
-            machine = local()
-            code, f = machine.compile_own(text(char, infinite), "scan", f"looks over {char}")
-            return code, on_threads(f)
-    except (NativeUnavailable, ImportError):
-        return None
+def _native(char: str, infinite: bool) -> Callable[[list, int, float], int] | None:
+    return of_own(lambda machine: text(char, infinite), "scan", f"looks over {char}")
 
 
 def holds(x: np.ndarray, infinite: bool) -> bool | None:
@@ -77,5 +67,5 @@ def holds(x: np.ndarray, infinite: bool) -> bool | None:
     if found is None:
         return None
     size = x.size * (2 if x.dtype.kind == "c" else 1)
-    status = found[1]([x, np.array((size, CHUNK))], -(-size // CHUNK), size * ENTRY)
+    status = found([x, np.array((size, CHUNK))], -(-size // CHUNK), size * ENTRY)
     return status != 0

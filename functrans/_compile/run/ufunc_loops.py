@@ -13,15 +13,14 @@ import math
 import platform
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS
 from functrans._compile.run.entry import supported
-from functrans._compile.run.machine import NativeUnavailable, local
-from functrans._compile.run.workers import on_threads, workers
-from functrans._core.locks import Interrupted, compiler
+from functrans._compile.run.workers import of_own, workers
+from functrans._core.locks import Interrupted
 
 # Entries of a chunk.
 CHUNK = 1 << 14
@@ -143,20 +142,15 @@ def _loop(ufunc: np.ufunc, char: str) -> Loop | None:
 
 
 @functools.cache
-def _native() -> tuple[Any, Callable] | None:
-    """What runs the chunks of a list and what lives as long as it; None where there is none."""
+def _native() -> Callable[[list, int, float], int] | None:
+    """What runs the chunks of a list; None where there is none."""
     machine = platform.machine()
     if machine not in EXCEPTIONS or not supported():
         return None
     words = {"most": MOST, "mask": sum(EXCEPTIONS[machine]), "items": LIST_ITEMS,
              "count": LIST_COUNT, "data": ARRAY_DATA}
     text = re.sub("<([a-z]+)>", lambda name: str(words[name[1]]), TEXT)
-    try:
-        with compiler():
-            code, function = local().compile_own(text, "chunks", "NumPy's loops on threads")
-            return code, on_threads(function)
-    except (NativeUnavailable, ImportError):
-        return None
+    return of_own(lambda _: text, "chunks", "NumPy's loops on threads")
 
 
 def run(
@@ -203,7 +197,7 @@ def run(
     y = np.empty(shape, dtype) if out is None else out
     if y.dtype is not dtype or y.shape != shape or not y.flags.carray:
         return None
-    raised = native[1]([*arrays, y, found[0]], found[1], work)
+    raised = native([*arrays, y, found[0]], found[1], work)
     if raised:
         state, names = np.geterr(), EXCEPTIONS[platform.machine()]
         if any([raised & bit and state[name] != "ignore" for bit, name in names.items()]):

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any
 
-from functrans._compile.run.machine import NativeUnavailable, local
+from functrans._compile.run.machine import Machine, NativeUnavailable, local
 from functrans._core.locks import Interrupted, Lock, compiler
 from functrans._kernels import blocks
 from functrans._kernels.routines import address_of
@@ -62,6 +62,15 @@ _UNTIL, _SLEEPERS, _SEEN, _CREDIT = [WORDS[x] for x in ("until", "sleepers", "se
 # The ticket: the number of a job in the upper half; below, where the chunks end and begin that
 # nobody has taken. The caller takes the first, others the last, so that each thread has the same
 # parts of arrays in job after job, which are in its cache. All ones: no chunk, a job is entered.
+# Where a job is, in the functions that enter it and take from it.
+JOB = """\
+  %ticket = getelementptr i64, ptr %state, i64 <ticket>
+  %at.function = getelementptr i64, ptr %state, i64 <function>
+  %at.argument = getelementptr i64, ptr %state, i64 <argument>
+  %at.limit = getelementptr i64, ptr %state, i64 <limit>
+  %done = getelementptr i64, ptr %state, i64 <done>
+  %status = getelementptr i64, ptr %state, i64 <status>
+"""
 MANY = 1 << 15  # chunks, which are not as many as there is room for
 TEXT = """\
 declare void @llvm.<pause.type>
@@ -104,12 +113,7 @@ define internal void @scarce(ptr %state, i64 %time, i64 %lost) {
 
 ; Chunks are computed as long as there are any; how many.
 define internal i64 @drain(ptr %state, i64 %index) {
-  %ticket = getelementptr i64, ptr %state, i64 <ticket>
-  %at.function = getelementptr i64, ptr %state, i64 <function>
-  %at.argument = getelementptr i64, ptr %state, i64 <argument>
-  %at.limit = getelementptr i64, ptr %state, i64 <limit>
-  %done = getelementptr i64, ptr %state, i64 <done>
-  %status = getelementptr i64, ptr %state, i64 <status>
+<job>
   %helpers = getelementptr i64, ptr %state, i64 <helpers>
   %caller = icmp eq i64 %index, 0
   br i1 %caller, label %look, label %apply
@@ -225,12 +229,7 @@ kept:
 ; All chunks of a function, by up to so many threads; those that sleep are woken or left asleep.
 define i32 @share(ptr %state, ptr %function, ptr %argument, i64 %count, i64 %limit, i64 %work) {
   %lock = getelementptr i64, ptr %state, i64 <lock>
-  %ticket = getelementptr i64, ptr %state, i64 <ticket>
-  %at.function = getelementptr i64, ptr %state, i64 <function>
-  %at.argument = getelementptr i64, ptr %state, i64 <argument>
-  %at.limit = getelementptr i64, ptr %state, i64 <limit>
-  %done = getelementptr i64, ptr %state, i64 <done>
-  %status = getelementptr i64, ptr %state, i64 <status>
+<job>
   %sleepers = getelementptr i64, ptr %state, i64 <sleepers>
   %until = getelementptr i64, ptr %state, i64 <until>
   %helpers = getelementptr i64, ptr %state, i64 <helpers>
@@ -435,6 +434,25 @@ def on_threads(function: Any) -> Callable[[list, int, float], int]:
     return run
 
 
+def of_own(source: Callable[[Machine], str], name: str, title: str
+           ) -> Callable[[list, int, float], int] | None:
+    """``on_threads`` of a function of the package's own, whose module ``source`` writes for a
+    machine. None where nothing compiles, and where there is no text.
+    """
+    try:
+        with compiler():
+            machine = local()
+            text = source(machine)
+            if not text:
+                return None
+            code, function = machine.compile_own(text, name, title)
+    except (NativeUnavailable, ImportError):
+        return None
+    run = on_threads(function)
+    run.code = code  # type: ignore[attr-defined]  # lives as long as it is called
+    return run
+
+
 def workers() -> Workers | None:
     """Those of this process; None where there cannot be any."""
     try:
@@ -471,4 +489,5 @@ def _text(machine: str) -> str:
         "futex": FUTEX[machine], "spin": SPIN, "glance": GLANCE, "wake": WAKE, "late": LATE,
         "wanted": WANTED, "patience": PATIENCE, "stopped": STOPPED,
     }
-    return re.sub("<([a-z.]+)>", lambda name: str(words[name[1]]), TEXT)
+    text = TEXT.replace("<job>\n", JOB)
+    return re.sub("<([a-z.]+)>", lambda name: str(words[name[1]]), text)
