@@ -17,7 +17,7 @@ from functrans.numpy.lengths import squared_size
 from functrans.numpy.linear_algebra import LinAlgError, from_triangle, matrices, matrix_norm
 from functrans.numpy.linear_algebra import inv as _inv
 from functrans.numpy.linear_algebra import solve as _solve
-from functrans.numpy.structure import as_operand, is_traced, numpy_like
+from functrans.numpy.structure import as_floats, as_operand, is_traced, numpy_like
 
 
 class SVDResult(NamedTuple):
@@ -44,7 +44,7 @@ class EigResult(NamedTuple):
 
 def _matrices(a: Any) -> Any:
     a = matrices(a)
-    return a if a.dtype.kind in "fc" else a.astype(float)
+    return as_floats(a)
 
 
 def _hermitian(a: Any, hermitian: bool) -> Any:

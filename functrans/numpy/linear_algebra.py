@@ -20,7 +20,7 @@ from functrans.numpy import contractions as _contractions
 from functrans.numpy import structure as _structure
 from functrans.numpy.lengths import length, squared_size
 from functrans.numpy.protocols import absolute
-from functrans.numpy.structure import as_operand, is_traced, normalize_axes, numpy_like
+from functrans.numpy.structure import as_floats, as_operand, is_traced, normalize_axes, numpy_like
 
 LinAlgError = np.linalg.LinAlgError
 
@@ -217,8 +217,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
     >>> ft.grad(np.linalg.norm)(np.array([3.0, 4.0]))
     Array([0.6, 0.8])
     """
-    x = as_operand(x)
-    x = x if x.dtype.kind in "fc" else x.astype(float)
+    x = as_floats(x)
     if isinstance(ord, Tracer) and ord.dtype.kind in "iu":
         ord = int(ord)
     every = tuple(range(x.ndim))

@@ -27,7 +27,7 @@ from functrans.numpy.decompositions import lstsq
 from functrans.numpy.protocols import refused
 from functrans.numpy.public import public
 from functrans.numpy.series import kinds
-from functrans.numpy.structure import as_operand, is_traced, moveaxis
+from functrans.numpy.structure import as_floats, as_operand, is_traced, moveaxis
 
 
 class Basis(NamedTuple):
@@ -57,7 +57,7 @@ def _floating(c: Any) -> Any:
     """Coefficients, of a floating type as in NumPy."""
     c = as_operand(c)
     c = c.reshape(1) if c.ndim == 0 else c
-    return c if c.dtype.kind in "fc" else c.astype(float)
+    return as_floats(c)
 
 
 def _value(basis: Basis, x: Any, c: Any, tensor: bool = True) -> Any:

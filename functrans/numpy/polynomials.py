@@ -19,7 +19,7 @@ from functrans.numpy.contractions import convolve
 from functrans.numpy.decompositions import eigvals, lstsq
 from functrans.numpy.linear_algebra import inv
 from functrans.numpy.protocols import refused
-from functrans.numpy.structure import as_operand, is_traced, numpy_like
+from functrans.numpy.structure import as_floats, as_operand, is_traced, numpy_like
 
 
 def _coefficients(p: Any) -> Any:
@@ -171,7 +171,7 @@ def roots(p):
     p = np.atleast_1d(as_operand(p))
     if p.ndim != 1:
         raise ValueError("Input must be a rank-1 array.")
-    p = p if p.dtype.kind in "fc" else p.astype(float)
+    p = as_floats(p)
     lead = rows.leading_zeros(p)
     if len(p) - lead < 2:
         return np.zeros(0)

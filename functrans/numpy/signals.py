@@ -14,6 +14,7 @@ from functrans._ops.calls import stop
 from functrans._ops.structure import along
 from functrans.numpy.running import cumsum, diff
 from functrans.numpy.structure import (
+    as_floats,
     as_operand,
     is_traced,
     normalize_axes,
@@ -42,7 +43,7 @@ def gradient(f, *varargs, axis=None, edge_order=1):
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
     steps = _steps(f, axes, varargs)
-    f = f if f.dtype.kind in "fc" else f.astype(float)
+    f = as_floats(f)
     if any(f.shape[i] < edge_order + 1 for i in axes):
         raise ValueError(
             "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
@@ -74,7 +75,7 @@ def _step(v, n):
         raise ValueError("distances must be either scalars or 1d")
     if len(v) != n:
         raise ValueError("when 1d, distances must match the length of the corresponding dimension")
-    h = diff(v if v.dtype.kind in "fc" else v.astype(float))
+    h = diff(as_floats(v))
     # NumPy's shorter formula does for equal constants; traced distances vary independently
     return h[0] if not isinstance(h, Tracer) and (h == h[0]).all() else h
 

@@ -86,6 +86,12 @@ def as_operand(x: Any) -> Any:
     return np.asarray(plain(x))
 
 
+def as_floats(x: Any) -> Any:
+    """The same, with integers and booleans as floats."""
+    x = as_operand(x)
+    return x if x.dtype.kind in "fc" else x.astype(float)
+
+
 def common_dtype(*xs: Any) -> np.dtype:
     """The dtype in which NumPy takes several operands together: Python's numbers are weak."""
     return np.result_type(*[x if type(x) in PYTHON_SCALARS else as_operand(x).dtype for x in xs])

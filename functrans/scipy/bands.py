@@ -14,6 +14,7 @@ from functrans._ops import sparse
 from functrans._ops.sparse import Pattern
 from functrans.numpy import linear_algebra
 from functrans.numpy.indexing import take
+from functrans.numpy.structure import as_floats
 from functrans.scipy.public import is_traced
 
 # Equations that are solved as a dense matrix, which compiled code does by itself.
@@ -53,7 +54,7 @@ def solve(places: Pattern, data: Any, b: Any, solver: Callable = by_bands) -> An
     if places.shape[0] <= DENSE:
         x = solve_dense(dense(places, data), columns)
     else:
-        columns = columns if columns.dtype.kind in "fc" else columns.astype(float)
+        columns = as_floats(columns)
         x = bind(sparse.solve, data, columns, places=places, solver=solver)
     return x.reshape(b.shape)
 

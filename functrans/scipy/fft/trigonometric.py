@@ -14,7 +14,7 @@ from scipy import fft as theirs
 
 from functrans._core.bind import bind
 from functrans._ops.fourier import PARTNER, SWAPPED, trigonometric
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import counterpart
 
 
@@ -42,7 +42,7 @@ def _transformed(kind: str, inverse: bool, x: Any, type: int, axis: int, norm: A
         orthogonalize = norm == "ortho"
     if inverse:
         type, norm = PARTNER[type], SWAPPED[norm]
-    x = x if x.dtype.kind in "fc" else x.astype(float)
+    x = as_floats(x)
     return bind(trigonometric, x, kind=kind, type=type, axis=axis, norm=norm,
                 orthogonalize=bool(orthogonalize))
 

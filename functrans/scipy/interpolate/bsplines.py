@@ -19,7 +19,7 @@ from functrans._core.locks import lazy
 from functrans._ops import sparse
 from functrans._ops.sparse import Pattern
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy import bands
 from functrans.scipy.interpolate.bases import NAMED_ENDS, Basis, axis_back, combined, refuse_traced
 from functrans.scipy.public import is_traced
@@ -219,10 +219,15 @@ def coefficients(t: np.ndarray, k: int, x: Any, y: Any, ends: Any = ((), ())) ->
     conditions = [*left, (x, 0, y), *right]
     rows = [basis.at(at, nu) for at, nu, _ in conditions]
     first, weights = [np.concatenate(parts) for parts in zip(*rows, strict=True)]
-    n = len(first)
-    places = Pattern(np.repeat(np.arange(n), k + 1), (first[:, None] + np.arange(k + 1)).ravel(),
-                     (n, n))
+    places = _places(first, k, len(first))
     return bands.solve_well(places, weights.ravel(), np.concatenate([v for *_, v in conditions]))
+
+
+def _places(first: np.ndarray, k: int, n: int) -> Pattern:
+    """Where the values of the k + 1 functions of n are that are not 0 at each point."""
+    m = len(first)
+    return Pattern(np.repeat(np.arange(m), k + 1), (first[:, None] + np.arange(k + 1)).ravel(),
+                   (m, n))
 
 
 def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, **options):
@@ -252,8 +257,7 @@ def closest(t: np.ndarray, k: int, x: Any, y: Any, w: Any = None) -> Any:
     n, m = len(t) - k - 1, y.shape[0]
     first, values = Basis(t, k).at(np.asarray(x, float))
     w = np.ones(m) if w is None else np.asarray(w, float)
-    cols, data = first[:, None] + np.arange(k + 1), (values * w[:, None]).ravel()
-    places = Pattern(np.repeat(np.arange(m), k + 1), cols.ravel(), (m, n))
+    places, data = _places(first, k, n), (values * w[:, None]).ravel()
     matrix, y = places.matrix(data), y * _column(w, y.ndim)
     if n <= bands.DENSE:
         q, r = np.linalg.qr(matrix.toarray())
@@ -263,7 +267,7 @@ def closest(t: np.ndarray, k: int, x: Any, y: Any, w: Any = None) -> Any:
                    for p in (places, places.T)]
     inverse = functools.partial(bands.solve, Pattern(normal.row, normal.col, normal.shape),
                                 normal.data)
-    y = y if y.dtype.kind in "fc" else y.astype(float)
+    y = as_floats(y)
     c = inverse(back(y))
     return c + inverse(back(y - ahead(c)))
 

@@ -15,7 +15,7 @@ from functrans._core.bind import known
 from functrans._ops.declare import where
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import take
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.interpolate import slopes
 from functrans.scipy.interpolate.bases import Basis, combined, refuse_traced
 from functrans.scipy.interpolate.bsplines import BSpline, coefficients
@@ -53,8 +53,7 @@ class RegularGridInterpolator:
                                                  **options)
         self.grid, self.method = self._plain.grid, method
         self.bounds_error, self.fill_value = bounds_error, fill_value
-        values = as_operand(values)
-        values = values if values.dtype.kind in "fc" else values.astype(float)
+        values = as_floats(values)
         falling = [i for i, p in enumerate(points) if np.size(p) > 1 and p[0] > p[-1]]
         self.values = np.flip(values, axis=tuple(falling)) if falling else values
         if method in DEGREES:

@@ -10,7 +10,7 @@ from scipy import interpolate
 from functrans._core.bind import known
 from functrans._core.locks import lazy
 from functrans.numpy.indexing import take
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.interpolate.bases import axis_back, refuse_traced
 from functrans.scipy.interpolate.bsplines import BSpline, make_interp_spline
 from functrans.scipy.interpolate.piecewise import PchipInterpolator
@@ -42,8 +42,7 @@ class interp1d:
         self._traced = is_traced((y, fill_value))
         self.x, self.axis = self._plain.x, self._plain.axis
         order = None if assume_sorted else np.argsort(x, kind="mergesort")
-        y = as_operand(y)
-        y = y if y.dtype.kind in "fc" else y.astype(float)
+        y = as_floats(y)
         self.y = y if order is None else take(y, order, axis=self.axis)
         self.fill_value = fill_value
         self._first = np.moveaxis(self.y, self.axis, 0)

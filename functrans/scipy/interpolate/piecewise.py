@@ -15,7 +15,7 @@ from scipy import interpolate
 from functrans._core.bind import known
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import take
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.interpolate import slopes
 from functrans.scipy.interpolate.bases import NAMED_ENDS, axis_back
 from functrans.scipy.public import is_traced
@@ -134,11 +134,6 @@ def _like(knots: Any) -> Any:
     return np.arange(float(knots.shape[0])) if plain is None else plain
 
 
-def _floats(x: Any) -> Any:
-    x = as_operand(x)
-    return x if x.dtype.kind in "fc" else x.astype(float)
-
-
 def _polynomial(c: Any, x: Any, knots: Any, nu: int) -> Any:
     for _ in range(nu):
         c = _slope(c)
@@ -172,7 +167,7 @@ class PPoly(_Evaluated, si.PPoly):
         if not is_traced((c, x)):
             si.PPoly.__init__(self, c, x, extrapolate, axis)
             return
-        c, x = _floats(c), _floats(x)
+        c, x = as_floats(c), as_floats(x)
         # SciPy's checks, of plain coefficients
         like = si.PPoly(np.zeros(c.shape), _like(x), extrapolate, axis)
         for _ in range(2 * bool(axis)):
@@ -194,7 +189,7 @@ class _Interpolant(_Evaluated):
 
 def _values(who: str, x: Any, y: Any, axis: int) -> tuple[Any, Any, int]:
     """Knots, and values with their axis first, checked by SciPy."""
-    x, y = _floats(x), _floats(y)
+    x, y = as_floats(x), as_floats(y)
     axis = normalize_axis_index(axis, y.ndim)
     if y.dtype.kind == "c" and who != "CubicHermiteSpline":
         raise ValueError(f"`{who}` only works with real values for `y`.")
@@ -263,7 +258,7 @@ class CubicSpline(_Interpolant, si.CubicSpline):
         if not is_traced((x, y, bc_type)):
             si.CubicSpline.__init__(self, x, y, axis, bc_type, extrapolate)
             return
-        x, y = _floats(x), _floats(y)
+        x, y = as_floats(x), as_floats(y)
         pair: Any = [bc_type] * 2 if isinstance(bc_type, str) else list(bc_type)
         plain = [end if isinstance(end, str) else (end[0], np.zeros(np.shape(end[1])))
                  for end in pair]

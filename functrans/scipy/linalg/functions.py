@@ -11,7 +11,7 @@ from functrans._core.bind import Tracer, bind
 from functrans._ops import matrix_functions as rows
 from functrans.errors import NotDifferentiable, user_line
 from functrans.numpy import linear_algebra
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import counterpart
 
 
@@ -19,7 +19,7 @@ def _square(a: Any) -> Any:
     a = linear_algebra.matrices(a)
     if a.shape[-1] != a.shape[-2]:
         raise ValueError(f"expected square matrices, and got the shape {a.shape}")
-    return a if a.dtype.kind in "fc" else a.astype(float)
+    return as_floats(a)
 
 
 @counterpart(sl.expm)

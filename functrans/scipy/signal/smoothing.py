@@ -12,7 +12,7 @@ from scipy import signal
 from functrans._core.bind import Tracer
 from functrans._ops.structure import along
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line, warn
-from functrans.numpy.structure import as_operand, one_axis
+from functrans.numpy.structure import as_floats, as_operand, one_axis
 from functrans.scipy.ndimage.linear import convolve1d
 from functrans.scipy.ndimage.orders import windowed
 from functrans.scipy.public import counterpart
@@ -67,8 +67,7 @@ def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=False):
     """The signal without its mean, or without the line of least squares between breakpoints."""
     if type not in ("linear", "l", "constant", "c"):
         raise ValueError("Trend type must be 'linear' or 'constant'.")
-    x = as_operand(data)
-    x = x if x.dtype.kind in "fc" else x.astype(float)
+    x = as_floats(data)
     if type in ("constant", "c"):
         return x - np.mean(x, axis, keepdims=True)
     axis = one_axis(axis, x.ndim)
@@ -183,8 +182,7 @@ def upfirdn(h, x, up=1, down=1, axis=-1, mode="constant", cval=0):
 @counterpart(ss.resample_poly)
 def resample_poly(x, up, down, axis=0, window=("kaiser", 5.0), padtype="constant", cval=None):
     """The signal at ``up / down`` times its rate, by a filter of finite length."""
-    x = as_operand(x)
-    x = x if x.dtype.kind in "fc" else x.astype(float)
+    x = as_floats(x)
     axis = one_axis(axis, x.ndim)
     if padtype != "constant" or cval:
         raise _only_zeros("resample_poly", f"padtype={padtype!r} and cval={cval!r}")

@@ -16,7 +16,7 @@ from functrans._core.bind import Tracer, bind
 from functrans._core.scipy_names import advice
 from functrans._ops import sparse as rows
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError, user_line
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import Container, counterpart, is_traced
 
 ss: Any = sparse  # its types say less than its functions take
@@ -123,7 +123,7 @@ class SparseArray(Container):
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ValueError(f"matmul: dimension mismatch with signature (n,k={self.shape[1]}),"
                              f"(k={x.shape[0] if x.ndim else 0},m)->(n,m)")
-        x = x if x.dtype.kind in "fc" else x.astype(float)
+        x = as_floats(x)
         return bind(rows.product, self.data, x, places=self.pattern)
 
     def __rmatmul__(self, other: Any) -> Any:

@@ -18,7 +18,7 @@ from scipy.sparse import linalg
 from functrans._core.bind import bind
 from functrans._ops import sparse as rows
 from functrans.errors import SolverError, UnsupportedError, user_line
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.public import counterpart, is_traced
 from functrans.scipy.sparse.arrays import SparseArray, lifted
@@ -47,7 +47,7 @@ def _square(A: SparseArray, n: int) -> None:
 
 
 def _solved(A: SparseArray, b: Any, solver: Callable) -> Any:
-    b = b if b.dtype.kind in "fc" else b.astype(float)
+    b = as_floats(b)
     return bind(rows.solve, A.data, b, places=A.pattern, solver=solver)
 
 

@@ -9,21 +9,16 @@ import numpy as np
 from scipy.spatial import distance as sd
 
 from functrans._core.bind import Tracer
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import counterpart
 from functrans.scipy.spatial import metrics
 
 
 def _vector(x: Any) -> Any:
-    x = _floating(x)
+    x = as_floats(x)
     if x.ndim != 1:
         raise ValueError("Input vector should be 1-D.")
     return x
-
-
-def _floating(x: Any) -> Any:
-    x = as_operand(x)
-    return x if x.dtype.kind in "fc" else x.astype(float)
 
 
 def _weights(w: Any) -> Any:
@@ -65,7 +60,7 @@ def correlation(u, v, w=None, centered=True):
 @counterpart(sd.minkowski)
 def minkowski(u, v, p=2, w=None):
     """The p-norm of the difference of two vectors, or of rows: from SciPy 1.18 on its own too."""
-    return metrics.minkowski(_floating(u), _floating(v), p, _weights(w))
+    return metrics.minkowski(as_floats(u), as_floats(v), p, _weights(w))
 
 
 @counterpart(sd.euclidean)

@@ -14,7 +14,7 @@ from scipy.special import entr, rel_entr
 from functrans._ops.calls import stop
 from functrans.errors import NotDifferentiable, user_line
 from functrans.numpy.indexing import take
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import counterpart, refused
 from functrans.scipy.stats.half_line import beta
 from functrans.scipy.stats.line import t
@@ -26,8 +26,7 @@ NORMAL_MAD = 0.6744897501960817  # the median absolute deviation of the normal d
 def _sample(who: str, a: Any, nan_policy: str = "propagate") -> Any:
     if nan_policy != "propagate":
         raise refused(who, "nan_policy", nan_policy, "leave out what is NaN")
-    a = as_operand(a)
-    return a if a.dtype.kind in "fc" else a.astype(float)
+    return as_floats(a)
 
 
 def _size(a: Any, axis: Any) -> int:
