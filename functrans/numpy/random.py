@@ -168,7 +168,7 @@ def default_rng(seed: Any = None) -> _np.Generator:
 
 def _note(seed: Any) -> None:
     if seed is None:
-        note_systems(sys._getframe(2))
+        note_systems(sys._getframe(2), for_seed=True)
 
 
 def _of_module(name: str, method: Callable) -> Callable:

@@ -44,15 +44,16 @@ def _counting(urandom: Callable[[int], bytes]) -> Callable[[int], bytes]:
     @functools.wraps(urandom)
     def counted(size: int, /) -> bytes:
         frame = sys._getframe(1)
+        for_seed = size == 16 and frame.f_code.co_name == "getrandbits"
         while package_of_frame(frame) in ("random", "secrets") and frame.f_back:
             frame = frame.f_back
-        note_systems(frame)
+        note_systems(frame, for_seed)
         return urandom(size)
 
     return counted
 
 
-def note_systems(caller: FrameType) -> None:
+def note_systems(caller: FrameType, for_seed: bool) -> None:
     """Count random numbers of the system, or a generator that is made without a seed, unless it is
     by a library of Python's, NumPy's or ours.
 
@@ -60,7 +61,7 @@ def note_systems(caller: FrameType) -> None:
     """
     if is_ours(package_of_frame(caller)):
         return
-    name, arguments = call_at(caller)
+    name, arguments = call_at(caller) if for_seed else ("", [])
     if name != "RandomState" or all([x is None for x in arguments]):
         line = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         _of_system.set((_of_system.get()[0] + 1, line))
