@@ -94,7 +94,7 @@ class Environment:
 
     ``traced`` are traced values by place, ``tracers`` all that were met; ``mutable`` are the arrays
     and containers that were met, with a label each, and ``generators`` those of random numbers;
-    ``others`` says whether code of installed libraries was.
+    ``libraries`` are the installed packages that were.
     """
 
     def __init__(self, *functions: Any):
@@ -103,7 +103,7 @@ class Environment:
         self.tracers: list[Tracer] = []
         self.mutable: dict[int, tuple[str, Any]] = {}
         self.generators: dict[str, Any] = {}
-        self.others = False
+        self.libraries: set[str] = set()
         self._names: set[str] = set()  # of attributes, in all the code that was met
         self._objects: list[tuple[Any, Callable]] = []  # what has attributes
         self._kinds: dict[int, type] = {}  # classes of what was met
@@ -238,7 +238,8 @@ class Environment:
 
     def _is_library(self, package: str) -> bool:
         library = is_library(package, self._homes)
-        self.others = self.others or (library and is_others(package))
+        if library and is_others(package):
+            self.libraries.add(package)
         return library
 
     # ---- attributes, of which only those are read that some code names
