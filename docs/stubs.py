@@ -38,9 +38,9 @@ RETURNS |= dict.fromkeys(
     ["common_type", "copyto", "fill_diagonal", "finfo", "from_dlpack", "get_printoptions",
      "geterrcall", "gradient", "histogram", "histogramdd", "iinfo", "indices", "intersect1d",
      "linspace", "min_scalar_type", "place", "printoptions", "promote_types", "put",
-     "put_along_axis", "putmask", "result_type", "set_printoptions", "unique", "unique_all", "unique_counts",
-     "unique_inverse", "where", "average", "polyfit", "cov", "apply_along_axis", "linalg.eig",
-     "linalg.eigh", "linalg.lstsq", "linalg.qr", "linalg.slogdet", "linalg.svd",
+     "put_along_axis", "putmask", "result_type", "set_printoptions", "unique", "unique_all",
+     "unique_counts", "unique_inverse", "where", "average", "polyfit", "cov", "apply_along_axis",
+     "linalg.eig", "linalg.eigh", "linalg.lstsq", "linalg.qr", "linalg.slogdet", "linalg.svd",
      "linalg.matrix_rank", "nditer"],
     "Any",
 )
