@@ -15,7 +15,7 @@ from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops import reductions as rows
-from functrans.errors import warn
+from functrans.errors import ShapeError, user_line, warn
 from functrans.numpy.at_once import MEAN, VARIANCE, at_once
 from functrans.numpy.lengths import length
 from functrans.numpy.options import (
@@ -79,7 +79,13 @@ def _start(initial, y):
     """``initial`` in the dtype of what it is combined with, as in NumPy."""
     if type(initial) in (int, float):
         return np.array(initial, y.dtype)  # integers refuse inf and nan
-    return as_operand(initial).astype(y.dtype)
+    start = as_operand(initial)
+    if start.ndim:
+        raise ShapeError(
+            f"{user_line()}: initial= of a reduction is a single number, but has the shape "
+            f"{start.shape}. Combine the array with the result afterwards."
+        )
+    return start.astype(y.dtype)
 
 
 @like(np.prod)
@@ -452,7 +458,21 @@ def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=T
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
     axis = axes_of(axis, a.ndim)
     y = keep(exponentials.logsumexp(a, axis=axis), a, axis, keepdims)
-    return ops.logaddexp(y, initial) if is_set(initial) else y
+    return ops.logaddexp(y, _start(initial, y)) if is_set(initial) else y
+
+
+def _of_truth(f, join):
+    """``reduce`` of a logical ufunc; ``initial`` is whatever has a truth, as in NumPy."""
+
+    along = _reduce(f)
+
+    def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
+        y = along(array, axis, dtype, out, keepdims, where=where)
+        if initial is None or initial is NoValue:
+            return y
+        return join(y, initial if isinstance(initial, Tracer) else bool(initial))
+
+    return reduce
 
 
 UFUNC_METHODS = {
@@ -462,8 +482,8 @@ UFUNC_METHODS = {
     (np.minimum, "reduce"): _reduce(min),
     (np.fmax, "reduce"): _reduce(nanmax),
     (np.fmin, "reduce"): _reduce(nanmin),
-    (np.logical_and, "reduce"): _reduce(all),
-    (np.logical_or, "reduce"): _reduce(any),
+    (np.logical_and, "reduce"): _of_truth(all, ops.logical_and),
+    (np.logical_or, "reduce"): _of_truth(any, ops.logical_or),
     (np.logaddexp, "reduce"): _reduce(_logsumexp),
     (np.add, "accumulate"): accumulating(rows.cumsum, reverse=False),
     (np.multiply, "accumulate"): accumulating(rows.cumprod, reverse=False),
