@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans.errors import UnsupportedError
+from functrans.errors import ShapeError, UnsupportedError
 from tests.cases import CHECKS, PICKING, Case, check_jit_is_eager, each
 
 A, V = (3, 4), (6,)
