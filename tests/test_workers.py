@@ -104,6 +104,23 @@ def test_several_callers_at_once(team, counting):
     assert not wrong
 
 
+def ready(now, work=60_000, **words):
+    """How work would be shared by threads of which the state says that."""
+    state = (ctypes.c_int64 * module.SIZE)()
+    for word, value in words.items():
+        state[WORDS[word]] = value
+    return workers()._ready(ctypes.addressof(state), work, now), state[WORDS["credit"]]
+
+
+def test_threads_that_sleep_are_woken_once_there_was_enough_work():
+    asleep = {"sleepers": 2, "team": 2}
+    assert ready(1000, **asleep) == (0, 60_000)
+    assert ready(1000, seen=600, credit=60_000, **asleep) == (2, 119_900)
+    assert ready(10**6, seen=600, credit=60_000, **asleep) == (0, 60_000)
+    assert ready(1000, sleepers=1, team=2) == (1, 0)
+    assert ready(1000, sleepers=1, team=2, until=1001) == (0, 0)
+
+
 def test_where_processors_are_scarce_the_caller_works_alone(team, counting):
     counting([np.zeros(9, np.int64)], 9, 1e6)
     team.words[WORDS["until"]] = time.monotonic_ns() + 10**12
