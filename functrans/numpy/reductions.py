@@ -432,7 +432,19 @@ def _reduce(f):
         if dtype is not None:
             array = array.astype(dtype)
         options = {} if initial is NoValue else {"initial": initial}
-        return f(array, axis, out=out, keepdims=keepdims, where=where, **options)
+        y = f(array, axis, out=out, keepdims=keepdims, where=where, **options)
+        return in_dtype(y, dtype)
+
+    return reduce
+
+
+def _reduce_truth(f, ufunc):
+    """The same for ``all`` or ``any``, which have no ``dtype`` and no ``initial``."""
+
+    def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
+        ufunc.reduce(np.ones(1, array.dtype), dtype=dtype)  # NumPy's errors
+        y = f(array, axis, out=out, keepdims=keepdims, where=where)
+        return ufunc(y, initial) if is_set(initial) else y
 
     return reduce
 
@@ -462,8 +474,8 @@ UFUNC_METHODS = {
     (np.minimum, "reduce"): _reduce(min),
     (np.fmax, "reduce"): _reduce(nanmax),
     (np.fmin, "reduce"): _reduce(nanmin),
-    (np.logical_and, "reduce"): _reduce(all),
-    (np.logical_or, "reduce"): _reduce(any),
+    (np.logical_and, "reduce"): _reduce_truth(all, np.logical_and),
+    (np.logical_or, "reduce"): _reduce_truth(any, np.logical_or),
     (np.logaddexp, "reduce"): _reduce(_logsumexp),
     (np.add, "accumulate"): accumulating(rows.cumsum, reverse=False),
     (np.multiply, "accumulate"): accumulating(rows.cumprod, reverse=False),
