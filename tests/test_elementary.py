@@ -100,6 +100,15 @@ def test_clip_at_a_bound_has_slope_one():
     assert ft.grad(lambda x: np.clip(x, 0, None).sum())(x).tolist() == [1, 1, 1, 1, 0]
 
 
+@pytest.mark.parametrize("f", [np.fmod, np.remainder])
+def test_a_remainder_counts_the_divisors_that_it_has_taken(f):
+    slopes = ft.grad(f, argnums=(0, 1))
+    assert slopes(1.0, 0.1) == (1, -9)  # 1 / 0.1 is rounded to 10
+    assert ft.jit(slopes)(1.0, 0.1) == (1, -9)
+    with np.errstate(all="ignore"):
+        assert np.isnan(ft.value_and_grad(f)(1.0, 0.0)[0])  # no error of Python's
+
+
 def test_sinc_is_smooth_at_zero():
     f = ft.grad(ft.grad(np.sinc))
     np.testing.assert_allclose(f(0.0), -np.pi**2 / 3, rtol=1e-14)

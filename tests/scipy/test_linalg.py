@@ -405,3 +405,6 @@ def test_pivoted_qr_keeps_the_order_of_columns(mode):
         np.testing.assert_allclose(ft.jit(ft.grad(loss))(a), ft.grad(loss)(a), rtol=1e-11)
         np.testing.assert_allclose(ft.vmap(ft.grad(loss))(np.stack([a, a[::-1]])),
                                    np.stack([ft.grad(loss)(a), ft.grad(loss)(a[::-1])]), rtol=1e-11)
+        several = ft.grad(lambda a: np.sum(f(a)[1] ** 3))
+        np.testing.assert_allclose(several(np.stack([a, a[::-1]])),
+                                   np.stack([several(a), several(a[::-1])]), rtol=1e-12)
