@@ -17,6 +17,7 @@ from functrans._compile.rolling.rolled import rolled
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
 from functrans._ops.indexing import ARRAY, getitem, scatter_add, scatter_set
+from functrans.scipy.special import logsumexp
 
 N = 12
 
@@ -334,6 +335,22 @@ def test_cotangents_of_index_arrays_are_added_as_wholes(places):
     program, other = both(ft.grad(f), x)
     assert loops(other) == [68, 68]
     assert_same(program, other, (x,))
+
+
+def test_functions_of_what_the_forward_loop_collects_are_computed_there():
+    def f(A, b, c):
+        t = b[:, 0]
+        for k in range(20):
+            t = logsumexp(t[:, None] + A, axis=0) + np.sin(t * b[:, k])
+        return np.sum(t)
+
+    r = onp.random.default_rng(0)
+    args = r.normal(size=(3, 3)), r.normal(size=(3, 20)), 0.5
+    program, other = both(ft.grad(f, (0, 1)), *args)
+    forward, backward = [{eqn.prim.name for eqn in body.eqns} for body in bodies(other)]
+    assert {"logsumexp", "softmax", "sin", "cos"} <= forward
+    assert not {"softmax", "cos"} & backward
+    assert_same(program, other, args)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from functrans._core.primitive import Primitive
 from functrans._ops.indexing import ARRAY, getitem, put_add, scatter_set
 from functrans._ops.structure import broadcast_to
 
+
 def plainly(row: Loop) -> Callable[..., list]:
     """The rules of a loop that was written out: no transform meets it any more."""
     return lambda *xs: row.computed(xs, evaluate)
@@ -89,6 +90,10 @@ class Body:
             return False
         if not steps[0] or (steps != steps[0]).any():
             return False
+        shape = aval_of_atom(array).shape
+        if any([type(e) is tuple and slice(*e).indices(n) != (0, n, 1)
+                for e, n in zip(moved.pattern, shape, strict=False)]):
+            return False  # the array of all entries would be a copy
         key = id(array), moved.pattern, moved.arrays[0].tobytes()
         atoms: list[Atom] = [e.outputs[0] for e in pieces.equations(j)]
         self.made[j, 0] = self.arrays.setdefault(key, (self.made[j, 0], atoms))[0]

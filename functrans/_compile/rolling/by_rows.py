@@ -17,6 +17,7 @@ an addition comes between; adding -0 changes nothing, which serves steps where n
 
 from __future__ import annotations
 
+import math
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
@@ -28,7 +29,7 @@ from functrans._compile.rolling.body import constant, plainly
 from functrans._compile.rolling.forms import Form, Rewriting, plain
 from functrans._compile.rolling.pieces import FURTHEST
 from functrans._compile.rolling.single_entries import InPlace
-from functrans._compile.rolling.touches import Sources, Where, sources
+from functrans._compile.rolling.touches import Sources, Touch, Where, sources
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
 from functrans._ops.indexing import getitem, put_add, scatter_add, scatter_set
@@ -48,11 +49,46 @@ def by_rows(program: Program) -> Program:
         row = eqn.prim
         if isinstance(row, Loop) and row.rules is plainly and row.length:
             rewritten = Rewriting(eqn)
+            _read_entries(rewritten)
             eqns += rewritten.equations((Summed, Carried, InPlace))
             known.update(rewritten.outside)
         else:
             eqns.append(eqn)
     return check(Program(program.inputs, tuple(eqns), tuple(map(read, program.outputs))))
+
+
+# Rows that steps read of an array are gathered before the loop if they have at most so many times
+# as many entries as the array, or so few.
+TIMES, FEW = 2, 1 << 12
+
+
+def _read_entries(loop: Rewriting) -> None:
+    """Have a loop take the rows that its steps read of arrays from outside one after the other."""
+    for array, v in zip(loop.eqn.inputs, loop.row.body.inputs[: loop.row.consts], strict=False):
+        groups: dict[tuple, list[Touch]] = {}
+        for t in [loop.steps.touch(eqn, v) for eqn in loop.steps.readers[v]]:
+            if t.kind == "reads" and (t.where.rows != t.where.rows[0]).any():
+                groups.setdefault((t.where.axes, t.where.rows.tobytes()), []).append(t)
+        for touches in groups.values():
+            where, shape = touches[0].where, v.aval.shape
+            if not all([t.where.like(where) for t in touches]) or where.axes == (0,):
+                where = where.whole(shape)
+            count = math.prod(where.shape) * loop.steps.count
+            if count > max(TIMES * v.aval.size, FEW):
+                continue
+            rows = rows_of(loop.before, array, where, shape, loop.stored(where.rows))
+            row = loop.entry(rows)
+            for t in touches:
+                write = Writer(t.eqn)
+                whole = t.where.like(where)
+                loop.known[t.made] = row if whole else write(getitem, row, pattern=t.where.patterns)
+                loop.replaced[t.eqn] = write.eqns
+
+
+def rows_of(write: Writer, array: Atom, where: Where, shape: tuple, rows: np.ndarray) -> Var:
+    """Rows of an array, as an array with an axis of rows before the others."""
+    pattern, indices, axis = where.index(shape, rows)
+    return _moved(write, write(getitem, array, *indices, pattern=pattern), axis, 0)
 
 
 class Summed(Form):
@@ -194,9 +230,8 @@ class Carried(Form):
         write, stored = self.loop.before, self.loop.stored
         key = rows.tobytes(), zero.tobytes()
         if key not in self.rows:
-            pattern, indices, axis = self.where.index(self.array.shape, stored(rows))
-            y = write(getitem, self.first, *indices, pattern=pattern)
-            self.rows[key] = self._flushed(write, _moved(write, y, axis, 0), stored(zero))
+            y = rows_of(write, self.first, self.where, self.array.shape, stored(rows))
+            self.rows[key] = self._flushed(write, y, stored(zero))
         return self.rows[key]
 
     def _flushed(self, write: Writer, y: Var, zero: np.ndarray) -> Var:

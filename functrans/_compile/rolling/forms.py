@@ -44,7 +44,7 @@ class Rewriting:
                 if (plan := form(self, i, touches)).fits():
                     plan.write()
                     break
-        if not self.replaced:
+        if not self.replaced and not self.arrays:
             return [self.eqn]
         stays = [i for i in range(row.carries) if i not in self.gone]
         own = slice(row.consts, row.consts + row.carries)

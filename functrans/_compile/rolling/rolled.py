@@ -39,6 +39,7 @@ from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling import pieces
 from functrans._compile.rolling.body import Body, constant, plainly
 from functrans._compile.rolling.by_rows import by_rows
+from functrans._compile.rolling.earlier import computed_earlier
 from functrans._compile.rolling.pieces import (
     Home,
     Pieces,
@@ -68,7 +69,8 @@ def rolled(program: Program, native: Callable[[Program], bool]) -> Program:
     if not loops:
         return program
     try:
-        return share(dead_code(by_rows(dead_code(check(_Writer(apart, loops, native).program())))))
+        written = dead_code(check(_Writer(apart, loops, native).program()))
+        return share(computed_earlier(dead_code(by_rows(written))))
     except _Weak:
         return program
 

@@ -116,13 +116,12 @@ class InPlace(Form):
     def _index(self, where: Where, rows: np.ndarray) -> tuple[tuple, list[Var]]:
         """One row a step, as an index of the body."""
         shape = self.array.shape
-        slices = iter(where.slices)
+        slices = iter(where.patterns)
         numbers = iter(np.unravel_index(self.loop.stored(rows), [shape[i] for i in where.axes]))
         pattern, indices = [], []
         for axis in range(len(shape)):
             if axis not in where.axes:
-                a, b, c = next(slices)
-                pattern.append((a, b if b >= 0 else None, c))
+                pattern.append(next(slices))
                 continue
             x = next(numbers)
             if (x == x[0]).all():

@@ -48,10 +48,20 @@ class Where:
         """The shape of a row."""
         return tuple([len(range(*s)) for s in self.slices])
 
+    @property
+    def patterns(self) -> tuple:
+        """The slices as a pattern has them."""
+        return tuple([(a, b if b >= 0 else None, c) for a, b, c in self.slices])
+
+    def whole(self, shape: Shape) -> Where:
+        """The same rows with all their entries."""
+        slices = tuple([(0, n, 1) for i, n in enumerate(shape) if i not in self.axes])
+        return Where(self.axes, slices, self.rows)
+
     def index(self, shape: Shape, rows: np.ndarray) -> tuple[tuple, list[Const], int]:
         """These rows of an array of ``shape`` as one index: its pattern and index arrays, and the
         axis of the result that numbers the rows."""
-        slices = iter([(a, b if b >= 0 else None, c) for a, b, c in self.slices])
+        slices = iter(self.patterns)
         steps = np.diff(rows)
         even = len(self.axes) == 1 and (steps == steps[:1]).all() and (steps[:1] != 0).all()
         if even:
@@ -67,7 +77,7 @@ class Where:
     def one(self, shape: Shape, row: int) -> tuple:
         """The pattern of one row."""
         numbers = iter(np.unravel_index(row, [shape[i] for i in self.axes]) if self.axes else ())
-        slices = iter([(a, b if b >= 0 else None, c) for a, b, c in self.slices])
+        slices = iter(self.patterns)
         return tuple([int(next(numbers)) if i in self.axes else next(slices)
                       for i in range(len(shape))])
 
@@ -115,7 +125,7 @@ class Steps:
         found, now = [], state
         outputs = [a for k, a in enumerate(self.body.outputs) if k != i]
         while True:
-            touches = [self._touch(eqn, now) for eqn in self.readers[now]]
+            touches = [self.touch(eqn, now) for eqn in self.readers[now]]
             writers = [t for t in touches if t.kind not in ("reads", "other")]
             found += touches
             if any([a is now for a in outputs]) or len(writers) != (now is not end):
@@ -124,7 +134,8 @@ class Steps:
                 return sorted(found, key=lambda t: self.order[t.eqn])
             now = writers[0].made
 
-    def _touch(self, eqn: Eqn, array: Var) -> Touch:
+    def touch(self, eqn: Eqn, array: Var) -> Touch:
+        """What an equation that reads an array does to it."""
         other = Touch("other", eqn, NOWHERE, array, eqn)
         kind, value, index = eqn.prim.facts.indexing, array, eqn
         if eqn.prim is getitem and eqn.inputs[0] is array:
