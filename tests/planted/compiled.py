@@ -217,6 +217,28 @@ ERRORS = errors_in({
          "for term in terms[_whole(terms) :]:", "for term in terms[1:]:",
          "tests/test_inplace.py::test_long_sums_of_parts_are_made_in_place_to_the_same_bits"),
     ],
+    "functrans/_compile/rolling/touches.py": [
+        ("rolled loops: a row is looked for among those of other numbers",
+         "known = before >= starts", "known = before >= 0",
+         "tests/test_rolling.py::test_rows_have_the_same_bits_wherever_they_are_kept"),
+        ("rolled loops: what is written last counts from the loop's beginning",
+         "last[again[again >= 0]] = False", "pass",
+         "tests/test_rolling.py::test_rows_have_the_same_bits_wherever_they_are_kept"),
+    ],
+    "functrans/_compile/rolling/by_rows.py": [
+        ("rolled loops: rows are added touch by touch, not as the steps do",
+         "self.order = list(sorter.static_order())", "self.order = list(range(count))",
+         "tests/test_rolling.py::test_sums_to_a_row_keep_their_order"),
+        ("rolled loops: a collected sum keeps -0",
+         "write(ops.add, total, 0.0) if self.sums else total", "total",
+         "tests/test_rolling.py::test_rows_have_the_same_bits_wherever_they_are_kept"),
+    ],
+    "functrans/_compile/rolling/earlier.py": [
+        ("rolled loops: a function computed earlier takes another one's place",
+         "wanted.setdefault(_key(inner, column), new)",
+         "wanted.setdefault(_key(inner, column)[1:], new)",
+         "tests/test_rolling.py::test_functions_of_what_the_forward_loop_collects_are_computed_there"),
+    ],
     "functrans/_compile/emit/hints.py": [
         ("hints: sums of floats are taken in several vectors, in another order",
          """ or any([r.dtype.kind in "fc" for r in k.reductions])""", "",

@@ -35,7 +35,6 @@ class Pieces:
     def __init__(self, eqns: Sequence[Eqn], defined: Defined, start: int, period: int, count: int):
         self.eqns, self.defined = eqns, defined
         self.start, self.period, self.count = start, period, count
-        self.led = False  # whether the piece before is like these
         self._moved: dict[int, Moving | None] = {}
         # outputs that are read outside, and of which pieces
         self.wanted: dict[Place, set[int]] = {}
@@ -109,9 +108,7 @@ class Pieces:
     def part(self, first: int, stop: int) -> Pieces:
         """The pieces ``[first, stop)``."""
         start = self.start + first * self.period
-        part = Pieces(self.eqns, self.defined, start, self.period, stop - first)
-        part.led = first > 0
-        return part
+        return Pieces(self.eqns, self.defined, start, self.period, stop - first)
 
 
 def aligned(eqns: Sequence[Eqn], defined: Defined, s: Stretch) -> list[Pieces]:
