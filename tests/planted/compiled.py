@@ -233,12 +233,6 @@ ERRORS = errors_in({
          "write(ops.add, total, 0.0) if self.sums else total", "total",
          "tests/test_rolling.py::test_rows_have_the_same_bits_wherever_they_are_kept"),
     ],
-    "functrans/_compile/rolling/earlier.py": [
-        ("rolled loops: a function computed earlier takes another one's place",
-         "wanted.setdefault(_key(inner, column), new)",
-         "wanted.setdefault(_key(inner, column)[1:], new)",
-         "tests/test_rolling.py::test_functions_of_what_the_forward_loop_collects_are_computed_there"),
-    ],
     "functrans/_compile/emit/hints.py": [
         ("hints: sums of floats are taken in several vectors, in another order",
          """ or any([r.dtype.kind in "fc" for r in k.reductions])""", "",

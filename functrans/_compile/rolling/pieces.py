@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -97,13 +98,15 @@ class Pieces:
         shape = eqns[0].params.get("shape") or aval_of_atom(eqns[0].inputs[0]).shape
         return moving([eqn.params["pattern"] for eqn in eqns], shape)
 
+    @functools.cached_property
     def home(self) -> Home:
         """What each of its variables is an entry of."""
-        return {
-            v: ((self, j, o), k)
-            for j in range(self.period) for k, eqn in enumerate(self.equations(j))
-            for o, v in enumerate(eqn.outputs)
-        }
+        home: Home = {}
+        for j in range(self.period):
+            kinds = [(self, j, o) for o in range(len(self.last[j].outputs))]
+            for k, eqn in enumerate(self.equations(j)):
+                home.update([(v, (kind, k)) for v, kind in zip(eqn.outputs, kinds, strict=True)])
+        return home
 
     def part(self, first: int, stop: int) -> Pieces:
         """The pieces ``[first, stop)``."""
@@ -218,7 +221,7 @@ def entries(eqns: Sequence[Eqn]) -> Home:
 
 def with_pieces(home: Home, pieces: Pieces) -> Home:
     """``home`` with the variables of these pieces, but for entries of arrays from outside."""
-    own = pieces.home()
+    own = pieces.home
     return home | {v: at for v, at in own.items() if v not in home or home[v][0][0] in own}
 
 
