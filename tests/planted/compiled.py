@@ -233,6 +233,14 @@ ERRORS = errors_in({
          "write(ops.add, total, 0.0) if self.sums else total", "total",
          "tests/test_rolling.py::test_rows_have_the_same_bits_wherever_they_are_kept"),
     ],
+    "functrans/_compile/rolling/parts.py": [
+        ("parts of arrays: what is partly outside is read of what was written",
+         "return None if outside else", "return",
+         "tests/test_rolling.py::test_parts_are_read_without_the_arrays"),
+        ("parts of arrays: every other entry is every entry",
+         "step = at[1] - at[0] if len(at) > 1 else 1", "step = 1",
+         "tests/test_rolling.py::test_parts_are_read_without_the_arrays"),
+    ],
     "functrans/_compile/emit/hints.py": [
         ("hints: sums of floats are taken in several vectors, in another order",
          """ or any([r.dtype.kind in "fc" for r in k.reductions])""", "",
