@@ -165,6 +165,13 @@ def test_kernels_refuse_what_numba_refuses(f, args, error):
         kernel(*args)
 
 
+def test_the_slope_of_log_det_is_infinite_at_a_singular_matrix():
+    kernel = differentiable(njit(lambda a: np.linalg.slogdet(a)[1]), mode="forward")
+    value, slope = ft.value_and_grad(kernel)(np.array([[1.0, 2.0], [2.0, 4.0]]))
+    assert value == -np.inf
+    assert np.isinf(slope).all()
+
+
 def test_an_error_of_numpys_function_is_that_of_the_kernel():
     with pytest.raises(ValueError, match="zero-size array"):
         ft.grad(differentiable(njit(lambda x: np.max(x)), mode="forward"))(X[:0])

@@ -153,8 +153,9 @@ def det(a):
 def slogdet(a):
     m, sign, rank = eliminated(a)
     y = 0.0
-    if rank < a.shape[0]:
-        return 0.0, y - np.inf
+    if rank < a.shape[0]:  # of 0, whose slope is infinite
+        y += np.log(without_division(m[rank:, rank:]))
+        sign = 0.0
     for k in range(rank):
         if m[k, k] < 0:
             sign = -sign
