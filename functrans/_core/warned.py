@@ -8,40 +8,44 @@ meanwhile what it would warn of, and each entry of the log is dealt with as the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import Context, ContextVar, copy_context
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans.errors import warn
 
-# The context of the outermost call whose warnings are logged, where ``np.errstate`` is the user's.
-_outside: ContextVar[Context | None] = ContextVar("outside", default=None)
-# Where NumPy has its state; without it, what a function sets with ``np.seterr`` ends with it.
-_state: ContextVar[Any] = getattr(
-    np._core.umath, "_extobj_contextvar", ContextVar("state", default=None)  # type: ignore[attr-defined]  # not in stubs
-)
+# Where NumPy has its state; without it, NumPy warns as it does.
+_state: ContextVar[Any] | None = getattr(np._core.umath, "_extobj_contextvar", None)  # type: ignore[attr-defined]  # not in stubs
 _KINDS = {"divide by zero": "divide", "overflow": "over", "invalid value": "invalid"}
 _FLAGS = {"divide by zero": 1, "overflow": 2, "invalid value": 8}  # as NumPy has them
-
-
-def _outer(f: Callable) -> Any:
-    """What ``f`` returns outside: in a copy, as other threads may share the context."""
-    context = _outside.get()
-    assert context is not None, f
-    return context.copy().run(f)
+# States for which others are kept.
+MANY = 16
 
 
 class _Log:
     """What NumPy tells of errors in floating-point arithmetic: ``np.errstate(call=...)``.
 
-    Underflow, and what the function itself wants to be called for, are the caller's object's.
+    Underflow, and what the function itself wants to be called for, are the caller's object's, of
+    the state ``outside``.
     """
+
+    def __init__(self, outside: Any):
+        self.outside = outside
+
+    def outer(self, f: Callable) -> Any:
+        """What ``f`` returns outside."""
+        assert _state is not None
+        token = _state.set(self.outside)
+        try:
+            return f()
+        finally:
+            _state.reset(token)
 
     def write(self, line: str) -> None:
         text = line.removeprefix("Warning: ").rstrip()
         what = text.partition(" encountered")[0]
-        how = _outer(np.geterr)[_KINDS[what]] if what in _KINDS else "log"
+        how = self.outer(np.geterr)[_KINDS[what]] if what in _KINDS else "log"
         if how == "warn":
             warn(text)
         elif how == "raise":
@@ -49,48 +53,66 @@ class _Log:
         elif how == "print":
             print(line, end="")
         elif how == "log":
-            _outer(np.geterrcall).write(line)
+            self.outer(np.geterrcall).write(line)
         elif how == "call":
             self(what, _FLAGS[what])
 
     def __call__(self, what: str, flag: int) -> None:
-        _outer(np.geterrcall)(what, flag)
+        self.outer(np.geterrcall)(what, flag)
 
 
-_LOG = _Log()
+class _Logged(NamedTuple):
+    """A state of NumPy's in which errors are logged."""
+
+    state: Any
+    log: _Log
+
+    def changes(self) -> dict[str, Any]:
+        """What the present state has been changed in."""
+        logged = self.log.outer(np.geterr) | dict.fromkeys(_KINDS.values(), "log")
+        changed: dict[str, Any] = {k: v for k, v in np.geterr().items() if v != logged[k]}
+        call = np.geterrcall()
+        return changed if call is self.log else {**changed, "call": call}
 
 
-@np.errstate(divide="log", over="log", invalid="log", call=_LOG)
-def _logged(f: Callable, args: tuple, kwargs: dict, changed: dict[str, Any]) -> Any:
-    """What ``f`` returns; ``changed`` gets what it has changed of NumPy's state for good."""
-    before = _state.get()
-    try:
-        return f(*args, **kwargs)
-    finally:
-        if _state.get() is not before:
-            changed.update(_changes())
+def _change(changed: dict[str, Any]) -> None:
+    if "call" in changed:
+        np.seterrcall(changed.pop("call"))
+    np.seterr(**changed)
 
 
-def _changes() -> dict[str, Any]:
-    logged = _outer(np.geterr) | dict.fromkeys(_KINDS.values(), "log")
-    changed: dict[str, Any] = {k: v for k, v in np.geterr().items() if v != logged[k]}
-    return changed if np.geterrcall() is _LOG else {**changed, "call": np.geterrcall()}
+# That of each state of the user's, by which it is told, and of each of these itself.
+_logged: dict[Any, _Logged] = {}
 
 
-def _change(*, call: Any = _LOG, **how: Any) -> None:
-    np.seterr(**how)
-    if call is not _LOG:
-        np.seterrcall(call)
+def _logging(outside: Any) -> _Logged:
+    if len(_logged) >= MANY:
+        _logged.clear()
+    log = _Log(outside)
+    with np.errstate(divide="log", over="log", invalid="log", call=log):
+        state = _state and _state.get()
+    logged = _logged[outside] = _logged[state] = _Logged(state, log)
+    return logged
 
 
 def at_users_lines(f: Callable, args: tuple, kwargs: dict) -> Any:
-    """``f`` called, with NumPy's warnings at the user's lines."""
-    if _outside.get() is not None:
+    """``f`` called, with NumPy's warnings at the user's lines.
+
+    What it has changed of NumPy's state for good stays changed.
+    """
+    if _state is None:
         return f(*args, **kwargs)
-    token, changed = _outside.set(copy_context()), {}
+    outside = _state.get()
+    logged = _logged.get(outside) or _logging(outside)
+    state = logged.state
+    if state is outside:  # of a transform around this one
+        return f(*args, **kwargs)
+    token, changed = _state.set(state), {}
     try:
-        return _logged(f, args, kwargs, changed)
+        return f(*args, **kwargs)
     finally:
-        _outside.reset(token)
+        if _state.get() is not state:
+            changed = logged.changes()
+        _state.reset(token)
         if changed:
-            _change(**changed)
+            _change(changed)

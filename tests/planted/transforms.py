@@ -46,10 +46,10 @@ ERRORS = errors_in({
     ],
     "functrans/_core/warned.py": [
         ("seterr: what a function sets ends with it",
-         "        if changed:\n            _change(**changed)\n", "",
+         "        if changed:\n            _change(changed)\n", "",
          "tests/test_warnings.py::test_seterr_holds_after_the_transform_as_after_the_function"),
-        ("warnings: those of a transform inside ask that one's errstate",
-         "    if _outside.get() is not None:\n        return f(*args, **kwargs)\n", "",
+        ("warnings: they ask the errstate of the transform, not that of the user",
+         "how = self.outer(np.geterr)[_KINDS[what]]", "how = np.geterr()[_KINDS[what]]",
          "tests/test_warnings.py"),
     ],
     "functrans/_transforms/reach.py": [
