@@ -311,7 +311,8 @@ def row_sums(x: np.ndarray) -> np.ndarray | None:
 def scaled_rows(x: np.ndarray, factor: Any, axis: tuple[int, ...]) -> np.ndarray:
     """``x`` times a number for each row along ``axis``."""
     if axis == (x.ndim - 1,) and x.flags.c_contiguous and factor.dtype == x.dtype:
-        y = in_one_pass("scaled_rows", x, axis=axis, filled=(np.ascontiguousarray(factor),))
+        y = in_one_pass("scaled_rows", x, axis=axis, filled=(np.ascontiguousarray(factor),),
+                        least=sizes.SCALED)
         if y is not None:
             return y
     kept = [1 if i in axis else n for i, n in enumerate(x.shape)]

@@ -117,11 +117,15 @@ def count_nonzero(a, axis=None, *, keepdims=False):
 # ---- means and spreads
 
 
+def _count(shape, axis):
+    """The number of entries along ``axis``."""
+    return math.prod(shape if len(axis) == len(shape) else [shape[i] for i in axis])
+
+
 def _weight(a, axis, where):
-    """The number of entries along ``axis``: a Python int, or with a mask an array of floats."""
-    if where is NoValue or not masked(where):
-        shape = a.shape
-        return math.prod(shape if len(axis) == len(shape) else [shape[i] for i in axis])
+    """The same, a Python int, or with a mask an array of floats."""
+    if not masked(where):
+        return _count(a.shape, axis)
     dtype = a.real.dtype if a.dtype.kind == "c" else np.result_type(a.dtype, np.float32)
     return rows.sum(np.broadcast_to(where, a.shape), axis=axis).astype(dtype)
 
@@ -146,9 +150,10 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     >>> ft.grad(np.mean)(np.array([1.0, 2.0]))
     Array([0.5, 0.5])
     """
-    if out is dtype is None and keepdims is where is NoValue and _is_usual(a):
-        axis = axes_of(axis, a.ndim)
-        n = _weight(a, axis, where)
+    shape = a.shape
+    if out is dtype is None and keepdims is where is NoValue and _is_usual(shape, a.dtype):
+        axis = axes_of(axis, len(shape))
+        n = _count(shape, axis)
         y = at_once(MEAN, a, axis=axis, n=n)
         return _total(a, axis) / n if y is None else y
     if out is not None:
@@ -161,9 +166,9 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     return y if narrow is None else y.astype(narrow)
 
 
-def _is_usual(a):
-    """Whether sums of ``a`` are of its own type, and of some entries."""
-    return a.dtype.char in "fd" and 0 not in a.shape
+def _is_usual(shape, dtype):
+    """Whether sums of an array are of its own type, and of some entries."""
+    return dtype.char in "fd" and 0 not in shape
 
 
 def _divide(y, n, warning):
@@ -187,10 +192,10 @@ def _over(y, n):
 def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=NoValue,
         mean=NoValue, correction=NoValue):
     """Mean squared distance from the mean along ``axis``, divided by n - ``ddof``."""
-    unset = keepdims is where is mean is correction is NoValue
-    if out is dtype is None and unset and type(ddof) is int and _is_usual(a):
-        axis = axes_of(axis, a.ndim)
-        n = _weight(a, axis, where)
+    unset, shape = keepdims is where is mean is correction is NoValue, a.shape
+    if out is dtype is None and unset and type(ddof) is int and _is_usual(shape, a.dtype):
+        axis = axes_of(axis, len(shape))
+        n = _count(shape, axis)
         if n > ddof:
             y = at_once(VARIANCE, a, axis=axis, n=n, ddof=ddof)
             if y is not None:
@@ -443,10 +448,11 @@ def _added_dtype(dtype: np.dtype) -> np.dtype:
     return np.logaddexp.reduce(np.zeros(1, dtype)).dtype
 
 
-def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
-    if out is None and keepdims is False and initial is NoValue and where is True and (
+def _logsumexp(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
+    if out is dtype is None and keepdims is False and initial is NoValue and where is True and (
             array.dtype.char in "fd"):
-        return _along(exponentials.logsumexp, array, axes_of(axis, array.ndim))
+        return _along(exponentials.logsumexp, array, axes_of(axis, len(array.shape)))
+    array = array if dtype is None else array.astype(dtype)
     dtype = _added_dtype(array.dtype)
     array = array if array.dtype is dtype else array.astype(dtype)
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
@@ -464,7 +470,7 @@ UFUNC_METHODS = {
     (np.fmin, "reduce"): _reduce(nanmin),
     (np.logical_and, "reduce"): _reduce(all),
     (np.logical_or, "reduce"): _reduce(any),
-    (np.logaddexp, "reduce"): _reduce(_logsumexp),
+    (np.logaddexp, "reduce"): _logsumexp,
     (np.add, "accumulate"): accumulating(rows.cumsum, reverse=False),
     (np.multiply, "accumulate"): accumulating(rows.cumprod, reverse=False),
     (np.maximum, "accumulate"): accumulating(rows.cummax),
