@@ -8,44 +8,40 @@ meanwhile what it would warn of, and each entry of the log is dealt with as the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
-from typing import Any, NamedTuple
+from contextvars import Context, ContextVar, copy_context
+from typing import Any
 
 import numpy as np
 
 from functrans.errors import warn
 
-# Where NumPy has its state; without it, NumPy warns as it does.
-_state: ContextVar[Any] | None = getattr(np._core.umath, "_extobj_contextvar", None)  # type: ignore[attr-defined]  # not in stubs
+# The context of the outermost call whose warnings are logged, where ``np.errstate`` is the user's.
+_outside: ContextVar[Context | None] = ContextVar("outside", default=None)
+# Where NumPy has its state; without it, what a function sets with ``np.seterr`` ends with it.
+STATE: ContextVar[Any] = getattr(
+    np._core.umath, "_extobj_contextvar", ContextVar("state", default=None)  # type: ignore[attr-defined]  # not in stubs
+)
 _KINDS = {"divide by zero": "divide", "overflow": "over", "invalid value": "invalid"}
 _FLAGS = {"divide by zero": 1, "overflow": 2, "invalid value": 8}  # as NumPy has them
-# States for which others are kept.
-MANY = 16
+
+
+def _outer(f: Callable) -> Any:
+    """What ``f`` returns outside: in a copy, as other threads may share the context."""
+    context = _outside.get()
+    assert context is not None, f
+    return context.copy().run(f)
 
 
 class _Log:
     """What NumPy tells of errors in floating-point arithmetic: ``np.errstate(call=...)``.
 
-    Underflow, and what the function itself wants to be called for, are the caller's object's, of
-    the state ``outside``.
+    Underflow, and what the function itself wants to be called for, are the caller's object's.
     """
-
-    def __init__(self, outside: Any):
-        self.outside = outside
-
-    def outer(self, f: Callable) -> Any:
-        """What ``f`` returns outside."""
-        assert _state is not None
-        token = _state.set(self.outside)
-        try:
-            return f()
-        finally:
-            _state.reset(token)
 
     def write(self, line: str) -> None:
         text = line.removeprefix("Warning: ").rstrip()
         what = text.partition(" encountered")[0]
-        how = self.outer(np.geterr)[_KINDS[what]] if what in _KINDS else "log"
+        how = _outer(np.geterr)[_KINDS[what]] if what in _KINDS else "log"
         if how == "warn":
             warn(text)
         elif how == "raise":
@@ -53,66 +49,77 @@ class _Log:
         elif how == "print":
             print(line, end="")
         elif how == "log":
-            self.outer(np.geterrcall).write(line)
+            _outer(np.geterrcall).write(line)
         elif how == "call":
             self(what, _FLAGS[what])
 
     def __call__(self, what: str, flag: int) -> None:
-        self.outer(np.geterrcall)(what, flag)
+        _outer(np.geterrcall)(what, flag)
 
 
-class _Logged(NamedTuple):
-    """A state of NumPy's in which errors are logged."""
-
-    state: Any
-    log: _Log
-
-    def changes(self) -> dict[str, Any]:
-        """What the present state has been changed in."""
-        logged = self.log.outer(np.geterr) | dict.fromkeys(_KINDS.values(), "log")
-        changed: dict[str, Any] = {k: v for k, v in np.geterr().items() if v != logged[k]}
-        call = np.geterrcall()
-        return changed if call is self.log else {**changed, "call": call}
+_LOG = _Log()
 
 
-def _change(changed: dict[str, Any]) -> None:
-    if "call" in changed:
-        np.seterrcall(changed.pop("call"))
-    np.seterr(**changed)
+class _Warned:
+    """What NumPy tells of where it would have warned: outside of transforms, in its usual state."""
+
+    def write(self, line: str) -> None:
+        warn(line.removeprefix("Warning: ").rstrip())
 
 
-# That of each state of the user's, by which it is told, and of each of these itself.
-_logged: dict[Any, _Logged] = {}
+# NumPy's state as it begins, and one in which it tells what it would warn of: to set this by
+# ``np.errstate`` takes ten times as long.
+USUAL = object() if STATE.name == "state" else Context().run(STATE.get)
+with np.errstate(divide="log", over="log", invalid="log", call=_Warned()):
+    WARNED = STATE.get()
 
 
-def _logging(outside: Any) -> _Logged:
-    if len(_logged) >= MANY:
-        _logged.clear()
-    log = _Log(outside)
-    with np.errstate(divide="log", over="log", invalid="log", call=log):
-        state = _state and _state.get()
-    logged = _logged[outside] = _logged[state] = _Logged(state, log)
-    return logged
-
-
-def at_users_lines(f: Callable, args: tuple, kwargs: dict) -> Any:
-    """``f`` called, with NumPy's warnings at the user's lines.
-
-    What it has changed of NumPy's state for good stays changed.
-    """
-    if _state is None:
-        return f(*args, **kwargs)
-    outside = _state.get()
-    logged = _logged.get(outside) or _logging(outside)
-    state = logged.state
-    if state is outside:  # of a transform around this one
-        return f(*args, **kwargs)
-    token, changed = _state.set(state), {}
+@np.errstate(divide="log", over="log", invalid="log", call=_LOG)
+def _logged(f: Callable, args: tuple, kwargs: dict, changed: dict[str, Any]) -> Any:
+    """What ``f`` returns; ``changed`` gets what it has changed of NumPy's state for good."""
+    before = STATE.get()
     try:
         return f(*args, **kwargs)
     finally:
-        if _state.get() is not state:
-            changed = logged.changes()
-        _state.reset(token)
+        if STATE.get() is not before:
+            changed.update(_changes())
+
+
+def _changes() -> dict[str, Any]:
+    logged = _outer(np.geterr) | dict.fromkeys(_KINDS.values(), "log")
+    changed: dict[str, Any] = {k: v for k, v in np.geterr().items() if v != logged[k]}
+    return changed if np.geterrcall() is _LOG else {**changed, "call": np.geterrcall()}
+
+
+def _change(*, call: Any = _LOG, **how: Any) -> None:
+    np.seterr(**how)
+    if call is not _LOG:
+        np.seterrcall(call)
+
+
+def at_users_lines(f: Callable, args: tuple, kwargs: dict) -> Any:
+    """``f`` called, with NumPy's warnings at the user's lines."""
+    if _outside.get() is not None:
+        return f(*args, **kwargs)
+    token, changed = _outside.set(copy_context()), {}
+    try:
+        return _logged(f, args, kwargs, changed)
+    finally:
+        _outside.reset(token)
         if changed:
-            _change(changed)
+            _change(**changed)
+
+
+def geterr() -> dict[str, str]:
+    """``numpy.geterr``, in a transform too, where NumPy itself logs what it would warn of."""
+    now = dict[str, Any](np.geterr())
+    if np.geterrcall() is _LOG:
+        outer = _outer(np.geterr)
+        now |= {k: outer[k] for k in _KINDS.values() if now[k] == "log"}
+    return now
+
+
+def geterrcall() -> Any:
+    """``numpy.geterrcall``, in a transform too."""
+    call = np.geterrcall()
+    return _outer(np.geterrcall) if call is _LOG else call
