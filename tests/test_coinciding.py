@@ -591,3 +591,29 @@ def test_an_odd_function_with_all_singular_vectors():
 def test_one_singular_vector_of_repeated_values_is_an_error():
     with pytest.raises(NotDifferentiable, match="singular values 0 and 1 coincide"):
         ft.grad(lambda a: np.linalg.svd(a)[0][0, 1])(np.eye(2))
+
+
+@pytest.mark.parametrize("transform", [
+    lambda f: f, ft.jit, lambda f: lambda x: ft.vmap(f)(np.stack([x, 2 * x]))[0],
+], ids=["eager", "jit", "vmap"])
+def test_the_transpose_of_a_derivative_is_free_of_the_slopes_that_tell_values_apart(transform):
+    weights = np.array([1.0, 2.0, 4.0])
+    matrix = np.array([[1.0, 0.3, 0.2], [0.3, 2.0, 0.5], [0.2, 0.5, 4.0]])
+
+    def f(x):
+        return np.sum(np.linalg.eigvalsh(matrix + np.diag(x)) * weights)
+
+    def transposed(x):
+        pushforward = ft.linearize(ft.grad(f), x)[1]
+        return ft.linear_transpose(pushforward, x)(weights)[0]
+
+    def in_the_cotangent(x):
+        pullback = ft.vjp(ft.grad(f), x)[1]
+        return ft.jacrev(lambda ct: pullback(ct)[0])(weights)
+
+    x = np.array([0.3, 0.2, 0.9])
+    hessian = ft.jacfwd(ft.grad(f))(x)
+    y, columns = transform(transposed)(x), transform(in_the_cotangent)(x)
+    assert isinstance(y, np.ndarray) and isinstance(columns, np.ndarray)
+    assert np.allclose(y, hessian @ weights, rtol=1e-12, atol=1e-14)
+    assert np.allclose(columns, hessian, rtol=1e-12, atol=1e-14)

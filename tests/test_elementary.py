@@ -255,6 +255,20 @@ def test_clip_refuses_both_spellings_of_a_bound():
         ft.grad(lambda x: np.clip(x, 0, 1, min=0).sum())(np.ones(2))
 
 
+def test_clip_of_integers_has_numpys_dtype_for_traced_bounds_too():
+    x = np.array([0, 1, 5], np.int8)
+    for bounds in [(1, None), (None, 3), (1, 3), (np.int16(1), None), (0.5, 2.5)]:
+        given = [b for b in bounds if b is not None]
+
+        def f(x, *values, bounds=bounds):
+            rest = iter(values)
+            return np.clip(x, *[b if b is None else next(rest) for b in bounds])
+
+        y, want = ft.jit(f)(x, *given), np.clip(x, *bounds)
+        assert y.dtype == want.dtype
+        assert np.array_equal(y, want)
+
+
 def test_rounding_keeps_float32():
     x = np.array([0.123, 45.678], np.float32)
     y, _ = ft.jvp(lambda x: x + np.round(x, 2), (x,), (x,))

@@ -6,6 +6,8 @@ import pytest
 import functrans as ft
 from functrans._compile.emit.hints import CHAIN, DEEP
 from functrans._compile.ir.program import interpret
+from functrans._compile.run import machine
+from functrans._compile.run.machine import _host
 
 pytestmark = pytest.mark.usefixtures("seldom_optimised")
 
@@ -60,3 +62,15 @@ def test_no_bit_depends_on_how_many_vectors_there_are_at_once(n):
     f = ft.jit(ft.grad(summed))
     (want,) = interpret(f.lower(x).program, [x])
     np.testing.assert_array_equal(f(x), want)
+
+
+def test_a_loop_whose_length_is_no_longer_known_is_not_to_be_written_out(capfd):
+    """The compiler would say that it cannot."""
+    f = ft.jit(lambda x: 2.0 * x[:, ::-1] + x)
+    with machine.choose(_host()), ft.cache.off():
+        for n in (2, 3, 4):
+            x = np.linspace(0.0, 1.0, 50 * n).reshape(50, n)
+            assert np.array_equal(f(x), 2.0 * x[:, ::-1] + x)
+    made = f.explain().stagings[-1].entries[-1].made
+    assert made.startswith("compiled for any length of axis 1 of x")
+    assert capfd.readouterr().err == ""

@@ -229,3 +229,14 @@ def test_bad_arguments_raise_what_numpy_raises(f, error, text):
 def test_complex_medians_are_numpys():
     z = np.array([1 + 2j, 3j, 2 - 1j])
     assert complex(ft.jvp(np.median, z, z)[0]) == np.median(z)
+
+
+@pytest.mark.parametrize("outer", [ft.jacrev, ft.jacfwd, lambda g: ft.jacrev(ft.checkpoint(g))])
+def test_a_median_in_a_branch_has_second_derivatives_under_jit(outer, unoptimised):
+    """Which entry it is stays fixed in the branch backward, though it comes as an operand."""
+    def f(x):
+        return ft.cond(x[0] > 0, lambda x: np.median(x) * x[1] ** 2, lambda x: x[0] ** 2, x)
+
+    x = np.array([3.0, 1.0, 2.0])
+    expected = [[0.0, 0.0, 0.0], [0.0, 4.0, 2.0], [0.0, 2.0, 0.0]]
+    assert np.allclose(ft.jit(outer(ft.grad(f)))(x), expected, rtol=1e-14)

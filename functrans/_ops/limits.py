@@ -1,6 +1,6 @@
 """Values that coincide, where a rule divides zero by zero or a function has a kink.
 
-``slope_ratio`` and ``settle`` are not in the table: they serve only ``degenerate.py``.
+``slope_ratio``, ``settle`` and ``enter`` are not in the table: they serve only ``degenerate.py``.
 """
 
 from __future__ import annotations
@@ -47,6 +47,12 @@ slope_ratio = General(
 settle = Linear(
     "settle", lambda x, of: x, lambda ct, x, of: ct,
     lambda size, xs, batched, of: settle(xs[0], of=of), 1, abstract=lambda x, of: x,
+)
+
+# the identity on values that come to where there are such tangents, whose cotangents drop them
+enter = Linear(
+    "enter", lambda x, of: np.positive(x), lambda ct, x, of: settled(ct, of),
+    lambda size, xs, batched, of: enter(xs[0], of=of), 1, abstract=lambda x, of: x,
 )
 
 

@@ -145,14 +145,16 @@ def clip(a, a_min=np._NoValue, a_max=np._NoValue, out=None, *, min=np._NoValue, 
 
 
 def _clipped_integers(a, low, high):
-    dtype = common_dtype(a, *[bound for bound in (low, high) if bound is not None])
     if a.dtype.kind in "iu":  # bounds that no entry reaches may be beyond the dtype
         limits = np.iinfo(a.dtype)
         low = None if type(low) is int and low <= limits.min else low
         high = None if type(high) is int and high >= limits.max else high
     y = a if low is None else ops.maximum(a, low)
     y = y if high is None else ops.minimum(y, high)
-    return y if y.dtype == dtype else y.astype(dtype)
+    if a.dtype.kind != "b":
+        return y
+    # NumPy promotes all three together
+    return y.astype(common_dtype(a, *[b for b in (low, high) if b is not None]))
 
 
 def _bound(first, second):

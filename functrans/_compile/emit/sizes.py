@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans._compile.emit.hints import UNROLLED
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, POINTER
 from functrans._compile.emit.skeleton import TYPE, TYPES, with_names
 
@@ -79,6 +80,8 @@ def _with_sizes(lines: Sequence[str], types: Sequence[str], slot: int) -> list[s
         if line.startswith("define ") or (line.startswith("  ") and " call " in f" {line}"):
             of = "ptr noalias readonly %sizes" if line.startswith("define ") else "ptr %sizes"
             line = _STEP.sub(lambda m, of=of: _with(m[0], m[1], of), line)
+        if line.endswith(UNROLLED) and "%size." in out[-1]:
+            line = line.removesuffix(UNROLLED)  # the length of this loop is no longer known
         out.append(line)
         if line != "entry:":
             continue

@@ -55,7 +55,7 @@ class Recording(NamedTuple):
     def pull(self, seeds: Sequence) -> list:
         """Cotangents of the inputs, without conjugation, zeros where there is no path."""
         seeds = [
-            s if s is None else cast(s, aval_of(v).dtype)
+            s if s is None else self.trace.entered(cast(s, aval_of(v).dtype))
             for s, v in zip(seeds, self.values, strict=True)
         ]
         with self.trace.growing or nullcontext():
@@ -70,7 +70,8 @@ class Recording(NamedTuple):
         """Tangents of the outputs, zeros where there is no path."""
         self.trace.check_captures()
         with self.trace.growing or nullcontext():
-            ts = push_forward(self.trace, self.ends, self.inputs, tangents)
+            entered = list(map(self.trace.entered, tangents))
+            ts = push_forward(self.trace, self.ends, self.inputs, entered)
         y_ts = arrived([
             zeros_like(v) if t is None else self.trace.settled(t)
             for t, v in zip(ts, self.values, strict=True)

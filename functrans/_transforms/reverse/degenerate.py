@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from functrans._core.bind import Tracer
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import BilinearAction, General
-from functrans._ops.limits import settle, settled
+from functrans._ops.limits import enter, settle, settled
 from functrans._transforms.forward.jvp import JVPTrace, JVPTracer, mine
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import FOLLOWS, Node, VJPTrace
@@ -65,6 +66,12 @@ class ReverseTrace(VJPTrace):
         """``x``, a value or cotangent of this trace, without hidden tangents."""
         for level in self.hidden:
             x = settled(x, level)
+        return x
+
+    def entered(self, x: Any) -> Any:
+        """``x``, a tangent or cotangent that comes from outside, whose own cotangent has none."""
+        for level in self.hidden if isinstance(x, Tracer) else ():
+            x = enter(x, of=level)
         return x
 
     def hand_out(self, outs: Sequence) -> None:

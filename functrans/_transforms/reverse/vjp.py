@@ -307,7 +307,7 @@ class VJPTrace(Trace):
         if len(args) == 1:
             y = impl(v, **params) if type(v) in PLAIN else bind(prim, v, **params)
         else:
-            rest = args[1:]
+            rest = [self.lower(i) for i in args[1:]]  # fixed, though programs may have passed it on
             plain = type(v) is np.ndarray and ARRAYS.issuperset(map(type, rest))
             y = impl(v, *rest, **params) if plain else bind(prim, v, *rest, **params)
             fixed = tuple(map(self.capture, rest))
