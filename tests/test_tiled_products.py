@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile.lowering.library import Product
+from functrans._compile.lowering.products import Product
 from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule.kernels import Kernel, Tiles
 from functrans._kernels import routines, sizes

@@ -115,6 +115,11 @@ def test_a_fold_is_the_same_ufunc_again_and_again(name, method):
     lambda x: np.logical_and.reduce(x, initial=2.0, where=x > 0.3, keepdims=True),
     lambda x: np.logical_or.reduce(x, initial=None),
     lambda x: np.logaddexp.reduce(x, axis=0, initial=1.0), lambda x: np.gcd.reduce(x.astype(int)),
+    lambda x: np.add.reduce(x.astype(np.int8), dtype=np.int16),
+    lambda x: np.multiply.reduce(x, axis=None, dtype=np.int32, initial=7),
+    lambda x: np.add.accumulate(x > 0.3, dtype=np.uint8), lambda x: np.logical_or.reduce(x > 1.3),
+    lambda x: np.logical_or.reduce(x > 9, axis=None, initial=2.5),
+    lambda x: np.logical_and.reduce(x, initial=0, where=x > 1.0, dtype=bool),
 ])
 @pytest.mark.parametrize("how", ["jvp", "vmap", "jit"])
 def test_options_give_numpys_values_and_types(call, how):
@@ -137,6 +142,7 @@ def test_options_give_numpys_values_and_types(call, how):
     (lambda x: np.subtract.reduce(x[:0]), ValueError),
     (lambda x: np.subtract.reduce(x, where=x > 0), ValueError),
     (lambda x: np.less.reduce(x), TypeError),
+    (lambda x: np.logical_or.reduce(x, dtype=np.int32), TypeError),
     (lambda x: np.subtract.reduce(x, axis=5), np.exceptions.AxisError),
     (lambda x: np.add.reduceat(x, [0, 9]), IndexError),
     (lambda x: np.hypot.reduceat(x, [-1]), IndexError),

@@ -51,29 +51,29 @@ class Place(NamedTuple):
 class Reach(Callees):
     """A function and those that it may call, and the generators that it may draw from, by label.
 
-    ``others`` says whether code of installed libraries is among them.
+    ``libraries`` are the installed packages whose functions are among them: these are not followed.
     """
 
     def __init__(self, function: Any, *given: Any):
         super().__init__(function)
         self.generators: dict[str, Any] = {}
-        self.others = False
+        self.libraries: set[str] = set()
         self._function, self._given = function, given
         self._drawn_from: list[Any] = []
-        self._libraries: list[ModuleType] = []
+        self._modules: list[ModuleType] = []
         self._places: list[Place] = []
 
     def finish(self) -> Reach:
         """Look at all that has not been looked at, and at what functions of ours are made of."""
         self._meet(self._given)
         before = None
-        while self._todo or before != len(self._libraries):
-            before = len(self._libraries)
+        while self._todo or before != len(self._modules):
+            before = len(self._modules)
             for _ in self:
                 pass
             if "random" in self._names:
                 of_numpy()  # NumPy imports it when it is used first
-            inside = [x for m in self._libraries for x in named(vars(m), self._names)
+            inside = [x for m in self._modules for x in named(vars(m), self._names)
                       if isinstance(x, _METHODS)]
             closed, self.closed = self.closed, []
             self._meet([*inside, *[x for f in closed for x in _held(f)]])
@@ -125,7 +125,9 @@ class Reach(Callees):
 
     def _is_foreign(self, module: Any) -> bool:
         foreign = super()._is_foreign(module)
-        self.others = self.others or (foreign and is_others(str(module).partition(".")[0]))
+        package = str(module).partition(".")[0]
+        if foreign and is_others(package):
+            self.libraries.add(package)
         return foreign
 
     def _parts(self, v: Any) -> Iterable[Any]:
@@ -136,7 +138,7 @@ class Reach(Callees):
         if type(v) is np.ndarray:
             return v.flat
         if isinstance(v, ModuleType) and self._is_foreign(v.__name__):
-            self._libraries.append(v)
+            self._modules.append(v)
             return ()
         if isinstance(v, ContextVar):
             self._note(v, _CONTEXT, in_context(v))
@@ -181,7 +183,7 @@ class RefusingDraws:
         self.reach, self.name, self.why, self.known = reach, name, why, known
 
     def __enter__(self) -> None:
-        self.draws = Draws(self.reach.generators, self.reach.others)
+        self.draws = Draws(self.reach.generators, self.reach.libraries)
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is None:

@@ -24,7 +24,7 @@ from functrans import tree
 from functrans._core.bind import Tracer
 from functrans._core.writing import current
 from functrans._transforms import drawing
-from functrans._transforms.staging.draws import note_systems
+from functrans._transforms.staging.draws import note_unseeded
 from functrans._transforms.staging.generators import of_numpy
 from functrans.errors import UnsupportedError, user_line
 
@@ -168,7 +168,7 @@ def default_rng(seed: Any = None) -> _np.Generator:
 
 def _note(seed: Any) -> None:
     if seed is None:
-        note_systems(sys._getframe(2), for_seed=True)
+        note_unseeded(sys._getframe(2))
 
 
 def _of_module(name: str, method: Callable) -> Callable:

@@ -12,7 +12,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops import reductions as rows
 from functrans.numpy import reductions
-from functrans.numpy.options import NoValue, axes_of, is_set, keep, prepared
+from functrans.numpy.options import NoValue, axes_of, in_dtype, is_set, keep, prepared
 from functrans.numpy.reductions import along, start_of
 from functrans.numpy.running import accumulating
 
@@ -24,7 +24,8 @@ def _reduce(f):
         if dtype is not None:
             array = array.astype(dtype)
         options = {} if initial is NoValue else {"initial": initial}
-        return f(array, axis, out=out, keepdims=keepdims, where=where, **options)
+        y = f(array, axis, out=out, keepdims=keepdims, where=where, **options)
+        return in_dtype(y, dtype)
 
     return reduce
 
@@ -47,13 +48,12 @@ def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=T
     return ops.logaddexp(y, start_of(initial, y)) if is_set(initial) else y
 
 
-def _of_truth(f, join):
+def _of_truth(f, ufunc, join):
     """``reduce`` of a logical ufunc; ``initial`` is whatever has a truth, as in NumPy."""
 
-    along = _reduce(f)
-
     def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
-        y = along(array, axis, dtype, out, keepdims, where=where)
+        ufunc.reduce(np.ones(1, array.dtype), dtype=dtype)  # NumPy's errors
+        y = f(array, axis, out=out, keepdims=keepdims, where=where)
         if initial is None or initial is NoValue:
             return y
         return join(y, initial if isinstance(initial, Tracer) else bool(initial))
@@ -68,8 +68,8 @@ UFUNC_METHODS = {
     (np.minimum, "reduce"): _reduce(reductions.min),
     (np.fmax, "reduce"): _reduce(reductions.nanmax),
     (np.fmin, "reduce"): _reduce(reductions.nanmin),
-    (np.logical_and, "reduce"): _of_truth(reductions.all, ops.logical_and),
-    (np.logical_or, "reduce"): _of_truth(reductions.any, ops.logical_or),
+    (np.logical_and, "reduce"): _of_truth(reductions.all, np.logical_and, ops.logical_and),
+    (np.logical_or, "reduce"): _of_truth(reductions.any, np.logical_or, ops.logical_or),
     (np.logaddexp, "reduce"): _reduce(_logsumexp),
     (np.add, "accumulate"): accumulating(rows.cumsum, reverse=False),
     (np.multiply, "accumulate"): accumulating(rows.cumprod, reverse=False),

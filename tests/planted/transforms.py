@@ -63,12 +63,6 @@ ERRORS = errors_in({
          "            return len(holder) == met\n", "            return True\n",
          "tests/test_draws.py::test_what_changes_after_a_function_was_mapped_is_seen"),
     ],
-    "functrans/_transforms/staging/generators.py": [
-        ("draws: the second number of a pair is not noticed",
-         "return _memory(g, np.random.RandomState), _state_of_bits(g._bit_generator)",
-         "return _state_of_bits(g._bit_generator)",
-         "tests/test_draws.py::test_draws_of_a_library_are_refused"),
-    ],
     "functrans/_transforms/staging/held.py": [
         ("draws: what objects in a library's modules hold is not looked at",
          "return object.__getattribute__(x, \"__dict__\")", "return {}",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import os
-import random
+import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from types import FrameType, MappingProxyType
 from typing import Any
@@ -14,11 +13,10 @@ from typing import Any
 from functrans._core.remedies import call_at
 from functrans._transforms.staging.generators import state_of
 from functrans._transforms.staging.held import held_by_libraries
-from functrans._transforms.staging.libraries import is_ours
 from functrans.errors import UnsupportedError, package_of_frame, user_line
 
-# How often random numbers of the system have been drawn in this context, and where last.
-_of_system: ContextVar[tuple[int, str]] = ContextVar("of_system", default=(0, ""))
+# How many generators of NumPy's have been made without a seed in this context, and where last.
+_unseeded: ContextVar[tuple[int, str]] = ContextVar("unseeded", default=(0, ""))
 _INSTEAD = (
     "Draw outside, and pass the numbers as an argument; or pass a key, from which "
     "functrans.random.normal(key) draws."
@@ -32,54 +30,46 @@ NOTHING: Mapping[int, object] = MappingProxyType({})
 
 
 @functools.cache
-def _count_systems() -> None:
-    """Have Python tell when it draws random numbers of the system, which it does by these names:
-    NumPy asks ``secrets`` for a seed, which is made of ``random.SystemRandom``.
-    """
-    for module, name in ((random, "_urandom"), (os, "urandom")):
-        setattr(module, name, _counting(getattr(module, name)))
+def _count_unseeded() -> None:
+    """Have NumPy tell when it asks the system for a seed, which it does by a name in a module."""
+    numpys: Any = importlib.import_module("numpy.random.bit_generator")
+    original = getattr(numpys, "randbits", None)
+    if original is None:
+        return  # a NumPy that asks in another way: such generators are not noticed
+
+    def randbits(k: int) -> int:
+        note_unseeded(sys._getframe(1))
+        return original(k)
+
+    numpys.randbits = randbits
 
 
-def _counting(urandom: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    @functools.wraps(urandom)
-    def counted(size: int, /) -> bytes:
-        frame = sys._getframe(1)
-        for_seed = size == 16 and frame.f_code.co_name == "getrandbits"
-        while package_of_frame(frame) in ("random", "secrets") and frame.f_back:
-            frame = frame.f_back
-        note_systems(frame, for_seed)
-        return urandom(size)
-
-    return counted
-
-
-def note_systems(caller: FrameType, for_seed: bool) -> None:
-    """Count random numbers of the system, or a generator that is made without a seed, unless it is
-    by a library of Python's, NumPy's or ours.
+def note_unseeded(caller: FrameType) -> None:
+    """Count a generator that is made without a seed, unless it is by a library.
 
     NumPy makes ``RandomState(seed)`` without one, and gives it that afterwards.
     """
-    if is_ours(package_of_frame(caller)):
+    if package_of_frame(caller) in ("functrans", "numpy", "scipy"):
         return
-    name, arguments = call_at(caller) if for_seed else ("", [])
+    name, arguments = call_at(caller)
     if name != "RandomState" or all([x is None for x in arguments]):
         line = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        _of_system.set((_of_system.get()[0] + 1, line))
+        _unseeded.set((_unseeded.get()[0] + 1, line))
 
 
 class Draws:
-    """Generators, and the states that they were in; with those of libraries if there are others'
-    functions that may draw.
+    """Generators, and the states that they were in; with those of the installed libraries whose
+    functions may be called.
     """
 
-    __slots__ = ("drawn_from", "generators", "of_system", "states")
+    __slots__ = ("drawn_from", "generators", "states", "unseeded")
 
-    def __init__(self, generators: Mapping[str, Any], others: bool):
-        _count_systems()
+    def __init__(self, generators: Mapping[str, Any], libraries: Collection[str]):
+        _count_unseeded()
         self.generators = generators
-        self.drawn_from = {**held_by_libraries(), **generators} if others else generators
+        self.drawn_from = {**held_by_libraries(libraries), **generators}
         self.states = {label: state_of(g) for label, g in self.drawn_from.items()}
-        self.of_system = _of_system.get()[0]
+        self.unseeded = _unseeded.get()[0]
 
     def refuse(
         self, name: str, why: str, now: Mapping[str, Any], known: Mapping[int, object] = NOTHING
@@ -90,11 +80,11 @@ class Draws:
         ``why`` says of the numbers what would be wrong with them; ``known`` are the states of
         generators, by id, after draws that are made anew each time.
         """
-        drawn, line = _of_system.get()
-        if drawn != self.of_system:
+        made, line = _unseeded.get()
+        if made != self.unseeded:
             raise UnsupportedError(
-                f"{line}: {name} took random numbers of the system, or made a generator of random "
-                f"numbers without a seed: they would be {why}. {_INSTEAD}"
+                f"{line}: {name} made a generator of random numbers without a seed: they would be "
+                f"{why}. {_INSTEAD}"
             )
         for label, g in self.drawn_from.items():
             if state_of(g) != known.get(id(g), self.states[label]):
@@ -108,5 +98,3 @@ class Draws:
                     f"{user_line()}: {name} made a generator of random numbers and kept it as "
                     f"{label}: its numbers would be {why}. Make it outside. {_INSTEAD}"
                 )
-
-

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import random
 import sys
-from collections.abc import Iterator, Mapping
-from types import ModuleType
+from collections.abc import Collection, Iterator, Mapping
+from types import BuiltinMethodType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from functrans._transforms.staging.generators import is_generator, of_numpy
@@ -21,32 +21,18 @@ class Place(NamedTuple):
     name: Any
 
 
-def held_by_libraries() -> dict[str, Any]:
-    """Those of all installed libraries that are loaded, and those of NumPy's and Python's own."""
-    held = {p.label: p.space.get(p.name) for p in _places(len(sys.modules))}
-    numpys, pythons = of_numpy(), random.random.__self__  # type: ignore[attr-defined]
-    own = {"np.random": numpys, "random": pythons}
-    return own | {label: g for label, g in held.items() if is_generator(g)}
-
-
-@functools.lru_cache(1)
-def _places(modules: int) -> list[Place]:
-    """Places in all ``modules`` that are loaded: found anew when others have been imported."""
-    found = []
+def held_by_libraries(packages: Collection[str]) -> dict[str, Any]:
+    """The generators in the modules of ``packages``, Python's own where they name ``random``, and
+    NumPy's own, which everyone has.
+    """
+    if not packages:
+        return {}
+    held = {"np.random": of_numpy()}
     for name, module in tuple(sys.modules.items()):
-        if isinstance(module, ModuleType) and is_others(name.partition(".")[0]):
-            found += _in_module(name, len(vars(module)))
-    return found
-
-
-@functools.lru_cache(None)
-def _in_module(name: str, size: int) -> list[Place]:
-    """Places in a module that has ``size`` names, and one step behind these."""
-    space = vars(sys.modules[name])
-    found = list(_in_space(f"{name}.", space))
-    for key, x in tuple(space.items()):
-        found += _in_space(f"{name}.{key}.", _inside(x))
-    return found
+        if name.partition(".")[0] in packages and isinstance(module, ModuleType):
+            for place in _in_module(name, len(vars(module))):
+                held[place.label] = _generator(place.space.get(place.name))
+    return {label: g for label, g in held.items() if g is not None}
 
 
 def held_by(x: Any, attributes: Mapping[str, Any]) -> set[str]:
@@ -56,10 +42,29 @@ def held_by(x: Any, attributes: Mapping[str, Any]) -> set[str]:
     return {name for name, held in attributes.items() if is_generator(held)}
 
 
+@functools.lru_cache(4096)
+def _in_module(name: str, size: int) -> list[Place]:
+    """Places in a module that has ``size`` names, and one step behind these."""
+    space = vars(sys.modules[name])
+    found = list(_in_space(f"{name}.", space))
+    for key, x in tuple(space.items()):
+        found += _in_space(f"{name}.{key}.", _inside(x))
+    return found
+
+
 def _in_space(label: str, space: Mapping[Any, Any]) -> Iterator[Place]:
     for key, x in tuple(space.items()):
-        if is_generator(x):
+        if _generator(x) is not None:
             yield Place(f"{label}{key}", space, key)
+
+
+def _generator(x: Any) -> Any:
+    """The generator that ``x`` is, is a method of, or has the functions of; None if it is none."""
+    if x is random:
+        x = random.random
+    if isinstance(x, MethodType | BuiltinMethodType):
+        x = x.__self__
+    return x if is_generator(x) else None
 
 
 def _inside(x: Any) -> Mapping[Any, Any]:

@@ -39,11 +39,6 @@ def is_library(package: str, homes: frozenset[str]) -> bool:
     return package in _OURS or (package not in homes and _is_installed(package))
 
 
-def is_ours(package: str) -> bool:
-    """Whether a package is Python's, NumPy's, SciPy's or ours."""
-    return package in _OURS
-
-
 def is_others(package: str) -> bool:
     """Whether a package is installed, and neither Python's, NumPy's, SciPy's nor ours."""
     return package not in _OURS and _is_installed(package)
