@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from functrans._compile.lowering.numbers import Rounding
 from functrans._transforms.arguments import require_callable
+from functrans._transforms.derived import surfacing
 from functrans._transforms.staging.jit import Jitted
 from functrans.errors import ArgumentError, name_of
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from functrans._export.exported import Exported
 
 
+@surfacing
 def export(f: Callable, *examples: Any) -> Exported:
     """``f`` compiled for arguments like the examples: a function that needs no Python of yours.
 

@@ -493,3 +493,26 @@ def test_what_jit_cannot_hash_says_what_it_is():
 def test_numbers_for_people_have_no_derivative(name):
     with raises(errors.UnsupportedError, f"np.{name} makes text or a file", "ft.stop_gradient(x)"):
         ft.grad(lambda x: getattr(np, name)(x, x) and x.sum())(X)
+
+
+@pytest.mark.parametrize(("args", "axes", "text"), [
+    (({"a": np.ones(3), "b": np.ones(4)}, np.ones(3)), 0,
+     r"argument 0\['b'\] of `f` has size 4 on axis 0, argument 0\['a'\] has size 3"),
+    (({"a": np.ones(3), "b": 1.0}, np.ones(3)), (None, 2),
+     r"argument 1 of `f` has shape \(3,\), which has no axis 2"),
+    (("abc",), 0, r"nothing to map over in `f`, which was given str 'abc'\. Pass arrays"),
+])
+def test_vmap_says_which_part_of_which_argument_does_not_fit(args, axes, text):
+    def f(*xs):
+        return xs
+
+    with pytest.raises((errors.ShapeError, errors.ArgumentError), match=text):
+        ft.vmap(f, in_axes=axes)(*args)
+
+
+def test_argnums_that_fit_no_parameter_are_told_the_parameters():
+    def f(x, y):
+        return x * y
+
+    with pytest.raises(errors.ArgumentError, match=r"2 positional .*; its parameters are x, y"):
+        ft.grad(f, argnums="z")(1.0, 2.0)

@@ -320,6 +320,18 @@ def test_an_error_of_the_transform_itself_ends_where_it_was_called():
     assert lines_of(error.value) == []
 
 
+@pytest.mark.parametrize("call", [
+    lambda: ft.grad(3), lambda: ft.grad(misspelt, argnums=1.0), lambda: ft.jit(3),
+    lambda: ft.jit(misspelt, static_argnames="z"), lambda: ft.checkpoint(None),
+    lambda: ft.vjp(np.sin, X)[1](np.ones(4)), lambda: ft.linearize(np.sin, X)[1](np.ones(4)),
+    lambda: ft.export(np.sort, X), lambda: ft.vmap(3),
+])
+def test_an_error_of_what_a_transform_is_given_ends_where_that_is(call):
+    with pytest.raises(ft.errors.FunctransError) as error, ft.config(tracebacks="short"):
+        call()
+    assert lines_of(error.value) == ["<lambda>"]
+
+
 def test_the_errors_behind_an_error_are_shortened_too():
     def f(x):
         try:

@@ -167,9 +167,11 @@ def _place(who, f, a, args, kwargs) -> int | str:
         return names.index(a)
     if isinstance(a, int) and 0 <= a < len(names) and names[a] in kwargs:
         return names[a]
+    keywords = f" and the keywords {', '.join(sorted(kwargs))}" if kwargs else ""
+    takes = f"; its parameters are {', '.join(names)}" if names else ""
     raise ArgumentError(
         f"{who}: argnums names argument {a!r}, but `{name_of(f)}` was called with {len(args)} "
-        f"positional arguments and the keywords {sorted(kwargs)}"
+        f"positional argument{'s' * (len(args) != 1)}{keywords}{takes}"
     )
 
 

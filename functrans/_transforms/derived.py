@@ -125,6 +125,7 @@ def deriving(transform: F) -> F:
     Without ``f`` they are decorators: ``@ft.grad(argnums=1)``.
     """
 
+    @surfacing
     @functools.wraps(transform)
     def transformed(*args: Any, **kwargs: Any) -> Any:
         if not args and "f" not in kwargs:

@@ -15,6 +15,7 @@ from functrans._core.aval import integer, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
 from functrans._kernels.large import keep_memory
+from functrans._transforms import paths
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
 from functrans._transforms.derived import deriving
 from functrans._transforms.drawing import Draw, drawing
@@ -331,34 +332,53 @@ def _children(x) -> list | None:
 
 
 def _size(f, leaves, axes, axis_size, structure) -> int:
+    def called(i: int) -> str:
+        return _called(i, tree.unflatten(structure, range(len(leaves))))
+
     sizes = {}
     for i, (x, a) in enumerate(zip(leaves, axes, strict=True)):
         if a is None:
             continue
         if not -ndim_of(x) <= a < ndim_of(x):
             raise ShapeError(
-                f"vmap: argument {i} of `{name_of(f)}` has shape {shape_of(x)}, which has no "
-                f"axis {a}"
+                f"vmap: {called(i)} of `{name_of(f)}` has shape {shape_of(x)}, which "
+                f"has no axis {a}"
             )
         sizes[i] = shape_of(x)[a]
     if not sizes:
         if axis_size is None:
-            raise ArgumentError(f"vmap: nothing to map over in `{name_of(f)}`; pass axis_size")
+            other = next((x for x in leaves if not is_number(x)), None)
+            given = "" if other is None else f", which was given {describe(other)}"
+            raise ArgumentError(
+                f"vmap: nothing to map over in `{name_of(f)}`{given}. Pass arrays, or axis_size, "
+                "the number of slices."
+            )
         return operator.index(axis_size)
     first = next(iter(sizes))
     if axis_size not in (None, sizes[first]):
         raise ShapeError(
-            f"vmap: axis_size is {axis_size}, but argument {first} of `{name_of(f)}` has size "
-            f"{sizes[first]} on axis {axes[first]}. Leave axis_size out where something is mapped."
+            f"vmap: axis_size is {axis_size}, but {called(first)} of `{name_of(f)}` "
+            f"has size {sizes[first]} on axis {axes[first]}. Leave axis_size out where something "
+            "is mapped."
         )
     for i, n in sizes.items():
         if n != sizes[first]:
             raise ShapeError(
-                f"vmap: argument {i} of `{name_of(f)}` has size {n} on axis {axes[i]}, argument "
-                f"{first} has size {sizes[first]}. Batched axes must agree; pass in_axes=None for "
-                "an argument to keep it fixed."
+                f"vmap: {called(i)} of `{name_of(f)}` has size {n} on axis {axes[i]}, "
+                f"{called(first)} has size {sizes[first]}. Batched axes must agree; "
+                "pass in_axes=None for an argument to keep it fixed."
             )
     return sizes[first]
+
+
+def _called(i: int, places: tuple[tuple, dict]) -> str:
+    """What messages call the i-th leaf: the argument, and the way to the leaf in it."""
+    args, kwargs = places
+    return next(
+        f"argument {paths.shown(str(name), path)}"
+        for name, x in [*enumerate(args), *kwargs.items()]
+        for path, k in paths.leaves(x) if k == i
+    )
 
 
 def _place_out(f: Callable, out_axes: Any, outs: list, structure: tree.Structure) -> Any:

@@ -153,6 +153,7 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """
     run = record("vjp", f, primals, has_aux)
 
+    @surfacing
     def pullback(ct: Any) -> tuple:
         check_like("pullback", f, "the cotangent", ct, tree.unflatten(run.structure, run.values))
         cts = run.pull([_copied(_conjugate(c)) for c in map(plain, tree.leaves(ct))])
@@ -190,6 +191,7 @@ def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """
     run = record("linearize", f, primals, has_aux)
 
+    @surfacing
     def pushforward(*tangents: Any) -> Any:
         if len(tangents) != len(primals):
             raise ArgumentError(

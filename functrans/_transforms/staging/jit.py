@@ -28,7 +28,7 @@ from functrans._core.writing import handed_to
 from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree, require_callable
-from functrans._transforms.derived import Derived, surface
+from functrans._transforms.derived import Derived, surface, surfacing
 from functrans._transforms.drawing import Again, Drawn, drawing, rehearsal
 from functrans._transforms.staging import batches
 from functrans._transforms.staging.batches import is_batched
@@ -84,6 +84,7 @@ def jit(
 ) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
 
 
+@surfacing
 def jit(
     f: Callable | None = None,
     *,
