@@ -141,6 +141,18 @@ def test_interpolation_has_the_slope_of_its_segment():
     assert ft.grad(f)(9.0, np.array([0.0, 5.0, 1.0])) == 0
 
 
+@pytest.mark.parametrize("how", ["jvp", "jit", "vmap"])
+def test_interpolation_at_the_last_point_is_its_value(how):
+    xp, fp = np.array([-2.0, 0.1, 1.7, 1.7]), np.array([0.7, 2.3, 0.4, 3.3])
+    x = np.array([1.7, -2.0, 0.1])
+    calls = [lambda x: np.interp(x, xp, fp), lambda x: np.interp(x, xp[:3], fp[:3] / 3)]
+    for f in calls:
+        y = {"jvp": lambda f: ft.jvp(f, x, x)[0], "jit": lambda f: ft.jit(f)(x),
+             "vmap": lambda f: ft.vmap(f)(x)}[how](f)
+        assert np.array_equal(y, f(x))
+    assert np.allclose(ft.grad(calls[1])(1.7), (0.4 - 2.3) / 3 / 1.6, rtol=1e-14)
+
+
 # ---- np.emath
 
 EMATH = {  # with the derivative, at x + 0j
