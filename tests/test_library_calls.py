@@ -18,7 +18,7 @@ from functrans._compile.schedule import linear
 from functrans._compile.schedule.kernels import Call, HostStep, Kernel
 from functrans._kernels import routines
 from functrans._ops.linalg import triangular_solve
-from functrans._transforms.staging.staging import make_program
+from functrans._transforms.programs import make_program
 from tests.covering import covering
 from tests.test_memory_safety import FILLED, checks_of, needs_mprotect, run_apart
 

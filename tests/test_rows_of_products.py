@@ -13,7 +13,7 @@ from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule import linear, tiles
 from functrans._compile.schedule.kernels import Tiles
 from functrans._kernels import routines, sizes
-from functrans._transforms.staging.staging import make_program
+from functrans._transforms.programs import make_program
 from tests.covering import covering
 
 pytestmark = [

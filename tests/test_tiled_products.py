@@ -9,7 +9,7 @@ from functrans._compile.lowering.products import Product
 from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule.kernels import Kernel, Tiles
 from functrans._kernels import routines, sizes
-from functrans._transforms.staging.staging import make_program
+from functrans._transforms.programs import make_program
 from tests.covering import covering
 
 pytestmark = [
