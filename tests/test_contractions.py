@@ -4,10 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import functrans as ft
 import functrans.numpy as fnp
+from functrans._compile.ir.program import Var
 from functrans._ops.contractions import einsum as einsum_row
+from functrans._ops.contractions import matmul
 from tests.drawing import generator
 
 RNG = generator(3)
@@ -276,3 +279,53 @@ def test_batches_of_products_of_nothing_keep_their_shapes(shapes):
         given = [x if i is None else np.stack([x, x]) for x, i in zip((a, b), in_axes, strict=True)]
         y = ft.vmap(lambda a, b: a @ b, in_axes)(*given)
         np.testing.assert_array_equal(y, np.stack([a @ b, a @ b]))
+
+
+# ---- unit vectors
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_jacobian_of_a_product_is_the_matrix_also_where_it_is_not_finite(dtype):
+    a = np.random.default_rng(0).normal(size=(50, 40)).astype(dtype)
+    a[3, 5], a[17, 0] = np.inf, np.nan
+    w = np.ones(40, dtype)
+    for f in (ft.jacobian(lambda w: a @ w, mode="forward"),
+              ft.jit(ft.jacobian(lambda w: a @ w, mode="forward"))):
+        with np.errstate(invalid="ignore"):
+            y = f(w)
+        assert_array_equal(y, a)
+        assert y.dtype == dtype
+        assert not np.shares_memory(y, a)
+    given = ft.jit(lambda w, a: ft.jacobian(lambda w: a @ w, mode="forward")(w))
+    with np.errstate(invalid="ignore"):
+        assert_array_equal(given(w, a), a)
+
+
+def test_a_batch_of_unit_vectors_that_are_no_tangents_is_multiplied():
+    a = np.ones((50, 40))
+    a[3, 5] = np.inf
+    with np.errstate(invalid="ignore"):
+        expected = np.array([a @ e for e in np.eye(40)])
+        assert_array_equal(ft.vmap(lambda w: a @ w)(np.eye(40)), expected)
+
+
+def test_a_matrix_that_is_written_into_later_does_not_change_its_product_with_unit_vectors():
+    a = np.random.default_rng(0).normal(size=(50, 40))
+    before = a.copy()
+
+    def f(w):
+        y = a @ w
+        a[:] = 0.0
+        return y * 1.0
+
+    assert_array_equal(ft.jacobian(f, mode="forward")(np.ones(40)), before)
+
+
+def test_programs_have_no_product_with_unit_vectors():
+    def hessian(w, a):
+        return ft.hessian(lambda w: np.sum(np.sin(a @ w)))(w)
+
+    program = ft.make_program(hessian)(np.ones(40), np.ones((50, 40)))
+    products = [e for e in program.eqns if e.prim is matmul]
+    assert products
+    assert all(isinstance(a, Var) for e in products for a in e.inputs)

@@ -89,6 +89,24 @@ def by_columns(x, w, u):
     return a @ (a * u).T, w[:, 0] @ a, (w.T @ a) @ a.T, a @ (w[:, 1] @ a)
 
 
+FIXED = np.asfortranarray(np.random.default_rng(7).normal(size=(9, 100)))
+
+
+def of_transposes(x, w, u):
+    a, n = x.T, len(u)
+    b = np.exp(0.1 * a) * u
+    c = np.tanh(a * np.asfortranarray(FIXED[:, :n]))
+    square = np.exp(0.01 * (x.T @ np.tanh(x)).T)
+    return b @ x, (square + square.T) @ w, c @ x, (c * u).T @ w, c[1:] @ x, c[::2] @ x
+
+
+def of_cubes(x, w, u):
+    cube = x.reshape(-1, 3, 3)
+    a, b, c, d = (np.tanh(k * cube.transpose(axes)) for k, axes in enumerate(
+        [(2, 1, 0), (2, 1, 0), (0, 2, 1), (2, 1, 0)], 1))
+    return a[:, 0] @ x, (b * u).reshape(9, -1) @ x, c @ w[:3], d[1] @ x
+
+
 def both_ways(x, w, u):
     y = x @ x.T
     return y @ np.tanh(x), np.tanh(y) @ u, y.T @ y
@@ -99,7 +117,7 @@ def normal_equations(x, w, u):
 
 
 PROGRAMS = [gradient, squares, scores, there_and_back, later, from_elsewhere, parts, by_columns,
-            both_ways, normal_equations]
+            of_transposes, of_cubes, both_ways, normal_equations]
 ROWS = [1, 2, 3, 7, 16, 33, 64, 100]
 
 
@@ -176,6 +194,23 @@ def test_a_gradient_of_two_layers_is_one_group():
     f, args = loss(x, draw(40, 30, seed=1), u)
     program = compiled(ft.grad(f, (0, 1)), *args)
     assert max(map(len, map(along, grouped(program)))) == 4
+
+
+def likelihood(x, u):
+    return lambda p: np.mean(np.logaddexp(0.0, u * (x @ p)))
+
+
+def test_a_hessian_goes_through_its_matrix_by_rows():
+    x, u, p = draw(3000, 60), draw(3000, seed=2), draw(60, seed=1)
+    captured = compiled(ft.hessian(likelihood(x, u)), p)
+    given = compiled(lambda p, x, u: ft.hessian(likelihood(x, u))(p), p, x, u)
+    for program in (captured, given):
+        (step,) = grouped(program)
+        assert along(step) == "nk"
+        assert max(k.space for k in step.kernels if not isinstance(k, Product)) == (3000, 60)
+    expected = ft.hessian(likelihood(x, u))(p)
+    assert_allclose(captured([p])[0], expected, rtol=1e-10, atol=1e-12)
+    assert_allclose(given([p, x, u])[0], expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(5000, 20), (300, 300), (40, 9000)])

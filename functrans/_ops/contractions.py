@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -93,6 +94,19 @@ def _aligned(xs, batched):
     return [_raise(x, ndim) if b else x for x, b in zip(xs, batched, strict=True)]
 
 
+# All unit vectors of a space, one a row, while a derivative matrix is made of their images. Their
+# product with a matrix is the matrix, also where that is not finite: zeros of tangents are strong.
+unit_vectors: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()
+
+
+def _images(vectors, a):
+    """What a matrix makes of vectors, one a row."""
+    if unit_vectors.get(id(vectors)) is vectors and vectors.dtype == a.dtype:
+        # a copy by rows: no transform hands out an array of others
+        return (np.array(a, order="C") if isinstance(a, np.ndarray) else a).T
+    return matmul(vectors, a.T)
+
+
 def _matmul_batch(size, xs, batched):
     x1, x2 = xs
     n1, n2 = len(x1.shape) - batched[0], len(x2.shape) - batched[1]
@@ -100,7 +114,7 @@ def _matmul_batch(size, xs, batched):
         if not batched[1]:
             return matmul(x1, x2)
         if not batched[0]:  # the batch is the rows of one product
-            y = matmul(x2, x1 if n1 == 1 else _rows(x1).T)
+            y = matmul(x2, x1) if n1 == 1 else _images(x2, _rows(x1))
             return y if n1 <= 2 else y.reshape(size, *x1.shape[:-1])
         if n1 == 1:
             return einsum(x1, x2, subscripts="ab,ab->a")

@@ -26,6 +26,7 @@ from functrans._compile.schedule.assemble import Assembler
 from functrans._compile.schedule.builder import Builder, Node, read
 from functrans._compile.schedule.kernels import HostStep, Schedule
 from functrans._compile.schedule.rematerialize import recompute
+from functrans._compile.schedule.turned import turn
 from functrans._compile.schedule.views import View
 from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
@@ -256,6 +257,7 @@ def schedule(program: Program) -> Schedule:
     for eqn in live.eqns:
         enter(build, eqn)
     outputs = tuple([_output(build, a) for a in program.outputs])
+    turn(build, outputs)
     recompute(build, outputs)
     build.sink()
     recompute(build, outputs, late=True)

@@ -219,7 +219,7 @@ def _taking_turns(group: _Group, local: dict[Any, int], tile: int, shapes: dict[
         chunks = min(chunks, max(1, sizes.ROOMS // room))
     chunk = -(-rows // chunks)
     chunks = -(-rows // chunk)
-    tile = min(chunk, tile or chunk)
+    tile = -(-chunk // -(-chunk // (tile or chunk)))  # all of them about as large
     parts: dict[Any, Var] = {}
     if chunks > 1:
         parts = {b: _part(b, chunks, b.aval.shape, shapes) for b in collected}

@@ -14,6 +14,7 @@ import numpy as np
 from functrans._core.aval import Aval, aval_of, inexact_dtype, shape_of
 from functrans._core.bind import Tracer, cast, is_finite, is_staged, layers
 from functrans._core.primitive import Primitive
+from functrans._ops.contractions import unit_vectors
 from functrans._ops.declare import Bilinear, Elementwise
 from functrans._transforms.matrices import colored, memory
 from functrans._transforms.matrices.budget import Live, kept_bytes, too_small
@@ -34,6 +35,8 @@ LARGEST = 2**19
 UNASKED = 2**30
 # Kinds of arguments for which the size of a batch is remembered, for one derivative.
 KINDS = 64
+# Entries of a vector from which it pays to know all unit vectors when they meet a matrix.
+UNITS = 32
 # Bytes of the unit vectors and their images, where the values between them are not known.
 ENDS = 2**25
 
@@ -59,6 +62,7 @@ class Directions:
         self.ends = list(itertools.accumulate(avals[i].size for i, _ in self.spans))
         self.total = self.ends[-1] if self.ends else 0
         self.entries = sum([a.size for a in avals])
+        self.plain = len(self.spans) == 1 and len(avals[0].shape) == 1  # a matrix with one diagonal
 
     def rows(self, start: int, stop: int) -> list[np.ndarray]:
         """The rows from ``start`` to ``stop``, a part for each aval."""
@@ -70,6 +74,8 @@ class Directions:
             if count > 0:  # of each of these rows, the entry after that of the row before
                 at = (first - start) * size + first - offset
                 parts[i].reshape(-1)[at : at + count * (size + 1) : size + 1] = factor
+        if stop - start == self.total >= UNITS and self.plain:
+            unit_vectors[id(parts[0])] = parts[0]
         return parts
 
     def split(self, images: Any) -> list[list]:
