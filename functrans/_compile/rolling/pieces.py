@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -37,6 +36,7 @@ class Pieces:
         self.eqns, self.defined = eqns, defined
         self.start, self.period, self.count = start, period, count
         self._moved: dict[int, Moving | None] = {}
+        self._home: Home | None = None
         # outputs that are read outside, and of which pieces
         self.wanted: dict[Place, set[int]] = {}
 
@@ -98,9 +98,13 @@ class Pieces:
         shape = eqns[0].params.get("shape") or aval_of_atom(eqns[0].inputs[0]).shape
         return moving([eqn.params["pattern"] for eqn in eqns], shape)
 
-    @functools.cached_property
     def home(self) -> Home:
         """What each of its variables is an entry of."""
+        if self._home is None:
+            self._home = self._entries()
+        return self._home
+
+    def _entries(self) -> Home:
         home: Home = {}
         for j in range(self.period):
             kinds = [(self, j, o) for o in range(len(self.last[j].outputs))]
@@ -221,7 +225,7 @@ def entries(eqns: Sequence[Eqn]) -> Home:
 
 def with_pieces(home: Home, pieces: Pieces) -> Home:
     """``home`` with the variables of these pieces, but for entries of arrays from outside."""
-    own = pieces.home
+    own = pieces.home()
     return home | {v: at for v, at in own.items() if v not in home or home[v][0][0] in own}
 
 
