@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import functrans as ft
+import functrans.numpy as fnp
 from benchmarks.report import Table, seconds, verdict
 from benchmarks.timing import check_equal, interleaved, medians
 from functrans.scipy.special import logsumexp
@@ -38,6 +39,67 @@ def recurrence(n: int = 1000) -> Loop:
 
     x = np.random.default_rng(0).random(n)
     return Loop(f"tanh(a * y + x[i]), {n:,} steps", written, scanned, (x, 0.9))
+
+
+def neighbours(n: int = 1000) -> Loop:
+    """Both neighbours are weights, so that each entry is read twice."""
+
+    def written(x: Any) -> Any:
+        y = 0.0
+        for i in range(1, n):
+            y = np.tanh(x[i - 1] * y + x[i])
+        return y
+
+    def scanned(x: Any) -> Any:
+        return ft.scan(lambda y, v: (np.tanh(v[0] * y + v[1]), None), 0.0, (x[:-1], x[1:]))[0]
+
+    return Loop("tanh(x[i - 1] * y + x[i])", written, scanned,
+                (np.random.default_rng(0).random(n),))
+
+
+def in_place(n: int = 1000) -> Loop:
+    def written(x: Any, a: Any) -> Any:
+        y = fnp.zeros(n)
+        y[0] = x[0]
+        for i in range(1, n):
+            y[i] = a * y[i - 1] + x[i]
+        return np.sum(y * y)
+
+    def scanned(x: Any, a: Any) -> Any:
+        def step(y: Any, v: Any) -> tuple:
+            y = a * y + v
+            return y, y
+
+        _, ys = ft.scan(step, x[0], x[1:])
+        return x[0] ** 2 + np.sum(ys * ys)
+
+    return Loop("y[i] = a * y[i - 1] + x[i]", written, scanned,
+                (np.random.default_rng(0).random(n), 0.9))
+
+
+def deriche(rows: int = 64, columns: int = 128) -> Loop:
+    """A recursive filter along the rows of a picture, a column at a time."""
+
+    def written(x: Any, a: Any) -> Any:
+        y = fnp.zeros((rows, columns))
+        before = last = x_last = np.zeros(rows)
+        for j in range(columns):
+            y[:, j] = a * x[:, j] + 0.3 * x_last + 0.5 * last - 0.2 * before
+            before, last, x_last = last, y[:, j], x[:, j]
+        return np.sum(y * y)
+
+    def scanned(x: Any, a: Any) -> Any:
+        def step(state: Any, column: Any) -> tuple:
+            before, last, x_last = state
+            y = a * column + 0.3 * x_last + 0.5 * last - 0.2 * before
+            return (last, y, column), y
+
+        zero = np.zeros(rows)
+        _, ys = ft.scan(step, (zero, zero, zero), x.T)
+        return np.sum(ys * ys)
+
+    x = np.random.default_rng(0).random((rows, columns))
+    return Loop(f"Deriche's filter, {rows} x {columns}", written, scanned, (x, 0.4))
 
 
 def stencil(steps: int = 1000, n: int = 200) -> Loop:
@@ -80,7 +142,7 @@ def markov(steps: int = 200, states: int = 10) -> Loop:
 
 def table(scale: float) -> Table:
     rows = []
-    for loop in (recurrence(), stencil(), markov()):
+    for loop in (recurrence(), neighbours(), in_place(), deriche(), stencil(), markov()):
         forms = {"for": loop.written, "scan": loop.scanned}
         firsts = {name: _first(f, loop.args) for name, f in forms.items()}
         compiled = {name: ft.jit(ft.grad(f)) for name, f in forms.items()}

@@ -91,8 +91,8 @@ class Body:
         if not steps[0] or (steps != steps[0]).any():
             return False
         shape = aval_of_atom(array).shape
-        if any([type(e) is tuple and slice(*e).indices(n) != (0, n, 1)
-                for e, n in zip(moved.pattern, shape, strict=False)]):
+        slices = [(e, n) for e, n in zip(moved.pattern, shape, strict=False) if type(e) is tuple]
+        if any([slice(*e).indices(n) != (0, n, 1) for e, n in slices]):
             return False  # the array of all entries would be a copy
         key = id(array), moved.pattern, moved.arrays[0].tobytes()
         atoms: list[Atom] = [e.outputs[0] for e in pieces.equations(j)]

@@ -8,6 +8,7 @@ part of what was set, a part of the array before, or a sum of parts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -133,12 +134,13 @@ def _inside(part: tuple, written: tuple, shape: tuple[int, ...]) -> list | None:
     pattern: list = []
     outside = False
     for axis, n in enumerate(shape):
-        p, w = [e[axis] if axis < len(e) else WHOLE for e in (part, written)]
+        entries: list[Any] = [e[axis] if axis < len(e) else WHOLE for e in (part, written)]
+        p, w = entries
         if p == w and type(p) is type(w) is tuple:
             pattern.append(WHOLE)
             continue
         to_read, places = [range(*slice(*e).indices(n)) if type(e) is tuple
-                           else range(e % n, e % n + 1) for e in (p, w)]
+                           else range(e % n, e % n + 1) for e in entries]
         found = [i for i in to_read if i in places]
         if not found:
             return []
