@@ -28,7 +28,12 @@ from functrans._ops.declare import Bilinear, Elementwise, General, Linear, Linea
 from functrans._ops.indexing import scatter_set
 from functrans._ops.writing import store, unstore
 from functrans._transforms.reverse.captures import SMALL, Captures
-from functrans._transforms.reverse.cotangents import add_cotangents, is_alone, unless_zero
+from functrans._transforms.reverse.cotangents import (
+    add_cotangents,
+    add_into,
+    is_alone,
+    unless_zero,
+)
 from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
 from functrans._transforms.reverse.walk import carry
 
@@ -94,20 +99,32 @@ class Node:
 class Overwritten(Node):
     """The entry of a write: its cotangent, where no one else has it, becomes its operand's."""
 
-    __slots__ = ()
+    __slots__ = ("indices",)
+
+    refuses = False
+
+    def __init__(
+        self, prim: Primitive, parents: list, avals: tuple, indices: tuple, params: dict
+    ):
+        self.prim, self.parents, self.params, self.y = prim, parents, params, None
+        self.xs, self.indices = (*avals, *indices), indices
+        self.wanted = [p is not None for p in parents]
 
     def pull_into(self, cts: list, k: int, strong: bool) -> None:
         if cts[k] is None:
             return
         alone = is_alone(cts, k)
         ct, cts[k] = cts[k], None
-        x, v, *indices = self.xs
-        pattern = self.params["pattern"]
-        parts = unstore(ct, x, v, tuple(indices), pattern, self.wanted, alone)
-        add_cotangents(cts, self.parents[:2], parts)
+        x, v = self.xs[:2]
+        parts = unstore(ct, x, v, self.indices, self.params, self.wanted, alone)
+        for slot, c in zip(self.parents, parts, strict=False):  # indices have none
+            if c is None:
+                continue
+            if cts[slot] is None:
+                cts[slot] = c
+            else:
+                add_into(cts, slot, c)
 
-
-_WRITES = frozenset({store, scatter_set})
 
 # The tape entry of the second and later outputs of one node (the first one's entry handles all),
 # and of inputs: the walk passes it.
@@ -259,8 +276,11 @@ class VJPTrace(Trace):
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         if self.closed:
             self.require_open(prim)
-        if isinstance(prim, Linear) and prim.action is not None:
-            return self._linear(prim, prim.action, args, params)
+        if isinstance(prim, Linear):
+            if prim.action is not None:
+                return self._linear(prim, prim.action, args, params)
+            if prim is store or prim is scatter_set:
+                return self._write(prim, args, params)
         if isinstance(prim, Bilinear):
             return self._bilinear(prim, args, params)
         if type(prim) is General and prim.keeps is not None:
@@ -278,9 +298,21 @@ class VJPTrace(Trace):
         if isinstance(prim, Elementwise):
             return self._elementwise(prim, parents, y, primals)
         xs = [self.capture(v) if k is None else v for v, k in zip(primals, parents, strict=True)]
-        node = Overwritten if prim in _WRITES else Node
-        self.tape.append(node(prim, parents, y, xs, params, self.outlives))
+        self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
+
+    def _write(self, prim: Linear, args: tuple, params: dict) -> Any:
+        """``store`` or ``scatter_set``: a value written into another, neither read by the walk."""
+        (x, v, *indices), slots = self.operands(args)
+        usual = type(x) is np.ndarray and type(v) in _USUAL and not indices
+        y = prim.impl(x, v, **params) if usual else bind(prim, x, v, *indices, **params)
+        if not inexact_dtype(dtype_of(y)):
+            return y
+        fixed = tuple(map(self.capture, indices)) if indices else ()
+        avals = aval_of(x), aval_of(v)
+        z = VJPTracer(self, y, len(self.tape))
+        self.tape.append(Overwritten(prim, slots, avals, fixed, params))
+        return z
 
     def at_once(self, rule: Any, x: VJPTracer, params: dict) -> Any:
         v = x.primal
