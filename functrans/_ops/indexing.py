@@ -180,17 +180,20 @@ def accumulate(buffer: np.ndarray, ct: Any, fixed: Any, params: dict) -> None:
 
     A loop over the entries of x then costs as much as one pass, not one pass an entry.
     """
-    _add_at(buffer, tuple(fixed), params["pattern"], ct)
+    if fixed:
+        _add_at(buffer, tuple(fixed), params["pattern"], ct)
+        return
+    key = _basic(params["pattern"])
+    view = buffer[key]
+    if type(view) is np.ndarray:
+        view += ct  # not buffer[key] += ct, which assigns the view to itself afterwards
+    else:
+        buffer[key] = view + ct
 
 
 def _add_at(y, indices, pattern, v):
     if not indices:
-        key = _basic(pattern)
-        view = y[key]
-        if type(view) is np.ndarray:
-            view += v  # not y[key] += v, which assigns the view to itself afterwards
-        else:
-            y[key] = view + v
+        accumulate(y, v, (), {"pattern": pattern})
     elif not (_whole_rows(pattern) and large.add_rows(indices[0], v, y)):
         places = _places(y, indices, pattern)
         if places is None:
@@ -258,7 +261,7 @@ put_add = linear(
 
 
 def _scatter_set(x, v, *indices, pattern):
-    y = np.array(x, dtype=np.result_type(x, v))
+    y = np.array(x, None if dtype_of(x) is dtype_of(v) else np.result_type(x, v))
     y[index_of(pattern, indices)] = v
     return y
 

@@ -66,13 +66,16 @@ def written(x, v, indices, params, alone):
     """``x`` with ``v`` at an index: in place where it is ``alone``, so that nothing else refers to
     it, and no operand depends on the inputs of a program, which would write at each call.
     """
-    alone = alone and not (is_staged(v) or is_staged(x) or any(map(is_staged, indices)))
+    if alone:
+        alone = not (is_staged(v) or is_staged(x) or (indices and any(map(is_staged, indices))))
     row = store if alone else scatter_set
-    if isinstance(v, Tracer) and not indices and not v.owner.closed and (
-        not isinstance(x, Tracer) or x.owner is v.owner
-    ):
-        return v.owner.process(row, (x, v), params)
-    return bind(row, x, v, *indices, **params)
+    if isinstance(v, Tracer):
+        top = None if isinstance(x, Tracer) and x.owner is not v.owner else v.owner
+    else:
+        top = x.owner if isinstance(x, Tracer) else None
+    if top is None or top.closed or indices:
+        return bind(row, x, v, *indices, **params)
+    return top.process(row, (x, v), params)  # as ``bind`` would
 
 
 def unstore(ct, x, v, indices, params, wanted, alone):
@@ -99,10 +102,14 @@ def _unstore_plain(ct, x, v, pattern, wanted, alone):
     """The same of plain numbers, at an index that writes nothing twice."""
     key, ct_x, ct_v = index_of(pattern, ()), None, None
     if wanted[1]:
-        part = ct[key]
-        ct_v = cast(part.copy() if alone and type(part) is np.ndarray else part, v.dtype)
+        ct_v = ct[key]
+        if alone and type(ct_v) is np.ndarray:
+            ct_v = ct_v.copy()
+        if ct_v.dtype is not v.dtype:
+            ct_v = cast(ct_v, v.dtype)
     if wanted[0]:
         ct_x = ct if alone else ct.copy()
         ct_x[key] = 0
-        ct_x = cast(ct_x, x.dtype)
+        if ct_x.dtype is not x.dtype:
+            ct_x = cast(ct_x, x.dtype)
     return ct_x, ct_v

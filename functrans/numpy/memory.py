@@ -72,15 +72,17 @@ class Memory:
             self.alone = False  # whoever reads it may keep it
             return x
         keeps = self.keeps()
-        if keeps and place in self.parts:
-            return self.parts[place]
+        y = self.parts.get(place) if keeps else None
+        if y is not None:
+            return y
         if place.flat:
             x = np.reshape(x, (-1,))
         row = fetch if self.alone and not self._pays_copy(math.prod(shape)) else getitem
         y = read_at(x, place.params, place.indices, row)
         if place.order is not None:
             y = place.arranged(y, shape)
-        if keeps and len(self.parts) < PARTS and _is_alike(x, y):
+        # a newer trace that has taken the op may end before it is read again
+        if keeps and isinstance(y, Tracer) and y.owner is x.owner and len(self.parts) < PARTS:
             self.parts[place] = y
         return y
 
@@ -98,7 +100,8 @@ class Memory:
         """A value of the shape of a view, and of this dtype, written there."""
         require_own(self.run)
         self.version += 1
-        self.parts = {}
+        if self.parts:
+            self.parts = {}
         if place is None:
             self._release()
             self.value, self.alone = v, False
@@ -130,11 +133,6 @@ class Memory:
             self.array.fill(np.nan)
         self.array, self.borrowed, self.lent = np.zeros(numbers.shape, numbers.dtype), False, None
         return numbers
-
-
-def _is_alike(x: Any, y: Any) -> bool:
-    """Whether two values are of one trace: a newer one, which has taken an op, may end earlier."""
-    return isinstance(x, Tracer) and isinstance(y, Tracer) and y.owner is x.owner
 
 
 class _Lent:

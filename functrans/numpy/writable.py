@@ -243,7 +243,7 @@ class Writable(Name):
                 return view(m, part, place if whole else _UNKNOWN)
             if m.value is None:
                 return part
-            return named(m.read(place, ()) if whole else self._view_of(key).current())
+            return named(m.read(place, ()) if whole else self._view_of(key, place).current())
         if selects_part(key):
             return view(Section(self, key))
         if m.value is None and not _is_traced(key):
@@ -251,16 +251,17 @@ class Writable(Name):
         y = self.current()[key]
         return named(y) if y.ndim < 2 or _is_traced(key) else named_like(y, self.window[key])
 
-    def _view_of(self, key: Any) -> Writable:
+    def _view_of(self, key: Any, place: Place) -> Writable:
         """The view that a basic index makes, also of one number."""
         part = self.window[key]
         if not isinstance(part, np.ndarray):
             part = self.window[(*as_tuple(key), ...)]
-        return view(self.memory, part)
+        return view(self._memory, part, place if self.place is None else _UNKNOWN)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key, place = opened_key(key)
-        value = _operand(value)
+        if isinstance(value, list | tuple) and is_traced(value):
+            value = as_operand(value)
         if self.is_plain() and not _is_traced(value) and (place is not None or not _is_traced(key)):
             self.own_window()[key] = _plain(value)
         elif place is not None:
@@ -283,14 +284,15 @@ class Writable(Name):
         alias = type(value) is Writable and value.value is None and (
             value._memory is m or value._memory.borrowed)
         if alias or (self._place is not None and self.place is not None):
-            target = self._view_of(key)
-            if alias and target.ndim and value.memory is m:
+            target = self._view_of(key, place)
+            if alias and target.ndim and value._memory is m:
                 _require_no_shuffle(sys._getframe(2))
             if not (alias and _is_same(value, target)):
                 target.assign(value)
             return
-        part = self.window[key]
-        value = _fitted(value, part.shape, self.dtype)
+        window = self._window if self._of is m.array else self.window
+        part = window[key]
+        value = _fitted(value, part.shape, window.dtype)
         if part.size:
             m.write(place, value)
 
@@ -330,13 +332,13 @@ def view(memory: Any, window: np.ndarray | None = None, place: Place = _UNKNOWN)
 
 def named(x: Any) -> Any:
     """A result as a name, so that it may be written to; of several, each. Numbers stay numbers."""
-    kind = type(x)
-    if kind is Writable or kind is Fixed:
-        return x
     if isinstance(x, Tracer):
+        if x.owner is NAMES:
+            return x
         y = _new(Writable if x.ndim else Fixed)
         y.owner, y.value = NAMES, x
         return y
+    kind = type(x)
     if kind is np.ndarray or kind is Array:
         if not x.ndim or x.dtype.kind not in "biufc":
             return x
@@ -393,10 +395,6 @@ def _is_mask(key: Any) -> bool:
     """Whether a mask whose entries are not known, or one without axes, is part of an index."""
     masks = [isinstance(e, Tracer) and e.dtype.kind == "b" for e in as_tuple(key)]
     return is_flag(key) or any(masks)
-
-
-def _operand(x: Any) -> Any:
-    return as_operand(x) if isinstance(x, list | tuple) and is_traced(x) else x
 
 
 def _plain(x: Any) -> Any:

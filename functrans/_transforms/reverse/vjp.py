@@ -28,16 +28,12 @@ from functrans._ops.declare import Bilinear, Elementwise, General, Linear, Linea
 from functrans._ops.indexing import scatter_set
 from functrans._ops.writing import store, unstore
 from functrans._transforms.reverse.captures import SMALL, Captures
-from functrans._transforms.reverse.cotangents import (
-    add_cotangents,
-    add_into,
-    is_alone,
-    unless_zero,
-)
+from functrans._transforms.reverse.cotangents import add_cotangents, is_alone, unless_zero
 from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
 from functrans._transforms.reverse.walk import carry
 
 _new = object.__new__  # 60 ns less than a call of the class, on the hot paths
+_aval = tuple.__new__
 
 
 class Node:
@@ -99,31 +95,22 @@ class Node:
 class Overwritten(Node):
     """The entry of a write: its cotangent, where no one else has it, becomes its operand's."""
 
-    __slots__ = ("indices",)
+    __slots__ = ()
 
     refuses = False
 
-    def __init__(
-        self, prim: Primitive, parents: list, avals: tuple, indices: tuple, params: dict
-    ):
-        self.prim, self.parents, self.params, self.y = prim, parents, params, None
-        self.xs, self.indices = (*avals, *indices), indices
-        self.wanted = [p is not None for p in parents]
+    def __init__(self, prim: Primitive, parents: tuple, xs: tuple, params: dict):
+        self.prim, self.parents, self.xs, self.params, self.y = prim, parents, xs, params, None
+        self.wanted = parents[0] is not None, parents[1] is not None, *[False] * (len(xs) - 2)
 
     def pull_into(self, cts: list, k: int, strong: bool) -> None:
         if cts[k] is None:
             return
         alone = is_alone(cts, k)
         ct, cts[k] = cts[k], None
-        x, v = self.xs[:2]
-        parts = unstore(ct, x, v, self.indices, self.params, self.wanted, alone)
-        for slot, c in zip(self.parents, parts, strict=False):  # indices have none
-            if c is None:
-                continue
-            if cts[slot] is None:
-                cts[slot] = c
-            else:
-                add_into(cts, slot, c)
+        x, v, *indices = self.xs
+        parts = unstore(ct, x, v, indices, self.params, self.wanted, alone)
+        add_cotangents(cts, self.parents[:2], parts)
 
 
 # The tape entry of the second and later outputs of one node (the first one's entry handles all),
@@ -303,15 +290,32 @@ class VJPTrace(Trace):
 
     def _write(self, prim: Linear, args: tuple, params: dict) -> Any:
         """``store`` or ``scatter_set``: a value written into another, neither read by the walk."""
-        (x, v, *indices), slots = self.operands(args)
-        usual = type(x) is np.ndarray and type(v) in _USUAL and not indices
-        y = prim.impl(x, v, **params) if usual else bind(prim, x, v, *indices, **params)
-        if not inexact_dtype(dtype_of(y)):
+        x, v = args[:2]
+        slot_x = slot_v = None
+        if type(x) is VJPTracer and x.owner is self:
+            slot_x, of_x, x = x.slot, x.known or x.aval, x.primal
+        else:
+            of_x = aval_of(x)
+        if type(v) is VJPTracer and v.owner is self:
+            slot_v, of_v, v = v.slot, v.known or v.aval, v.primal
+        else:
+            of_v = aval_of(v)
+        if len(args) == 2:
+            plain = type(x) is np.ndarray and type(v) in _USUAL
+            y = prim.impl(x, v, **params) if plain else bind(prim, x, v, **params)
+            node = Overwritten(prim, (slot_x, slot_v), (of_x, of_v), params)
+        else:
+            indices = [self.capture(self.lower(i)) for i in args[2:]]
+            y = bind(prim, x, v, *indices, **params)
+            parents = slot_x, slot_v, *[None] * len(indices)
+            node = Overwritten(prim, parents, (of_x, of_v, *indices), params)
+        dtype = y.dtype
+        if dtype.kind != "f" and not inexact_dtype(dtype):
             return y
-        fixed = tuple(map(self.capture, indices)) if indices else ()
-        avals = aval_of(x), aval_of(v)
-        z = VJPTracer(self, y, len(self.tape))
-        self.tape.append(Overwritten(prim, slots, avals, fixed, params))
+        tape, z = self.tape, _new(VJPTracer)
+        z.owner, z.root_of, z.primal, z.slot = self, None, y, len(tape)
+        z.known = of_x if dtype is of_x[1] else None
+        tape.append(node)
         return z
 
     def at_once(self, rule: Any, x: VJPTracer, params: dict) -> Any:
@@ -337,10 +341,11 @@ class VJPTrace(Trace):
             plain = type(v) is np.ndarray and all([type(i) is np.ndarray for i in rest])
             y = impl(v, *rest, **params) if plain else bind(prim, v, *rest, **params)
             fixed = tuple([self.capture(i) for i in rest])
-        if y.dtype.kind != "f" and not inexact_dtype(y.dtype):
+        dtype = y.dtype
+        if dtype.kind != "f" and not inexact_dtype(dtype):
             return y
+        known = NUMBER if type(y) is np.float64 else _aval(Aval, (y.shape, dtype))
         tape, z = self.tape, _new(VJPTracer)
-        known = NUMBER if type(y) is np.float64 else None
         z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(((x.slot, action, (x.known or x.aval, fixed, params), None),))
         return z
