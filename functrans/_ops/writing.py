@@ -66,8 +66,6 @@ def written(x, v, indices, params, alone):
     """``x`` with ``v`` at an index: in place where it is ``alone``, so that nothing else refers to
     it, and no operand depends on the inputs of a program, which would write at each call.
     """
-    if alone:
-        alone = not (is_staged(v) or is_staged(x) or (indices and any(map(is_staged, indices))))
     row = store if alone else scatter_set
     if isinstance(v, Tracer):
         top = None if isinstance(x, Tracer) and x.owner is not v.owner else v.owner
@@ -95,6 +93,7 @@ def unstore(ct, x, v, indices, params, wanted, alone):
     if not wanted[0]:
         return None, ct_v
     zero = np.zeros(shape_of(v), ct.dtype)
+    alone = alone and not any(map(is_staged, indices))
     return cast(written(ct, zero, indices, params, alone), x.dtype), ct_v
 
 

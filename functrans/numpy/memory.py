@@ -87,13 +87,13 @@ class Memory:
         return y
 
     def _pays_copy(self, size: int) -> bool:
-        """Whether as much has been read since the last write as the next one would copy.
+        """Whether half as much is read since the last write as the next one would copy.
 
         What is read of a value that may be written to in place is a copy; from then on it is not,
         and the next write leaves the value to those who have read it.
         """
         self.read_since += size
-        self.alone = self.read_since < self.array.size
+        self.alone = 2 * self.read_since < self.array.size
         return not self.alone
 
     def write(self, place: Place | None, v: Any) -> None:
@@ -113,8 +113,11 @@ class Memory:
             x = np.reshape(x, (-1,))
         if place.order is not None:
             v = place.disarranged(v)
-        y = written(x, v, place.indices, place.params, self.alone)
-        self.alone, self.read_since = not is_staged(y), 0  # it is nobody else's since a write
+        # a program would write into what is alone at each call; that is not staged itself
+        staged = is_staged(v) or (not self.alone and is_staged(x)) or (
+            place.indices and any(map(is_staged, place.indices)))
+        y = written(x, v, place.indices, place.params, self.alone and not staged)
+        self.alone, self.read_since = not staged, 0  # it is nobody else's since a write
         self.value = np.reshape(y, self.array.shape) if place.flat else y
 
     def _release(self) -> np.ndarray:

@@ -15,6 +15,7 @@ from functrans.numpy.places import Place, basic_place
 from functrans.numpy.structure import is_traced_slice
 
 # What most keys are made of, and the parts of a slice.
+_SLICES = frozenset({slice})
 _USUAL = frozenset({int, slice, type(None), type(Ellipsis)})
 _parts = attrgetter("start", "stop", "step")
 
@@ -29,9 +30,12 @@ def opened_key(key: Any) -> tuple[Any, Place | None]:
     NumPy still has to be asked whether an array has such a place.
     """
     entries = key if type(key) is tuple else (key,)
-    if _USUAL.issuperset(map(type, entries)):
+    kinds = set(map(type, entries))
+    if kinds <= _USUAL:
+        parts = map(_parts, entries) if kinds == _SLICES else (
+            [_parts(e) if type(e) is slice else e for e in entries])
         try:
-            return key, basic_place(tuple([_parts(e) if type(e) is slice else e for e in entries]))
+            return key, basic_place(tuple(parts))
         except TypeError:  # a slice between names, or between what are no places
             pass
     pattern = tuple(map(basic_entry, entries))

@@ -281,20 +281,20 @@ class Writable(Name):
     def _assign_at(self, key: Any, place: Place, value: Any) -> None:
         """Write at a basic index."""
         m = self.memory
-        alias = type(value) is Writable and value.value is None and (
-            value._memory is m or value._memory.borrowed)
-        if alias or (self._place is not None and self.place is not None):
-            target = self._view_of(key, place)
-            if alias and target.ndim and value._memory is m:
-                _require_no_shuffle(sys._getframe(2))
-            if not (alias and _is_same(value, target)):
-                target.assign(value)
-            return
         window = self._window if self._of is m.array else self.window
         part = window[key]
-        value = _fitted(value, part.shape, window.dtype)
-        if part.size:
-            m.write(place, value)
+        if type(value) is Writable and value.value is None and isinstance(part, np.ndarray):
+            if value._memory is m and part.ndim:
+                _require_no_shuffle(sys._getframe(2))
+                if _is_same(part, value.window):
+                    return
+            require_order("y[index] = values", part, value)
+        if self._place is None or self.place is None:
+            value = _fitted(value, part.shape, window.dtype)
+            if part.size:
+                m.write(place, value)
+        else:
+            self._view_of(key, place).assign(value)
 
     def _scatter(self, key: Any, value: Any) -> None:
         """Write at an index with arrays, which makes no view."""
@@ -413,9 +413,9 @@ def require_apart(who: str, target: Any, values: Any) -> None:
 def require_order(who: str, target: Any, values: Any) -> None:
     """Raise where NumPy's copy between two lines of one memory reads what it has just written:
     upwards, or downwards where the values begin before the target."""
-    if type(values) is not Writable or type(target) is not Writable or target.ndim != 1:
+    y, v = _plain(target), _plain(values)
+    if type(values) is not Writable or not isinstance(y, np.ndarray) or y.ndim != 1:
         return
-    y, v = target.window, values.window
     steps = y.strides[0], v.strides[-1] if v.ndim else 0
     if steps[0] == steps[1] or min(steps[0] * steps[1], v.size - 1) <= 0:
         return  # in opposite directions NumPy makes a copy
@@ -428,13 +428,9 @@ def require_order(who: str, target: Any, values: Any) -> None:
         require_apart(who, target, values)
 
 
-def _is_same(x: Writable, y: Writable) -> bool:
-    """Whether two names are of the same view, as those of ``y[i] += v``."""
-    a, b = x.window, y.window
-    return (
-        x.memory is y.memory and a.shape == b.shape and a.strides == b.strides
-        and address(a) == address(b)
-    )
+def _is_same(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether two views are of the same entries, as those of ``y[i] += v``."""
+    return x.shape == y.shape and x.strides == y.strides and address(x) == address(y)
 
 
 def _fitted(value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -28,7 +28,12 @@ from functrans._ops.declare import Bilinear, Elementwise, General, Linear, Linea
 from functrans._ops.indexing import scatter_set
 from functrans._ops.writing import store, unstore
 from functrans._transforms.reverse.captures import SMALL, Captures
-from functrans._transforms.reverse.cotangents import add_cotangents, is_alone, unless_zero
+from functrans._transforms.reverse.cotangents import (
+    add_cotangents,
+    add_into,
+    is_alone,
+    unless_zero,
+)
 from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
 from functrans._transforms.reverse.walk import carry
 
@@ -110,7 +115,13 @@ class Overwritten(Node):
         ct, cts[k] = cts[k], None
         x, v, *indices = self.xs
         parts = unstore(ct, x, v, indices, self.params, self.wanted, alone)
-        add_cotangents(cts, self.parents[:2], parts)
+        for slot, c in zip(self.parents, parts, strict=False):  # indices get none
+            if c is None:
+                continue
+            if cts[slot] is None:
+                cts[slot] = c
+            else:
+                add_into(cts, slot, c)
 
 
 # The tape entry of the second and later outputs of one node (the first one's entry handles all),
@@ -171,7 +182,7 @@ class VJPTrace(Trace):
             return self._beside(prim, a1, x1, x2, True)
         v1, v2 = x1.primal, x2.primal
         known = x1.known or x1.aval
-        alike = known is x2.known or known == x2.aval
+        alike = known is x2.known or known == (x2.known or x2.aval)
         if alike and type(v1) in _USUAL and v1.size < sizes.PARALLEL:
             impl = prim.impl  # called at once, it would be looked up as a method
             y = impl(v1, v2)
