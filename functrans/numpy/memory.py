@@ -72,7 +72,7 @@ class Memory:
             self.alone = False  # whoever reads it may keep it
             return x
         keeps = self.keeps()
-        y = self.parts.get(place) if keeps else None
+        y: Any = self.parts.get(place) if keeps else None
         if y is not None:
             return y
         if place.flat:

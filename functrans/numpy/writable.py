@@ -335,7 +335,7 @@ def named(x: Any) -> Any:
     if isinstance(x, Tracer):
         if x.owner is NAMES:
             return x
-        y = _new(Writable if x.ndim else Fixed)
+        y: Any = _new(Writable if x.ndim else Fixed)
         y.owner, y.value = NAMES, x
         return y
     kind = type(x)

@@ -26,16 +26,12 @@ from functrans._core.primitive import Primitive
 from functrans._kernels import large, sizes
 from functrans._ops.declare import Bilinear, Elementwise, General, Linear, LinearAction
 from functrans._ops.indexing import scatter_set
-from functrans._ops.writing import store, unstore
+from functrans._ops.writing import store
 from functrans._transforms.reverse.captures import SMALL, Captures
-from functrans._transforms.reverse.cotangents import (
-    add_cotangents,
-    add_into,
-    is_alone,
-    unless_zero,
-)
+from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
 from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
 from functrans._transforms.reverse.walk import carry
+from functrans._transforms.reverse.writes import record_write
 
 _new = object.__new__  # 60 ns less than a call of the class, on the hot paths
 _aval = tuple.__new__
@@ -95,33 +91,6 @@ class Node:
         t = self.push([None if p is None else ts[p] for p in self.parents])
         n = self.prim.outputs
         ts[k : k + n] = [t] if n == 1 else t or [None] * n
-
-
-class Overwritten(Node):
-    """The entry of a write: its cotangent, where no one else has it, becomes its operand's."""
-
-    __slots__ = ()
-
-    refuses = False
-
-    def __init__(self, prim: Primitive, parents: tuple, xs: tuple, params: dict):
-        self.prim, self.parents, self.xs, self.params, self.y = prim, parents, xs, params, None
-        self.wanted = parents[0] is not None, parents[1] is not None, *[False] * (len(xs) - 2)
-
-    def pull_into(self, cts: list, k: int, strong: bool) -> None:
-        if cts[k] is None:
-            return
-        alone = is_alone(cts, k)
-        ct, cts[k] = cts[k], None
-        x, v, *indices = self.xs
-        parts = unstore(ct, x, v, indices, self.params, self.wanted, alone)
-        for slot, c in zip(self.parents, parts, strict=False):  # indices get none
-            if c is None:
-                continue
-            if cts[slot] is None:
-                cts[slot] = c
-            else:
-                add_into(cts, slot, c)
 
 
 # The tape entry of the second and later outputs of one node (the first one's entry handles all),
@@ -278,7 +247,7 @@ class VJPTrace(Trace):
             if prim.action is not None:
                 return self._linear(prim, prim.action, args, params)
             if prim is store or prim is scatter_set:
-                return self._write(prim, args, params)
+                return record_write(self, prim, args, params)
         if isinstance(prim, Bilinear):
             return self._bilinear(prim, args, params)
         if type(prim) is General and prim.keeps is not None:
@@ -298,36 +267,6 @@ class VJPTrace(Trace):
         xs = [self.capture(v) if k is None else v for v, k in zip(primals, parents, strict=True)]
         self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
-
-    def _write(self, prim: Linear, args: tuple, params: dict) -> Any:
-        """``store`` or ``scatter_set``: a value written into another, neither read by the walk."""
-        x, v = args[:2]
-        slot_x = slot_v = None
-        if type(x) is VJPTracer and x.owner is self:
-            slot_x, of_x, x = x.slot, x.known or x.aval, x.primal
-        else:
-            of_x = aval_of(x)
-        if type(v) is VJPTracer and v.owner is self:
-            slot_v, of_v, v = v.slot, v.known or v.aval, v.primal
-        else:
-            of_v = aval_of(v)
-        if len(args) == 2:
-            plain = type(x) is np.ndarray and type(v) in _USUAL
-            y = prim.impl(x, v, **params) if plain else bind(prim, x, v, **params)
-            node = Overwritten(prim, (slot_x, slot_v), (of_x, of_v), params)
-        else:
-            indices = [self.capture(self.lower(i)) for i in args[2:]]
-            y = bind(prim, x, v, *indices, **params)
-            parents = slot_x, slot_v, *[None] * len(indices)
-            node = Overwritten(prim, parents, (of_x, of_v, *indices), params)
-        dtype = y.dtype
-        if dtype.kind != "f" and not inexact_dtype(dtype):
-            return y
-        tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.root_of, z.primal, z.slot = self, None, y, len(tape)
-        z.known = of_x if dtype is of_x[1] else None
-        tape.append(node)
-        return z
 
     def at_once(self, rule: Any, x: VJPTracer, params: dict) -> Any:
         v = x.primal
