@@ -57,7 +57,6 @@ WORDS = {"ticket": 0, "function": 8, "argument": 9, "limit": 10, "began": 11,
          "done": 16, "status": 17, "helpers": 18, "sleepers": 24,
          "lock": 32, "until": 33, "seen": 34, "credit": 35, "team": 36}
 SIZE = 40
-_UNTIL, _SLEEPERS, _SEEN, _CREDIT = [WORDS[x] for x in ("until", "sleepers", "seen", "credit")]
 
 # The ticket: the number of a job in the upper half; below, where the chunks end and begin that
 # nobody has taken. The caller takes the first, others the last, so that each thread has the same
@@ -226,56 +225,64 @@ kept:
   br label %again
 }
 
-; All chunks of a function, by up to so many threads; those that sleep are woken or left asleep.
-define i32 @share(ptr %state, ptr %function, ptr %argument, i64 %count, i64 %limit, i64 %work) {
-  %lock = getelementptr i64, ptr %state, i64 <lock>
-<job>
-  %sleepers = getelementptr i64, ptr %state, i64 <sleepers>
+; Whether so much work is to be shared now: 0 no, 1 with threads that are awake, 2 they are woken.
+define i32 @ready(ptr %state, i64 %work, i64 %now) {
   %until = getelementptr i64, ptr %state, i64 <until>
-  %helpers = getelementptr i64, ptr %state, i64 <helpers>
-  %at.began = getelementptr i64, ptr %state, i64 <began>
-  %job = getelementptr i8, ptr %state, i64 4
-  %others = sub i64 %limit, 1
-  %asleep.now = load atomic i64, ptr %sleepers monotonic, align 8
+  %sleepers = getelementptr i64, ptr %state, i64 <sleepers>
   %at.team = getelementptr i64, ptr %state, i64 <team>
+  %scarce.until = load atomic i64, ptr %until monotonic, align 8
+  %scarce = icmp slt i64 %now, %scarce.until
+  br i1 %scarce, label %leave, label %count
+count:
+  %asleep = load atomic i64, ptr %sleepers monotonic, align 8
   %team = load atomic i64, ptr %at.team monotonic, align 8
-  %awake = icmp slt i64 %asleep.now, %team
-  %several = icmp sgt i64 %others, 0
-  br i1 %several, label %weigh, label %taken
-weigh:
-  br i1 %awake, label %try, label %remember
+  %awake = icmp slt i64 %asleep, %team
+  br i1 %awake, label %leave, label %remember
 remember:
   ; work of late that was not shared: it fades, a quarter as fast as time goes by
-  %present = call i64 @now()
   %at.seen = getelementptr i64, ptr %state, i64 <seen>
   %at.credit = getelementptr i64, ptr %state, i64 <credit>
   %previous = load atomic i64, ptr %at.seen monotonic, align 8
   %credit = load atomic i64, ptr %at.credit monotonic, align 8
-  store atomic i64 %present, ptr %at.seen monotonic, align 8
-  %elapsed = sub i64 %present, %previous
+  store atomic i64 %now, ptr %at.seen monotonic, align 8
+  %elapsed = sub i64 %now, %previous
   %faded = lshr i64 %elapsed, 2
   %rest = sub i64 %credit, %faded
   %kept = call i64 @llvm.smax.i64(i64 %rest, i64 0)
   %total = add i64 %kept, %work
   store atomic i64 %total, ptr %at.credit monotonic, align 8
   %worth = icmp ugt i64 %total, <wake>
+  %woken = select i1 %worth, i32 2, i32 0
+  br label %leave
+leave:
+  %how = phi i32 [0, %0], [1, %count], [%woken, %remember]
+  ret i32 %how
+}
+
+; All chunks of a function, by up to so many threads; those that sleep are woken or left asleep.
+define i32 @share(ptr %state, ptr %function, ptr %argument, i64 %count, i64 %limit, i64 %work) {
+  %lock = getelementptr i64, ptr %state, i64 <lock>
+<job>
+  %sleepers = getelementptr i64, ptr %state, i64 <sleepers>
+  %helpers = getelementptr i64, ptr %state, i64 <helpers>
+  %at.began = getelementptr i64, ptr %state, i64 <began>
+  %job = getelementptr i8, ptr %state, i64 4
+  %others = sub i64 %limit, 1
+  %several = icmp sgt i64 %others, 0
+  br i1 %several, label %weigh, label %taken
+weigh:
+  %begin = call i64 @now()
+  %how = call i32 @ready(ptr %state, i64 %work, i64 %begin)
+  %wake = icmp eq i32 %how, 2
+  %worth = icmp ne i32 %how, 0
   br i1 %worth, label %try, label %taken
 try:
-  %wake = phi i1 [false, %weigh], [true, %remember]
   %pair = cmpxchg ptr %lock, i64 0, i64 1 acquire monotonic
   %free = extractvalue {i64, i1} %pair, 1
-  br i1 %free, label %mine, label %taken
+  br i1 %free, label %enter, label %taken
 taken:
   %by.me = call i32 %function(ptr %argument, i64 0, i64 %count)
   ret i32 %by.me
-mine:
-  %begin = call i64 @now()
-  %scarce.until = load atomic i64, ptr %until monotonic, align 8
-  %scarce = icmp slt i64 %begin, %scarce.until
-  br i1 %scarce, label %give.back, label %enter
-give.back:
-  store atomic i64 0, ptr %lock release, align 8
-  br label %taken
 enter:
   %old = load atomic i64, ptr %ticket monotonic, align 8
   %numbered = or i64 %old, 4294967295
@@ -349,8 +356,8 @@ leave:
 class Workers:
     """The threads of this process, and what they look at, which lives as long as it."""
 
-    def __init__(self, share: Any, worker: int):
-        self._share, self._worker = share, worker
+    def __init__(self, share: Callable[..., int], ready: Callable[..., int], worker: int):
+        self._share, self._ready, self._worker = share, ready, worker
         self._room = (ctypes.c_int64 * (SIZE + LINE))()
         start = ctypes.addressof(self._room)
         self.state = -(-start // (8 * LINE)) * 8 * LINE
@@ -375,16 +382,9 @@ class Workers:
         return self._share(self.state, function, argument, chunks, threads, int(work))
 
     def ready(self, work: float) -> bool:
-        """Whether somebody would take a part of so many nanoseconds of work: as ``share`` decides,
-        for who would rather do it in another way than alone."""
-        words, now = self.words, monotonic_ns()
-        if now < words[_UNTIL]:
-            return False
-        if words[_SLEEPERS] < self.count:
-            return True
-        credit = max(0, words[_CREDIT] - (now - words[_SEEN]) // 4) + int(work)
-        words[_SEEN], words[_CREDIT] = now, credit
-        return credit > WAKE
+        """Whether ``share`` would share so many nanoseconds of work now, for who would rather do it
+        in another way than alone."""
+        return bool(self._ready(self.state, int(work), monotonic_ns()))
 
     def _start(self, wanted: int) -> None:
         with self._lock:
@@ -468,14 +468,16 @@ def _workers() -> Workers | None:
         return None
     try:
         with compiler():
-            loaded = local().compile(_text(machine), ["share", "worker"], "threads of chunks")
+            names = ["share", "ready", "worker"]
+            loaded = local().compile(_text(machine), names, "threads of chunks")
             if loaded.keep is not None:
                 loaded.keep()
     except (NativeUnavailable, ImportError):
         return None
-    kind = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3)
-    made = Workers(kind(address_of(loaded.functions["share"])),
-                   address_of(loaded.functions["worker"]))
+    share = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3)
+    ready = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_int64] * 2)
+    addresses = [address_of(loaded.functions[name]) for name in names]
+    made = Workers(share(addresses[0]), ready(addresses[1]), addresses[2])
     for needed in (loaded.code, made):  # threads run it to the end
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(needed))
     os.register_at_fork(after_in_child=made.forget)
