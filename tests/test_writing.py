@@ -1294,6 +1294,44 @@ def test_a_part_is_copied_until_half_as_much_is_read_as_a_write_would_copy(monke
         assert g == pytest.approx(steps, rel=1e-13)
 
 
+def test_a_part_is_read_once_until_the_next_write(monkeypatch):
+    read = []
+    process = VJPTrace.process
+
+    def counted(trace, row, args, params):
+        if row.name in ("fetch", "getitem"):
+            read.append(params["pattern"])
+        return process(trace, row, args, params)
+
+    def f(x):
+        y = np.array(x)
+        y[0] = 2 * x[1]
+        for _ in range(3):
+            y[2:] = y[2:] * y[1:-1] + y[2:] ** 2
+        return np.sum(y)
+
+    monkeypatch.setattr(VJPTrace, "process", counted)
+    ft.vjp(f, X)
+    tail, middle = ((2, None, None),), ((1, -1, None),)
+    assert read == [(1,), *[tail, middle] * 3]
+    steps, ways = derivatives(f, X)
+    for g in ways:
+        assert g == pytest.approx(steps, rel=1e-13)
+
+
+@pytest.mark.usefixtures("unoptimised")
+def test_a_part_that_a_program_has_read_is_read_anew_behind_it():
+    def f(x):
+        y = np.zeros(3)
+        y[:] = x
+        z = ft.jit(lambda t: t * np.sum(y[:2] ** 2))(x[0])
+        return z + np.sum(y[:2] * y[1:])
+
+    a, b, c = X[:3]
+    want = [3 * a**2 + b**2 + b, 2 * a * b + a + c, b]
+    assert ft.grad(f)(X[:3]) == pytest.approx(want, rel=1e-14)
+
+
 def test_updates_by_at_are_walked_back_in_one_buffer(monkeypatch):
     in_place = []
 

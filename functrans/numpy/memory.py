@@ -100,7 +100,6 @@ class Memory:
     def write(self, place: Place | None, v: Any) -> None:
         """A value of the shape of a view, and of this dtype, written there."""
         require_own(self.run)
-        self.version += 1
         if self.parts:
             self.parts = {}
         if place is None:
@@ -159,10 +158,6 @@ class Section:
         self.base, self.key = base, key
         x = self.value
         self.array = np.empty(x.shape, x.dtype)
-
-    @property
-    def version(self) -> int:
-        return self.base.memory.version
 
     @property
     def run(self) -> Any:
