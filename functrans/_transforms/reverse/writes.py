@@ -84,6 +84,3 @@ def record_write(trace: Any, prim: Linear, args: tuple, params: dict) -> Any:
     z.known = of_x if dtype is of_x[1] else None
     tape.append(node)
     return z
-
-
-__all__ = ["Overwritten", "record_write"]
