@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 import functrans as ft
 import functrans.numpy as np
-from functrans import _ops
+from functrans._ops.writing import unstore
 from functrans._transforms.callees import Callees
+from functrans._transforms.reverse import writes
+from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.writing import may_write
 from functrans.errors import ConcretizationError, UnsupportedError
-from functrans.numpy import memory
 from functrans.numpy.layouts import is_ordered
 from tests.compiling import without_optimising
 
@@ -1265,15 +1266,16 @@ def test_results_of_operands_whose_steps_fall_are_in_cs_order(seed):
     assert found > 10
 
 
-def test_a_part_is_copied_until_as_much_is_read_as_a_write_would_copy(monkeypatch):
+def test_a_part_is_copied_until_half_as_much_is_read_as_a_write_would_copy(monkeypatch):
     copied = []
+    process = VJPTrace.process
 
-    def counted(bind, row, *args, **params):
-        copied.append(row.name)
-        return bind(row, *args, **params)
+    def counted(trace, row, args, params):
+        if row.name in ("fetch", "store", "scatter_set"):
+            copied.append(row.name)
+        return process(trace, row, args, params)
 
-    monkeypatch.setattr(memory, "bind", functools.partial(counted, memory.bind))
-    in_place = functools.partial(counted, _ops.writing.bind)
+    monkeypatch.setattr(VJPTrace, "process", counted)
 
     def f(x, reads):
         y = np.array(x)
@@ -1282,25 +1284,60 @@ def test_a_part_is_copied_until_as_much_is_read_as_a_write_would_copy(monkeypatc
             y[2] = y[0:2] @ y[3:5] + y[1:3] @ y[2:4]
         return np.sum(y * y)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(_ops.writing, "bind", in_place)
-        ft.vjp(lambda x: f(x, 1), X)
-        assert copied == ["scatter_set", "fetch", "fetch", "scatter_set"]  # the third had been all
-        copied.clear()
-        ft.vjp(lambda x: f(np.concatenate([x, x, x]), 2), X)
+    ft.vjp(lambda x: f(x, 1), X)
+    assert copied == ["scatter_set", "fetch", "scatter_set"]  # the second is more than half
+    copied.clear()
+    ft.vjp(lambda x: f(np.concatenate([x, x, x]), 2), X)
     assert copied == ["scatter_set", *["fetch"] * 4, "store", *["fetch"] * 4, "store"]
     steps, ways = derivatives(functools.partial(f, reads=3), X)
     for g in ways:
         assert g == pytest.approx(steps, rel=1e-13)
 
 
-def test_updates_by_at_are_walked_back_in_one_buffer(monkeypatch):
-    walked = []
-    bind = _ops.writing.bind
+def test_a_part_is_read_once_until_the_next_write(monkeypatch):
+    read = []
+    process = VJPTrace.process
 
-    def counted(row, *args, **params):
-        walked.append(row.name)
-        return bind(row, *args, **params)
+    def counted(trace, row, args, params):
+        if row.name in ("fetch", "getitem"):
+            read.append(params["pattern"])
+        return process(trace, row, args, params)
+
+    def f(x):
+        y = np.array(x)
+        y[0] = 2 * x[1]
+        for _ in range(3):
+            y[2:] = y[2:] * y[1:-1] + y[2:] ** 2
+        return np.sum(y)
+
+    monkeypatch.setattr(VJPTrace, "process", counted)
+    ft.vjp(f, X)
+    tail, middle = ((2, None, None),), ((1, -1, None),)
+    assert read == [(1,), *[tail, middle] * 3]
+    steps, ways = derivatives(f, X)
+    for g in ways:
+        assert g == pytest.approx(steps, rel=1e-13)
+
+
+@pytest.mark.usefixtures("unoptimised")
+def test_a_part_that_a_program_has_read_is_read_anew_behind_it():
+    def f(x):
+        y = np.zeros(3)
+        y[:] = x
+        z = ft.jit(lambda t: t * np.sum(y[:2] ** 2))(x[0])
+        return z + np.sum(y[:2] * y[1:])
+
+    a, b, c = X[:3]
+    want = [3 * a**2 + b**2 + b, 2 * a * b + a + c, b]
+    assert ft.grad(f)(X[:3]) == pytest.approx(want, rel=1e-14)
+
+
+def test_updates_by_at_are_walked_back_in_one_buffer(monkeypatch):
+    in_place = []
+
+    def counted(*args):
+        in_place.append(args[-1])
+        return unstore(*args)
 
     def f(x):
         y = x * 1.0
@@ -1308,9 +1345,9 @@ def test_updates_by_at_are_walked_back_in_one_buffer(monkeypatch):
             y = y.at[i].set(y[i + 1] * 2)
         return np.sum(y * y)
 
-    monkeypatch.setattr(_ops.writing, "bind", counted)
+    monkeypatch.setattr(writes, "unstore", counted)
     g = ft.grad(f)(X)
-    assert walked == ["fetch", "store"] * 4
+    assert in_place == [True] * 4
     assert g == pytest.approx([0, 8 * X[1], 8 * X[2], 8 * X[3], 10 * X[4], 2 * X[5]], rel=1e-14)
 
 

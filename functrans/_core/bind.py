@@ -455,7 +455,7 @@ def is_staged(x: Any) -> bool:
     while isinstance(x, Tracer):
         if x.staged:
             return True
-        newer = x.owner.taken_by()
+        newer = x.owner.taken_by() if x.owner.closed else None
         x = x.inner if newer is None else newer.operand(x)
     return False
 

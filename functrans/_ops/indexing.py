@@ -180,22 +180,30 @@ def accumulate(buffer: np.ndarray, ct: Any, fixed: Any, params: dict) -> None:
 
     A loop over the entries of x then costs as much as one pass, not one pass an entry.
     """
-    _add_at(buffer, tuple(fixed), params["pattern"], ct)
+    if fixed:
+        _add_at(buffer, tuple(fixed), params["pattern"], ct)
+    else:
+        _add_to_view(buffer, params["pattern"], ct)
+
+
+def _add_to_view(y, pattern, v):
+    key = _basic(pattern)
+    view = y[key]
+    if type(view) is np.ndarray:
+        view += v  # not y[key] += v, which assigns the view to itself afterwards
+    else:
+        y[key] = view + v
 
 
 def _add_at(y, indices, pattern, v):
     if not indices:
-        key = _basic(pattern)
-        view = y[key]
-        if type(view) is np.ndarray:
-            view += v  # not y[key] += v, which assigns the view to itself afterwards
-        else:
-            y[key] = view + v
+        _add_to_view(y, pattern, v)
     elif len(indices) == 1:
         if not (_whole_rows(pattern) and large.add_rows(indices[0], v, y)):
             np.add.at(y, index_of(pattern, indices), v)
     else:
-        places = _places(y, indices) if indices[0].size >= NUMBERED else None
+        single = len(pattern) == len(indices) and indices[0].size >= NUMBERED
+        places = _places(y, indices) if single else None
         if places is None:
             np.add.at(y, index_of(pattern, indices), v)
         else:
@@ -260,7 +268,7 @@ put_add = linear(
 
 
 def _scatter_set(x, v, *indices, pattern):
-    y = np.array(x, dtype=np.result_type(x, v))
+    y = np.array(x, None if dtype_of(x) is dtype_of(v) else np.result_type(x, v))
     y[index_of(pattern, indices)] = v
     return y
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from functrans._core.aval import dtype_of, ndim_of, shape_of
-from functrans._core.bind import bind, cast, is_staged
+from functrans._core.bind import Tracer, bind, cast, is_staged
 from functrans._ops.declare import Linear
 from functrans._ops.indexing import (
     BatchedIndex,
@@ -62,19 +62,28 @@ store = Linear(
 )
 
 
-def written(x, v, indices, pattern, alone):
+def written(x, v, indices, params, alone):
     """``x`` with ``v`` at an index: in place where it is ``alone``, so that nothing else refers to
     it, and no operand depends on the inputs of a program, which would write at each call.
     """
-    alone = alone and not any(map(is_staged, (x, v, *indices)))
-    return bind(store if alone else scatter_set, x, v, *indices, pattern=pattern)
+    row = store if alone else scatter_set
+    if isinstance(v, Tracer):
+        top = None if isinstance(x, Tracer) and x.owner is not v.owner else v.owner
+    else:
+        top = x.owner if isinstance(x, Tracer) else None
+    if top is None or top.closed or indices:
+        return bind(row, x, v, *indices, **params)
+    return top.process(row, (x, v), params)  # as ``bind`` would
 
 
-def unstore(ct, x, v, indices, pattern, wanted, alone):
+def unstore(ct, x, v, indices, params, wanted, alone):
     """The cotangents of ``x``, which was written over, and of ``v``, which was written.
 
     ``alone``: nothing else refers to ``ct``, which becomes the first.
     """
+    pattern = params["pattern"]
+    if type(ct) is np.ndarray and not indices:
+        return _unstore_plain(ct, x, v, pattern, wanted, alone)
     ct_v = None
     if wanted[1]:
         read = fetch if alone else getitem
@@ -84,4 +93,22 @@ def unstore(ct, x, v, indices, pattern, wanted, alone):
     if not wanted[0]:
         return None, ct_v
     zero = np.zeros(shape_of(v), ct.dtype)
-    return cast(written(ct, zero, indices, pattern, alone), x.dtype), ct_v
+    alone = alone and not any(map(is_staged, indices))
+    return cast(written(ct, zero, indices, params, alone), x.dtype), ct_v
+
+
+def _unstore_plain(ct, x, v, pattern, wanted, alone):
+    """The same of plain numbers, at an index that writes nothing twice."""
+    key, ct_x, ct_v = index_of(pattern, ()), None, None
+    if wanted[1]:
+        ct_v = ct[key]
+        if alone and type(ct_v) is np.ndarray:
+            ct_v = ct_v.copy()
+        if ct_v.dtype is not v.dtype:
+            ct_v = cast(ct_v, v.dtype)
+    if wanted[0]:
+        ct_x = ct if alone else ct.copy()
+        ct_x[key] = 0
+        if ct_x.dtype is not x.dtype:
+            ct_x = cast(ct_x, x.dtype)
+    return ct_x, ct_v

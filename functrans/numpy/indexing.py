@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans._core.array import is_labelled, plain
 from functrans._core.bind import ARRAYS, PLAIN, Tracer, bind
+from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
@@ -69,7 +70,7 @@ def getitem(x: Any, key: Any) -> Any:
     elif (entry := basic_entry(key)) is not basic_entry:
         pattern = (entry,)
     if pattern is not None:
-        return read_at(x, pattern)
+        return read_at(x, {"pattern": pattern})
     key = key if type(key) is tuple else (key,)
     if is_flag(key):
         flag = concrete(key[0], "a boolean as an index")
@@ -88,14 +89,13 @@ def _gathered(x: Any, indices: tuple) -> Any:
     return bind(rows.getitem, x, *indices, pattern=pattern)
 
 
-def read_at(x: Any, pattern: tuple, indices: tuple = ()) -> Any:
-    """The entries of ``x`` at an index that ``split_key`` has made."""
+def read_at(x: Any, params: dict, indices: tuple = (), row: Primitive = rows.getitem) -> Any:
+    """The entries of ``x`` at an index that ``split_key`` has made, by ``getitem`` or ``fetch``."""
     if indices or not isinstance(x, Tracer):
-        return bind(rows.getitem, x, *indices, pattern=pattern)
+        return bind(row, x, *indices, **params)
     top = x.owner
-    y = bind(rows.getitem, x, pattern=pattern) if top.closed else (
-        top.process(rows.getitem, (x,), {"pattern": pattern}))
-    return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
+    y = bind(row, x, **params) if top.closed else top.process(row, (x,), params)
+    return y if x.root_of is None else length(y, _part_of_square, (x,), (params["pattern"],))
 
 
 def is_flag(key: Any) -> bool:

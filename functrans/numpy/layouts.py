@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer
 from functrans.numpy.writable import Writable
 
@@ -25,10 +26,15 @@ def is_laid_out(theirs: Callable | None, args: tuple, options: dict) -> bool:
 
 def is_ordered(x: Any) -> bool:
     """Whether an operand, or an option, has an order of its own: not C's, with or without gaps."""
+    kind = type(x)
+    if kind is Writable:
+        if x.value is not None or x._place is None or x._place.falls:
+            return False
+        return x.ndim > 1 and not _falls(x.window)
+    if kind in PYTHON_SCALARS:
+        return False
     if isinstance(x, tuple | list):
         return any(map(is_ordered, x))
-    if type(x) is Writable:
-        return x.value is None and x.ndim > 1 and not _falls(x.window)
     if isinstance(x, np.ndarray):
         return x.ndim > 1 and not _falls(x)
     return isinstance(x, str) and x in "FAK"

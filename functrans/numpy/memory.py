@@ -8,101 +8,20 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind, is_staged
+from functrans._core.bind import Tracer, is_staged
 from functrans._core.writing import require_own, writing
-from functrans._ops import indexing as rows
+from functrans._ops.indexing import getitem
 from functrans._ops.writing import fetch, written
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.indexing import item, read_at, split_key
+from functrans.numpy.indexing import item, read_at
+from functrans.numpy.places import Place, address
 
-
-class Place(NamedTuple):
-    """Where a view lies: the index of ``pattern`` and ``indices`` reads its entries, from the flat
-    value where ``flat``.
-
-    ``order`` are the axes of what is read in the order of the view, which may have axes of
-    length 1 besides; None where it is read as the view has it.
-    """
-
-    pattern: tuple
-    indices: tuple
-    shape: tuple[int, ...]
-    flat: bool = False
-    order: tuple[int, ...] | None = None
-
-    def arranged(self, y: Any) -> Any:
-        """What the key has read, as the view has it."""
-        if self.order is None:
-            return y
-        if self.order != tuple(range(len(self.order))):
-            y = np.transpose(y, self.order)
-        return y if y.shape == self.shape else np.reshape(y, self.shape)
-
-    def disarranged(self, v: Any) -> Any:
-        """The other way round, for writing."""
-        if self.order is None:
-            return v
-        axes = (v.size,) if len(self.order) == 1 else tuple([n for n in self.shape if n != 1])
-        v = v if v.shape == axes else np.reshape(v, axes)
-        if self.order != tuple(range(len(self.order))):
-            v = np.transpose(v, tuple(np.argsort(self.order).tolist()))
-        return v
-
-
-def place_of(window: np.ndarray, owner: np.ndarray) -> Place | None:
-    """Where a view of ``owner``, which is in C's order, lies; None: it is all of it."""
-    if window is owner:
-        return None
-    size = owner.itemsize
-    offset = (address(window) - address(owner)) // size
-    strides = [s // size for s in window.strides]
-    if window.shape == owner.shape and not offset and window.flags.c_contiguous:
-        return None
-    axes = [(n, s) for n, s in zip(window.shape, strides, strict=True) if n != 1]
-    by_axes = _along_axes(offset, axes, owner.shape) if owner.size else None
-    if by_axes is not None:
-        key, order = by_axes
-        return Place(split_key(key, ())[0], (), window.shape, order=order)
-    if window.flags.c_contiguous:
-        return Place(((offset, offset + window.size, None),), (), window.shape, True, (0,))
-    places = np.full(window.shape, offset, np.intp)
-    for axis, (n, s) in enumerate(zip(window.shape, strides, strict=True)):
-        places += (s * np.arange(n)).reshape((-1,) + (1,) * (window.ndim - axis - 1))
-    return Place((rows.ARRAY,), (places,), window.shape, True)
-
-
-def address(x: np.ndarray) -> int:
-    return x.__array_interface__["data"][0]
-
-
-def _along_axes(offset: int, axes: list, shape: tuple) -> tuple[tuple, tuple] | None:
-    """The basic index of the owner whose axes are those of a view, and the order they come in."""
-    key: list[Any] = []
-    for n in reversed(shape):
-        offset, i = divmod(offset, n)
-        key.insert(0, i)
-    start = tuple(key)
-    used: dict[int, int] = {}
-    for j, (n, stride) in enumerate(axes):
-        step = math.prod(shape)
-        for axis, length in enumerate(shape):
-            step //= length
-            if axis in used or length == 1 or not stride or stride % step:
-                continue
-            first, by = start[axis], stride // step
-            if 0 <= first + by * (n - 1) < length:
-                stop = first + by * n
-                key[axis] = slice(first, None if stop < 0 else stop, by)
-                used[axis] = j
-                break
-        else:
-            return None
-    order = [used[axis] for axis in sorted(used)]
-    return tuple(key), tuple(sorted(range(len(order)), key=order.__getitem__))
+# Parts that are kept until the next write, for those who read them again.
+PARTS = 64
 
 
 class Memory:
@@ -113,7 +32,9 @@ class Memory:
     array is the caller's. ``lent`` refers to what others hold the array by, if they still do.
     """
 
-    __slots__ = ("alone", "array", "borrowed", "lent", "read_since", "run", "value", "version")
+    __slots__ = (
+        "alone", "array", "borrowed", "lent", "parts", "read_since", "run", "value", "version",
+    )
 
     def __init__(self, array: np.ndarray, value: Any = None, borrowed: bool = False):
         self.array, self.value, self.borrowed = array, value, borrowed
@@ -121,6 +42,12 @@ class Memory:
         self.lent: weakref.ref | None = None
         self.version = self.read_since = 0
         self.run = writing.get()
+        self.parts: dict[Place, Any] = {}
+
+    def keeps(self) -> bool:
+        """Whether what is read now may be read again until the next write."""
+        run = self.run
+        return run is not None and run is writing.get() and not run.apart
 
     def own(self) -> None:
         """Before plain numbers are written into the array."""
@@ -138,34 +65,43 @@ class Memory:
         offset = address(window) - address(self.array)
         return np.ndarray(window.shape, window.dtype, whole, offset, window.strides)
 
-    def read(self, place: Place | None) -> Any:
-        """The traced value of a view."""
+    def read(self, place: Place | None, shape: tuple[int, ...]) -> Any:
+        """The traced value of a view of this shape."""
         x = self.value
         if place is None:
             self.alone = False  # whoever reads it may keep it
             return x
+        keeps = self.keeps()
+        y: Any = self.parts.get(place) if keeps else None
+        if y is not None:
+            return y
         if place.flat:
             x = np.reshape(x, (-1,))
-        if self.alone and not self._pays_copy(math.prod(place.shape)):
-            y = bind(fetch, x, *place.indices, pattern=place.pattern)
-        else:
-            y = read_at(x, place.pattern, place.indices)
-        return place.arranged(y)
+        row = fetch if self.alone and not self._pays_copy(math.prod(shape)) else getitem
+        y = read_at(x, place.params, place.indices, row)
+        if place.order is not None:
+            y = place.arranged(y, shape)
+        # a newer trace that has taken the op may end before it is read again
+        if keeps and isinstance(x, Tracer) and isinstance(y, Tracer) and y.owner is x.owner and (
+                len(self.parts) < PARTS):
+            self.parts[place] = y
+        return y
 
     def _pays_copy(self, size: int) -> bool:
-        """Whether as much has been read since the last write as the next one would copy.
+        """Whether half as much is read since the last write as the next one would copy.
 
         What is read of a value that may be written to in place is a copy; from then on it is not,
         and the next write leaves the value to those who have read it.
         """
         self.read_since += size
-        self.alone = self.read_since < self.array.size
+        self.alone = 2 * self.read_since < self.array.size
         return not self.alone
 
     def write(self, place: Place | None, v: Any) -> None:
         """A value of the shape of a view, and of this dtype, written there."""
         require_own(self.run)
-        self.version += 1
+        if self.parts:
+            self.parts = {}
         if place is None:
             self._release()
             self.value, self.alone = v, False
@@ -175,9 +111,13 @@ class Memory:
             x = self._release()
         if place.flat:
             x = np.reshape(x, (-1,))
-        v = place.disarranged(v)
-        y = written(x, v, place.indices, place.pattern, self.alone)
-        self.alone, self.read_since = not is_staged(y), 0  # it is nobody else's since a write
+        if place.order is not None:
+            v = place.disarranged(v)
+        # a program would write into what is alone at each call; that is not staged itself
+        staged = is_staged(v) or (not self.alone and is_staged(x)) or (
+            place.indices and any(map(is_staged, place.indices)))
+        y = written(x, v, place.indices, place.params, self.alone and not staged)
+        self.alone, self.read_since = not staged, 0  # it is nobody else's since a write
         self.value = np.reshape(y, self.array.shape) if place.flat else y
 
     def _release(self) -> np.ndarray:
@@ -220,10 +160,6 @@ class Section:
         self.array = np.empty(x.shape, x.dtype)
 
     @property
-    def version(self) -> int:
-        return self.base.memory.version
-
-    @property
     def run(self) -> Any:
         return self.base.memory.run
 
@@ -237,8 +173,8 @@ class Section:
     def replace(self, value: Any) -> None:
         self.base[self.key] = value
 
-    def read(self, place: Place | None) -> Any:
-        return self._copy().read(place)
+    def read(self, place: Place | None, shape: tuple[int, ...]) -> Any:
+        return self._copy().read(place, shape)
 
     def write(self, place: Place | None, v: Any) -> None:
         part = self._copy()
@@ -296,5 +232,4 @@ def _axes(x: np.ndarray) -> list[int]:
     return sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
 
 
-__all__ = ["Half", "Memory", "Place", "Section", "address", "of_array", "of_value",
-           "of_value_like", "place_of"]
+__all__ = ["Half", "Memory", "Section", "of_array", "of_value", "of_value_like"]

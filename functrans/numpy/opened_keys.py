@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,39 @@ from functrans._core.array import plain
 from functrans._core.bind import Tracer
 from functrans._core.writing import current
 from functrans.numpy.indexing import basic_entry
+from functrans.numpy.places import Place, basic_place
 from functrans.numpy.structure import is_traced_slice
+
+# What most keys are made of, and the parts of a slice.
+_SLICES = frozenset({slice})
+_USUAL = frozenset({int, slice, type(None), type(Ellipsis)})
+_parts = attrgetter("start", "stop", "step")
 
 
 def as_tuple(key: Any) -> tuple:
     return key if type(key) is tuple else (key,)
 
 
-def opened_key(key: Any) -> tuple[Any, tuple | None]:
-    """An index without names, and its pattern if it is basic: integers, slices, None, Ellipsis."""
-    entries = as_tuple(key)
+def opened_key(key: Any) -> tuple[Any, Place | None]:
+    """An index without names, and its place if it is basic: integers, slices, None, Ellipsis.
+
+    NumPy still has to be asked whether an array has such a place.
+    """
+    entries = key if type(key) is tuple else (key,)
+    kinds = set(map(type, entries))
+    if kinds <= _USUAL:
+        parts = map(_parts, entries) if kinds == _SLICES else (
+            [_parts(e) if type(e) is slice else e for e in entries])
+        try:
+            return key, basic_place(tuple(parts))
+        except TypeError:  # a slice between names, or between what are no places
+            pass
     pattern = tuple(map(basic_entry, entries))
     if basic_entry in pattern:
         entries = tuple(map(_opened_entry, entries))
         pattern = tuple(map(basic_entry, entries))
         key = entries if type(key) is tuple else entries[0]
-    return key, None if basic_entry in pattern else pattern
+    return key, None if basic_entry in pattern else basic_place(pattern)
 
 
 def _opened_entry(e: Any) -> Any:

@@ -20,20 +20,13 @@ import numpy as np
 from functrans._core.array import Array, frozen_copy, plain
 from functrans._core.bind import Trace, Tracer, bind, known, newest_trace
 from functrans._core.primitive import Primitive
-from functrans._core.writing import current, writing
+from functrans._core.writing import current
 from functrans._ops import indexing as rows
 from functrans.errors import ArgumentError, UnsupportedError, user_line
 from functrans.numpy.indexing import is_flag, split_key
-from functrans.numpy.memory import (
-    Place,
-    Section,
-    address,
-    of_array,
-    of_value,
-    of_value_like,
-    place_of,
-)
+from functrans.numpy.memory import Section, of_array, of_value, of_value_like
 from functrans.numpy.opened_keys import as_tuple, opened_key, selects_part
+from functrans.numpy.places import Place, address, place_of
 from functrans.numpy.structure import as_operand, is_traced
 from functrans.numpy.updates import At
 
@@ -56,7 +49,9 @@ class Names(Trace):
 
 
 NAMES = Names()
-_UNKNOWN: Any = object()
+# Of a view whose place is looked up when it is asked for.
+_UNKNOWN = Place(())
+_new = object.__new__  # 60 ns less than a call of the class, on the hot paths
 
 
 class Name(Tracer):
@@ -127,9 +122,9 @@ class Fixed(Name):
         return repr(self.value)
 
     def __getitem__(self, key: Any) -> Any:
-        key, pattern = opened_key(key)
+        key, place = opened_key(key)
         y = self.value[key]
-        return Fixed(y) if pattern is not None or selects_part(key) else named(y)
+        return Fixed(y) if place is not None or selects_part(key) else named(y)
 
 
 class Writable(Name):
@@ -150,11 +145,10 @@ class Writable(Name):
     def see(self, memory: Any, window: np.ndarray | None = None) -> Writable:
         """Become the name of a view, or of all, of what lies in memory."""
         self._memory = memory
-        self._of = memory.array
-        self._window = self._of if window is None else window
-        self._place = _UNKNOWN
-        self._frozen = None
-        self.value = None
+        self._of = array = memory.array
+        self._window = array if window is None else window
+        self._place = None if self._window is array else _UNKNOWN
+        self._frozen = self.value = None
         return self
 
     # ---- its value
@@ -177,7 +171,7 @@ class Writable(Name):
     def is_read_only(self) -> bool:
         """Whether it is a view that cannot be written to, of memory that can."""
         window, of = self.window, self.memory.array
-        return not window.flags.writeable and of.flags.writeable
+        return window is not of and not window.flags.writeable and of.flags.writeable
 
     def _require_writeable(self) -> None:
         if self.value is None and self.is_read_only():
@@ -195,13 +189,15 @@ class Writable(Name):
         if self.value is not None:
             return self.value
         m = self._memory
-        if m.borrowed and m.value is None:
+        if m.value is not None:
+            place = self._place
+            return m.read(self.place if place is _UNKNOWN else place, self._window.shape)
+        if m.borrowed:
             return self.window  # it is left as it is: a write makes a copy first
-        run = m.run
-        own = run is not None and run is writing.get() and not run.apart
+        own = m.keeps()
         if own and self._frozen is not None and self._frozen[0] == m.version:
             return self._frozen[1]
-        x = frozen_copy(self.window) if m.value is None else m.read(self.place)
+        x = frozen_copy(self.window)
         if own:
             self._frozen = m.version, x
         return x
@@ -245,17 +241,18 @@ class Writable(Name):
     # ---- reading and writing
 
     def __getitem__(self, key: Any) -> Any:
-        key, pattern = opened_key(key)
-        m = self.memory
-        if pattern is not None:
-            part = self.window[key]
+        key, place = opened_key(key)
+        if self.value is not None:
+            self.see(of_value(self.value))
+        m = self._memory
+        if place is not None:
+            part = (self._window if self._of is m.array else self.window)[key]
+            whole = self._place is None or self.place is None
             if isinstance(part, np.ndarray):
-                return self._view_at(part, pattern)
+                return view(m, part, place if whole else _UNKNOWN)
             if m.value is None:
                 return part
-            if self.place is None:
-                return named(m.read(Place(pattern, (), ())))
-            return named(self._view_of(key, pattern).current())
+            return named(m.read(place, ()) if whole else self._view_of(key, place).current())
         if selects_part(key):
             return view(Section(self, key))
         if m.value is None and not _is_traced(key):
@@ -263,28 +260,23 @@ class Writable(Name):
         y = self.current()[key]
         return named(y) if y.ndim < 2 or _is_traced(key) else named_like(y, self.window[key])
 
-    def _view_of(self, key: Any, pattern: tuple) -> Writable:
+    def _view_of(self, key: Any, place: Place) -> Writable:
         """The view that a basic index makes, also of one number."""
         part = self.window[key]
         if not isinstance(part, np.ndarray):
             part = self.window[(*as_tuple(key), ...)]
-        return self._view_at(part, pattern)
-
-    def _view_at(self, part: np.ndarray, pattern: tuple) -> Writable:
-        y = view(self.memory, part)
-        if self.place is None:
-            y._place = Place(pattern, (), part.shape)
-        return y
+        return view(self._memory, part, place if self.place is None else _UNKNOWN)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        key, pattern = opened_key(key)
-        value = _operand(value)
-        if self.is_plain() and not _is_traced(key) and not _is_traced(value):
+        key, place = opened_key(key)
+        if isinstance(value, list | tuple) and is_traced(value):
+            value = as_operand(value)
+        if self.is_plain() and not _is_traced(value) and (place is not None or not _is_traced(key)):
             self.own_window()[key] = _plain(value)
             return
         self._require_writeable()
-        if pattern is not None:
-            self._assign_at(key, pattern, value)
+        if place is not None:
+            self._assign_at(key, place, value)
         else:
             self._assign_among(key, value)
 
@@ -297,20 +289,23 @@ class Writable(Name):
         else:
             self.assign(_updated(self.current(), key, current(value)))
 
-    def _assign_at(self, key: Any, pattern: tuple, value: Any) -> None:
+    def _assign_at(self, key: Any, place: Place, value: Any) -> None:
         """Write at a basic index."""
-        may_alias = type(value) is Writable and value.value is None
-        if may_alias or self.place is not None:
-            target = self._view_of(key, pattern)
-            if may_alias and target.ndim and value.memory is target.memory:
+        m = self.memory
+        window = self._window if self._of is m.array else self.window
+        part = window[key]
+        if type(value) is Writable and value.value is None and isinstance(part, np.ndarray):
+            if value._memory is m and part.ndim:
                 _require_no_shuffle(sys._getframe(2))
-            if not (may_alias and _is_same(value, target)):
-                target.assign(value)
-            return
-        shape = self.window[key].shape
-        value = _fitted(value, shape, self.dtype)
-        if value.size:
-            self.memory.write(Place(pattern, (), shape), value)
+                if _is_same(part, value.window):
+                    return
+            require_order("y[index] = values", part, value)
+        if self._place is None or self.place is None:
+            value = _fitted(value, part.shape, window.dtype)
+            if part.size:
+                m.write(place, value)
+        else:
+            self._view_of(key, place).assign(value)
 
     def _scatter(self, key: Any, value: Any) -> None:
         """Write at an index with arrays, which makes no view."""
@@ -318,7 +313,7 @@ class Writable(Name):
         shape = rows.result_shape(self.shape, indices, pattern)
         value = _fitted(value, shape, self.dtype)
         if value.size:
-            self.memory.write(Place(pattern, indices, shape), value)
+            self.memory.write(Place(pattern, indices), value)
 
     def assign(self, value: Any) -> None:
         """Write the whole view."""
@@ -333,18 +328,27 @@ class Writable(Name):
             memory.write(self.place, value)
 
 
-def view(memory: Any, window: np.ndarray | None = None) -> Writable:
+def view(memory: Any, window: np.ndarray | None = None, place: Place = _UNKNOWN) -> Writable:
     """The name of a view, or of all, of what lies in memory."""
-    return Writable(None).see(memory, window)
+    y = _new(Writable)
+    y.owner = NAMES
+    y._memory = memory
+    y._of = array = memory.array
+    y._window = array if window is None else window
+    y._place = None if y._window is array else place
+    y._frozen = y.value = None
+    return y
 
 
 def named(x: Any) -> Any:
     """A result as a name, so that it may be written to; of several, each. Numbers stay numbers."""
-    kind = type(x)
-    if kind is Writable or kind is Fixed:
-        return x
     if isinstance(x, Tracer):
-        return Writable(x) if x.ndim else Fixed(x)
+        if x.owner is NAMES:
+            return x
+        y: Any = _new(Writable if x.ndim else Fixed)
+        y.owner, y.value = NAMES, x
+        return y
+    kind = type(x)
     if kind is np.ndarray or kind is Array:
         if not x.ndim or x.dtype.kind not in "biufc":
             return x
@@ -403,10 +407,6 @@ def _is_mask(key: Any) -> bool:
     return is_flag(key) or any(masks)
 
 
-def _operand(x: Any) -> Any:
-    return as_operand(x) if isinstance(x, list | tuple) and is_traced(x) else x
-
-
 def _plain(x: Any) -> Any:
     return x.window if type(x) is Writable else x
 
@@ -423,9 +423,9 @@ def require_apart(who: str, target: Any, values: Any) -> None:
 def require_order(who: str, target: Any, values: Any) -> None:
     """Raise where NumPy's copy between two lines of one memory reads what it has just written:
     upwards, or downwards where the values begin before the target."""
-    if type(values) is not Writable or type(target) is not Writable or target.ndim != 1:
+    y, v = _plain(target), _plain(values)
+    if type(values) is not Writable or not isinstance(y, np.ndarray) or y.ndim != 1:
         return
-    y, v = target.window, values.window
     steps = y.strides[0], v.strides[-1] if v.ndim else 0
     if steps[0] == steps[1] or min(steps[0] * steps[1], v.size - 1) <= 0:
         return  # in opposite directions NumPy makes a copy
@@ -438,18 +438,17 @@ def require_order(who: str, target: Any, values: Any) -> None:
         require_apart(who, target, values)
 
 
-def _is_same(x: Writable, y: Writable) -> bool:
-    """Whether two names are of the same view, as those of ``y[i] += v``."""
-    a, b = x.window, y.window
-    return (
-        x.memory is y.memory and a.shape == b.shape and a.strides == b.strides
-        and address(a) == address(b)
-    )
+def _is_same(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether two views are of the same entries, as those of ``y[i] += v``."""
+    return x.shape == y.shape and x.strides == y.strides and address(x) == address(y)
 
 
 def _fitted(value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """What is written, in the shape and dtype of where it goes."""
-    value = as_operand(current(value))
+    value = current(value)
+    if isinstance(value, Tracer) and value.shape == shape and value.dtype is dtype:
+        return value
+    value = as_operand(value)
     if value.dtype.kind == "c" and dtype.kind != "c":
         raise ArgumentError(
             f"{user_line()}: an array of {dtype} was assigned {value.dtype}, whose imaginary part "
@@ -458,6 +457,8 @@ def _fitted(value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     value = value if value.dtype == dtype else value.astype(dtype)
     if value.shape == shape:
         return value
+    if type(value) is np.ndarray and not value.shape:
+        return np.ndarray(shape, dtype, value, 0, (0,) * len(shape))  # as ``broadcast_to``, faster
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = value[0]
     try:

@@ -352,6 +352,16 @@ def _astype(self: Writable, dtype: Any, *args: Any, copy: bool = True, **kwargs:
     return _method("astype")(self, dtype, *args, **kwargs)
 
 
+def _copy(self: Writable, order: str = "C") -> Any:
+    """The value that it has now under another name: written to, one of them gets a copy."""
+    if self.is_plain() or order != "C":
+        return _COPY(self, order)
+    return named(self.current())
+
+
+_COPY = _method("copy")
+
+
 def _copying(name: str) -> Callable:
     """A method of what cannot be written to that makes an array which can be."""
 
@@ -441,6 +451,7 @@ Writable.shape = property(Writable.shape.fget, _assign_shape)  # type: ignore[at
 Writable.flags, Writable.setflags = property(Flags), setflags  # type: ignore[attr-defined]
 Writable.strides = property(lambda self: self.window.strides)  # type: ignore[attr-defined]
 Name.astype, Writable.fill, Writable.put = _astype, _fill, _put  # type: ignore[attr-defined]
+Writable.copy = _copy  # type: ignore[attr-defined]
 Name.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
 Name.__array_function__ = _array_function  # type: ignore[attr-defined]
 for _name in ("item", "tolist"):

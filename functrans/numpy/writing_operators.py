@@ -30,13 +30,15 @@ def _operator(name: str) -> tuple[Callable, Callable]:
             if isinstance(y, np.ndarray) and is_ordered(y):
                 return _like_operands(op, z, self, other)
             return named(z)
-        if self.is_plain() and all_plain(other):
+        if x is None and self.is_plain() and all_plain(other):
             return named(op(self.window, windows(other)))
-        return _like_operands(op, op(self.current(), current(other)), self, other)
+        z = op(self.current(), current(other))
+        if (x is None and is_ordered(self)) or (y is None and is_ordered(other)) or (
+                isinstance(y, np.ndarray) and is_ordered(y)):
+            return _like_operands(op, z, self, other)
+        return named(z)
 
     def reflected(self: Any, other: Any) -> Any:
-        if self.value is not None and not isinstance(other, Name) and not is_ordered(other):
-            return named(op(other, self.value))
         if self.is_plain() and all_plain(other):
             return named(op(other, self.window))
         return _like_operands(op, op(current(other), self.current()), other, self)
@@ -46,8 +48,9 @@ def _operator(name: str) -> tuple[Callable, Callable]:
 
 def _like_operands(op: Callable, y: Any, *args: Any) -> Any:
     """The result of an operator as a name, in the layout that its operands give it."""
-    if has_axes(y) and any(map(is_ordered, args)):
-        return named_like(y, layout_of(op, args, {}))
+    for x in args:
+        if is_ordered(x) and has_axes(y):
+            return named_like(y, layout_of(op, args, {}))
     return named(y)
 
 

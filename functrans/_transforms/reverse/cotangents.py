@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import PLAIN, STRONG, Tracer, cast, may_have_nan
-from functrans._core.references import is_exact
+from functrans._core.references import FREE_THREADED, is_exact
 from functrans._kernels import large, sizes
 
 # A scatter of less than one of so many entries waits for what else comes to arrays of so many:
@@ -46,7 +46,7 @@ def is_alone(cts: list, slot: int) -> bool:
     if getrefcount(cts[slot]) > 2 or type(cts[slot]) is not np.ndarray:
         return False
     flags = cts[slot].flags
-    return flags.owndata and flags.writeable and is_exact(cts[slot])
+    return flags.owndata and flags.writeable and not (FREE_THREADED and not is_exact(cts[slot]))
 
 
 def unless_zero(parts: Sequence, cts: Sequence) -> Sequence:
@@ -62,7 +62,7 @@ def accumulate(cts: list, late: dict, parent: int, action: Any, ct: Any, saved: 
     if cts[parent] is None and parent not in late and FEW * ct.size < saved[0].size >= WHOLE:
         late[parent] = action, ct, saved
         return
-    if parent in late:
+    if late and parent in late:
         scatter(cts, parent, *late.pop(parent))
     scatter(cts, parent, action, ct, saved)
 
@@ -70,16 +70,19 @@ def accumulate(cts: list, late: dict, parent: int, action: Any, ct: Any, saved: 
 def scatter(cts: list, parent: int, action: Any, ct: Any, saved: tuple) -> None:
     """Add a scatter to the parent's cotangent, in place where no one else can see that."""
     x, fixed, params = saved
-    if (cts[parent] is not None and type(cts[parent]) not in STRONG) or not (
+    alone = is_alone(cts, parent)
+    total = cts[parent]
+    if (not alone and total is not None and type(total) not in STRONG) or not (
             PLAIN.issuperset(map(type, fixed))):
         c = action.pull(ct, *saved)
-        cts[parent] = c if cts[parent] is None else cts[parent] + c
+        cts[parent] = c if total is None else total + c
         return
-    if cts[parent] is None:
-        cts[parent] = np.zeros(x.shape, x.dtype)
-    elif not is_alone(cts, parent) or cts[parent].dtype != x.dtype:
-        cts[parent] = np.array(cts[parent], x.dtype)
-    action.accumulate(cts[parent], ct if ct.dtype is x.dtype else cast(ct, x.dtype), fixed, params)
+    dtype = x[1]
+    if total is None:
+        total = cts[parent] = np.zeros(x[0], dtype)
+    elif not alone or total.dtype != dtype:
+        total = cts[parent] = np.array(total, dtype)
+    action.accumulate(total, ct if ct.dtype is dtype else cast(ct, dtype), fixed, params)
 
 
 def scatter_late(cts: list, late: dict) -> None:

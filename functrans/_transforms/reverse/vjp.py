@@ -27,11 +27,12 @@ from functrans._core.primitive import Primitive
 from functrans._kernels import large, sizes
 from functrans._ops.declare import Bilinear, Elementwise, General, Linear, LinearAction
 from functrans._ops.indexing import scatter_set
-from functrans._ops.writing import store, unstore
+from functrans._ops.writing import store
 from functrans._transforms.reverse.captures import SMALL, Captures
-from functrans._transforms.reverse.cotangents import add_cotangents, is_alone, unless_zero
+from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
 from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
 from functrans._transforms.reverse.walk import carry
+from functrans._transforms.reverse.writes import record_write
 
 # 60 and 100 ns less than calls of the classes, on the hot paths
 _new, _aval = object.__new__, tuple.__new__
@@ -93,24 +94,6 @@ class Node:
         ts[k : k + n] = [t] if n == 1 else t or [None] * n
 
 
-class Overwritten(Node):
-    """The entry of a write: its cotangent, where no one else has it, becomes its operand's."""
-
-    __slots__ = ()
-
-    def pull_into(self, cts: list, k: int, strong: bool) -> None:
-        if cts[k] is None:
-            return
-        alone = is_alone(cts, k)
-        ct, cts[k] = cts[k], None
-        x, v, *indices = self.xs
-        pattern = self.params["pattern"]
-        parts = unstore(ct, x, v, tuple(indices), pattern, self.wanted, alone)
-        add_cotangents(cts, self.parents[:2], parts)
-
-
-_WRITES = frozenset({store, scatter_set})
-
 # The tape entry of the second and later outputs of one node (the first one's entry handles all),
 # and of inputs: the walk passes it.
 FOLLOWS = None
@@ -169,7 +152,7 @@ class VJPTrace(Trace):
             return self._beside(prim, a1, x1, x2, True)
         v1, v2 = x1.primal, x2.primal
         known = x1.known or x1.aval
-        alike = known is x2.known or known == x2.aval
+        alike = known is x2.known or known == (x2.known or x2.aval)
         if type(v1) in _USUAL and v1.size < sizes.PARALLEL and (
                 alike or (type(v2) in _USUAL and v2.size < sizes.PARALLEL)):
             impl = prim.impl  # called at once, it would be looked up as a method
@@ -262,8 +245,11 @@ class VJPTrace(Trace):
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         if self.closed:
             self.require_open(prim)
-        if isinstance(prim, Linear) and prim.action is not None:
-            return self._linear(prim, prim.action, args, params)
+        if isinstance(prim, Linear):
+            if prim.action is not None:
+                return self._linear(prim, prim.action, args, params)
+            if prim is store or prim is scatter_set:
+                return record_write(self, prim, args, params)
         if isinstance(prim, Bilinear):
             return self._bilinear(prim, args, params)
         if type(prim) is General and prim.keeps is not None:
@@ -281,8 +267,7 @@ class VJPTrace(Trace):
         if isinstance(prim, Elementwise):
             return self._elementwise(prim, parents, y, primals)
         xs = [self.capture(v) if k is None else v for v, k in zip(primals, parents, strict=True)]
-        node = Overwritten if prim in _WRITES else Node
-        self.tape.append(node(prim, parents, y, xs, params, self.outlives))
+        self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
 
     def at_once(self, rule: Any, x: VJPTracer, params: dict) -> Any:
@@ -311,11 +296,11 @@ class VJPTrace(Trace):
             plain = type(v) is np.ndarray and ARRAYS.issuperset(map(type, rest))
             y = impl(v, *rest, **params) if plain else bind(prim, v, *rest, **params)
             fixed = tuple(map(self.capture, rest))
-        if y.dtype.kind != "f" and not inexact_dtype(y.dtype):
+        dtype = y.dtype
+        if dtype.kind != "f" and not inexact_dtype(dtype):
             return y
+        known = NUMBER if type(y) is np.float64 else _aval(Aval, (y.shape, dtype))
         tape, z = self.tape, _new(VJPTracer)
-        known = NUMBER if type(y) is np.float64 else (
-            _aval(Aval, (y.shape, y.dtype)) if type(y) is np.ndarray else None)
         z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(((x.slot, action, (x.known or x.aval, fixed, params), None),))
         return z
