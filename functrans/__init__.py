@@ -17,13 +17,13 @@ from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._kernels import large as _large
 from functrans._transforms.forward.api import derivative, jvp
+from functrans._transforms.programs import make_program
 from functrans._transforms.reverse.api import linear_transpose, linearize, vjp
 from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans._transforms.rules.custom import custom_jvp, custom_vjp
 from functrans._transforms.rules.stop_gradient import stop_gradient
 from functrans._transforms.staging import native_rows as _native_rows
 from functrans._transforms.staging.jit import jit
-from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
 from functrans.config import config
 from functrans.export import export, load

@@ -3,10 +3,13 @@
 import collections
 import dataclasses
 import functools
+import importlib
 import itertools
 import random
+import sys
 import threading
 import types
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
@@ -17,6 +20,7 @@ from numpy.random import normal
 from numpy.testing import assert_array_equal
 
 import functrans as ft
+from functrans._transforms.staging.generators import state_of
 from functrans.errors import UnsupportedError
 
 X = np.arange(1.0, 4.0)
@@ -222,6 +226,104 @@ def test_reading_a_generator_is_no_draw():
 
     assert_array_equal(ft.vmap(f)(X), X)
 
+
+# ---- generators to which no name leads
+
+SPACE = {"rng": np.random.default_rng(0)}
+LIBRARY = """
+import random
+import numpy as np
+_rng = np.random.default_rng(0)
+held = {"rng": np.random.RandomState(0)}
+class Noise:
+    rng = np.random.default_rng(0)
+    def __init__(self): self._own = np.random.default_rng(0)
+    def of_class(self): return self.rng.normal()
+    def own(self): return self._own.normal()
+noise = Noise()
+def of_module(): return _rng.normal()
+def of_dict(): return held["rng"].normal()
+def of_object(): return noise.own()
+def of_numpy(): return np.random.normal()
+def of_python(): return random.gauss(0, 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def library():
+    """A module as if it were installed, whose code is not followed."""
+    module = types.ModuleType("library_that_draws")
+    module.__file__ = "/site-packages/library_that_draws.py"
+    exec(LIBRARY, vars(module))
+    sys.modules[module.__name__] = module
+    yield module
+    del sys.modules[module.__name__]
+
+
+ONCE = {
+    "vmap": lambda f: ft.vmap(f)(X),
+    "jit": lambda f: ft.jit(f)(1.0),
+    "make_program": lambda f: ft.make_program(f)(1.0),
+    "sparse": lambda f: ft.sparse_jacobian(lambda x: f(x) * x)(X),
+    "matrix": lambda f: ft.jacfwd(lambda x: f(x) * x, chunk_size=2)(X),
+}
+
+
+@pytest.fixture(params=ONCE.values(), ids=ONCE)
+def once(request):
+    return request.param
+
+
+@pytest.mark.parametrize("name", ["of_module", "of_dict", "of_object", "of_numpy", "of_python"])
+def test_draws_of_a_library_are_refused(library, once, name):
+    f = getattr(library, name)
+    for _ in range(2):  # the second of a pair, too
+        with pytest.raises(UnsupportedError, match=r"drew random numbers from .*random|library"):
+            once(lambda x: x + f())
+
+
+@pytest.mark.parametrize("name", ["of_class", "own"])
+def test_draws_of_a_librarys_object_are_refused(library, once, name):
+    made = library.Noise()
+    with pytest.raises(UnsupportedError, match="drew random numbers from"):
+        once(lambda x: x + getattr(made, name)())
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x + globals()["SPACE"]["rng"].normal(),
+    lambda x: x + eval("SPACE['rng'].normal()"),
+    lambda x: x + vars(sys.modules[__name__])["GENERATOR"].normal(),
+    lambda x: x + sys.modules[__name__].GENERATOR.normal(),
+    lambda x: x + importlib.import_module("random").random(),
+], ids=["globals", "eval", "vars", "modules", "import_module"])
+def test_generators_named_by_texts_are_seen(once, f):
+    with pytest.raises(UnsupportedError, match="drew random numbers from"):
+        once(f)
+
+
+def test_a_library_that_draws_for_itself_is_let_be(library):
+    """Names that are drawn of the system, and draws before and after a run, are no concern."""
+    names = ft.vmap(lambda x: x + len(uuid.uuid4().hex))(X)
+    assert_array_equal(names, X + 32)
+    library.of_module()
+    assert_array_equal(ft.vmap(lambda x: x + len(library.held))(X), X + 1)
+
+
+@pytest.mark.parametrize("make", [
+    np.random.default_rng, np.random.RandomState, random.Random, np.random.MT19937,
+    np.random.Philox, np.random.SFC64, np.random.PCG64DXSM,
+    lambda seed: np.random.RandomState(np.random.PCG64(seed)),
+], ids=lambda make: make.__name__)
+def test_a_state_differs_after_each_draw_and_only_then(make):
+    g = make(0)
+    before = state_of(g)
+    assert state_of(g) == before
+    draws = {"random_raw", "random", "standard_normal", "gauss"} & set(dir(g))
+    for name in sorted(draws):
+        for _ in range(2):
+            getattr(g, name)(*[0.0, 1.0][: 2 * (name == "gauss")])
+            assert state_of(g) != before
+            before = state_of(g)
 
 # ---- more than one run of the function for one result
 

@@ -100,6 +100,15 @@ def test_clip_at_a_bound_has_slope_one():
     assert ft.grad(lambda x: np.clip(x, 0, None).sum())(x).tolist() == [1, 1, 1, 1, 0]
 
 
+@pytest.mark.parametrize("f", [np.fmod, np.remainder])
+def test_a_remainder_counts_the_divisors_that_it_has_taken(f):
+    slopes = ft.grad(f, argnums=(0, 1))
+    assert slopes(1.0, 0.1) == (1, -9)  # 1 / 0.1 is rounded to 10
+    assert ft.jit(slopes)(1.0, 0.1) == (1, -9)
+    with np.errstate(all="ignore"):
+        assert np.isnan(ft.value_and_grad(f)(1.0, 0.0)[0])  # no error of Python's
+
+
 def test_sinc_is_smooth_at_zero():
     f = ft.grad(ft.grad(np.sinc))
     np.testing.assert_allclose(f(0.0), -np.pi**2 / 3, rtol=1e-14)
@@ -130,6 +139,18 @@ def test_interpolation_has_the_slope_of_its_segment():
     assert gx == -2.0
     assert gf.tolist() == [0.0, 0.5, 0.5]
     assert ft.grad(f)(9.0, np.array([0.0, 5.0, 1.0])) == 0
+
+
+@pytest.mark.parametrize("how", ["jvp", "jit", "vmap"])
+def test_interpolation_at_the_last_point_is_its_value(how):
+    xp, fp = np.array([-2.0, 0.1, 1.7, 1.7]), np.array([0.7, 2.3, 0.4, 3.3])
+    x = np.array([1.7, -2.0, 0.1])
+    calls = [lambda x: np.interp(x, xp, fp), lambda x: np.interp(x, xp[:3], fp[:3] / 3)]
+    for f in calls:
+        y = {"jvp": lambda f: ft.jvp(f, x, x)[0], "jit": lambda f: ft.jit(f)(x),
+             "vmap": lambda f: ft.vmap(f)(x)}[how](f)
+        assert np.array_equal(y, f(x))
+    assert np.allclose(ft.grad(calls[1])(1.7), (0.4 - 2.3) / 3 / 1.6, rtol=1e-14)
 
 
 # ---- np.emath

@@ -17,8 +17,8 @@ from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._compile.run import entry, executable
 from functrans._compile.run.native import NativeProgram
 from functrans._ops.declare import Elementwise
+from functrans._transforms.programs import make_program
 from functrans._transforms.staging.jit import Jitted
-from functrans._transforms.staging.staging import make_program
 from tests.test_native import FUNCTIONS, frozen, misaligned, same
 from tests.threads import at_once
 

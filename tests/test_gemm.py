@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(BLAS is None, reason="no BLAS")
 
 
 def function(letter, most, fewest=0):
-    """A product of a dtype as compiled code calls it, into ``c``.
+    """A product of a dtype as compiled code calls it, into ``c``, or added to it.
 
     Rows of ``c`` are lines of memory; of ``a`` and ``b`` rows or columns.
     """
@@ -30,15 +30,15 @@ def function(letter, most, fewest=0):
     text = gemm.text(letter, most, fewest)
     native = kind(gemm.compiled(local(), BLAS, f"{letter}gemm", lambda: text))
 
-    def call(a, b, c):
+    def call(a, b, c, adds=False):
         (m, k), n = a.shape, b.shape[1]
-        one, zero = np.ones(1, c.dtype), np.zeros(1, c.dtype)
+        one, beta = np.ones(1, c.dtype), np.full(1, adds, c.dtype)
         how = [b"N" if x.strides[1] == x.itemsize else b"T" for x in (b, a)]
         lead = [np.array([max(x.strides) // x.itemsize]) for x in (b, a, c)]
         sizes = [np.array([size]) for size in (n, m, k)]
         letters = [ctypes.create_string_buffer(x) for x in how]
         native(*letters, *[x.ctypes.data for x in (*sizes, one)], b.ctypes.data,
-               lead[0].ctypes.data, a.ctypes.data, lead[1].ctypes.data, zero.ctypes.data,
+               lead[0].ctypes.data, a.ctypes.data, lead[1].ctypes.data, beta.ctypes.data,
                c.ctypes.data, lead[2].ctypes.data, 1, 1)
 
     return call
@@ -69,6 +69,16 @@ def test_products_of_whole_numbers_are_exact_and_write_nothing_else(product, m, 
     expected = np.full_like(room, np.nan)
     expected[1:-1, 1:-1] = a @ b
     assert_array_equal(room, expected)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(5, 7, 9), (48, 64, 16), (63, 650, 130), (3, 9, 9)])
+def test_products_are_added_to_what_is_there(product, m, k, n):
+    call, dtype = product
+    a, b = whole_numbers(m, k, dtype), whole_numbers(k, n, dtype, seed=1)
+    c = whole_numbers(m, n, dtype, seed=2)
+    expected = c + a @ b
+    call(a, b, c, adds=True)
+    assert_array_equal(c, expected)
 
 
 def test_what_is_not_finite_stays_in_its_row_and_column(product):

@@ -21,18 +21,21 @@ pytestmark = pytest.mark.skipif(BLAS is None, reason="no BLAS")
 
 
 def function(letter, most):
-    """``y = a @ x`` where rows of ``a`` are lines of memory, ``y = x @ a`` where ``added``."""
+    """``y = a @ x`` where rows of ``a`` are lines of memory, ``y = x @ a`` where ``added``.
+
+    ``beta``: times how much of what was in ``y`` that is added to.
+    """
     assert BLAS is not None
     text = gemv.text(letter, gemm.TYPES[letter], most)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 11, ctypes.c_int64)
     native = kind(gemm.compiled(local(), BLAS, f"{letter}gemv", lambda: text))
 
-    def call(a, x, y, added):
-        one, zero, step = np.ones(1, y.dtype), np.zeros(1, y.dtype), np.ones(1, np.int64)
+    def call(a, x, y, added, beta=0):
+        one, beta, step = np.ones(1, y.dtype), np.full(1, beta, y.dtype), np.ones(1, np.int64)
         steps = [v.strides[0] // v.itemsize for v in (a, x)]
         lines, length, lead, step_x = (np.array([n]) for n in (*a.shape, *steps))
         native(ctypes.create_string_buffer(b"N" if added else b"T"),
-               *[v.ctypes.data for v in (length, lines, one, a, lead, x, step_x, zero, y, step)], 1)
+               *[v.ctypes.data for v in (length, lines, one, a, lead, x, step_x, beta, y, step)], 1)
 
     return call
 
@@ -53,6 +56,17 @@ def test_products_of_whole_numbers_are_exact_and_write_nothing_else(product, lin
     call(a, x, room[1:-1], added)
     expected[1:-1] = x @ a if added else a @ x
     assert_array_equal(room, expected)
+
+
+@pytest.mark.parametrize(("lines", "length", "added"), covering(LINES, LENGTHS, [False, True]))
+def test_products_are_added_to_what_is_there(product, lines, length, added):
+    call, dtype = product
+    a = whole_numbers(lines, length, dtype)
+    x = whole_numbers(1, lines if added else length, dtype, seed=1)[0]
+    y = whole_numbers(1, length if added else lines, dtype, seed=2)[0].copy()
+    expected = y + (x @ a if added else a @ x)
+    call(a, x, y, added, beta=1)
+    assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("added", [False, True])

@@ -296,7 +296,7 @@ HOSTED = {
     **dict.fromkeys([f"sparse.{n}" for n in ("product", "sampled", "solve")],
                     "SciPy has the loops, and SuperLU"),
     **dict.fromkeys(["fft.trigonometric", "signal.convolve_nd", "signal.lfilter",
-                     "ndimage.spline_filter"],
+                     "ndimage.spline_filter", "toeplitz.solve"],
                     "NumPy and SciPy have the fast algorithm"),
     "norm2": "how it is scaled depends on the numbers",
 }

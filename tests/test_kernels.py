@@ -17,7 +17,7 @@ from functrans._kernels import blocks, sizes
 from functrans._ops.exponentials import logsumexp, softmax
 from functrans._ops.indexing import put_add
 from functrans._ops.reductions import equal_share
-from functrans._transforms.staging.staging import make_program
+from functrans._transforms.programs import make_program
 from functrans.errors import ArgumentError
 
 

@@ -12,12 +12,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._compile.ir.small_matrices import COLUMNS, ROWS
 from functrans._compile.lowering import library
+from functrans._compile.lowering.products import Product
 from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule import linear
 from functrans._compile.schedule.kernels import Call, HostStep, Kernel
 from functrans._kernels import routines
 from functrans._ops.linalg import triangular_solve
-from functrans._transforms.staging.staging import make_program
+from functrans._transforms.programs import make_program
 from tests.covering import covering
 from tests.test_memory_safety import FILLED, checks_of, needs_mprotect, run_apart
 
@@ -106,23 +107,22 @@ def test_operands_that_blas_can_read_are_not_copied():
     a, b = numbers(40, 30), numbers(30, 20)
     for f in (lambda a, b: a @ b, lambda a, b: b.T @ a.T, lambda a, b: a[3:, 4:] @ b[4:, :7]):
         program = check(f, a, b)
-        assert [type(s) for s in program.schedule.steps] == [library.Product]
+        assert [type(s) for s in program.schedule.steps] == [Product]
 
 
 def test_a_step_between_entries_is_copied():
     program = check(lambda a, b: a[:, ::2] @ b, numbers(40, 60), numbers(30, 20))
-    assert [type(s) for s in program.schedule.steps] == [Kernel, library.Product]
+    assert [type(s) for s in program.schedule.steps] == [Kernel, Product]
 
 
 def test_a_small_product_is_a_loop_with_what_follows():
     program = check(lambda a, b: np.sum(a * b) + a[0] @ b[0], numbers(3, 4), numbers(3, 4))
     assert names(program) == []
-    for m, step in ((3, Kernel), (6, library.Product), (8, Kernel), (48, Kernel),
-                    (52, library.Product)):
+    for m, step in ((3, Kernel), (6, Product), (8, Kernel), (48, Kernel), (52, Product)):
         program = check(lambda a, b: a @ b, numbers(4, 5), numbers(5, m))
         assert [type(s) for s in program.schedule.steps] == [step]
     by_columns = compiled(lambda a, b: a @ b.T, numbers(4, 5), numbers(8, 5))
-    assert [type(s) for s in by_columns.schedule.steps] == [library.Product]
+    assert [type(s) for s in by_columns.schedule.steps] == [Product]
 
 
 @pytest.mark.parametrize("shapes", [

@@ -16,7 +16,7 @@ from functrans._core.bind import bind
 from functrans._ops.declare import TABLE
 from functrans._ops.indexing import ARRAY, getitem, scatter_add
 from functrans._ops.reductions import count_nonzero
-from functrans._transforms.staging.staging import make_program
+from functrans._transforms.programs import make_program
 
 pytestmark = pytest.mark.usefixtures("seldom_optimised")
 

@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 import functrans as ft
 import functrans.numpy as np
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import interpret
-from functrans._compile.rolling import pieces
+from functrans._compile.ir.program import Eqn, Program, Var, check, interpret
+from functrans._compile.ir.structured import Loop
+from functrans._compile.rolling import pieces, single_entries
+from functrans._compile.rolling.body import constant, plainly
+from functrans._compile.rolling.by_rows import by_rows
 from functrans._compile.rolling.rolled import rolled
+from functrans._core.aval import Aval
+from functrans._ops import elementwise as ops
+from functrans._ops.indexing import ARRAY, getitem, scatter_add, scatter_set
+from functrans.scipy.special import logsumexp
 
 N = 12
 
@@ -60,14 +67,24 @@ STATEMENTS = (
     "s = s * np.sum(u * t)",
     "t = np.stack([s, t[0], x[i + 2]])",
     "for j in range(3): s = s + t[j] * w[i, j]",
+    "y[i + 2] = y[i + 1] * s - y[i]",
+    "y[(5 * i) % 12] += s",
+    "y[i % 3] -= t[1]",
+    "s = s + x[i // 3] * x[i % 2]",
+    "z[:, i + 1] = z[:, i] * t - z[:, 0]",
+    "z[i % 3] += z[i % 2] * x",
+    "z[i % 3, i] = s - z[2, i]",
+    "y[5] *= -x[i]",
 )
 
 
 def drawn(statements, steps):
     text = "def f(x, w):\n s, t, u, y, rows = 0.5, x[:3], x[1:4], np.zeros(12), []\n"
+    text += " z = np.array(-w[:3])\n"
     text += f" for i in range({steps}):\n"
     text += "".join(f"  {line}\n" for line in statements)
-    text += " return s + np.sum(t * u) + np.sum(y * y) + sum([np.sum(r) for r in rows])\n"
+    text += " return s + np.sum(t * u) + np.sum(y * y) + sum([np.sum(r) for r in rows])"
+    text += " + np.sum(z * w[3:6])\n"
     names = {"np": np}
     exec(text, names)  # a program for each draw
     return names["f"]
@@ -75,13 +92,66 @@ def drawn(statements, steps):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=5), st.integers(5, 9),
-       st.sampled_from(["value", "gradient"]), st.integers(0, 10**6))
-def test_a_rolled_program_computes_the_same_bits(statements, steps, mode, seed):
+       st.sampled_from(["value", "gradient"]), st.integers(0, 1), st.integers(0, 10**6))
+def test_a_rolled_program_computes_the_same_bits(statements, steps, mode, digits, seed):
     f = drawn(statements, steps)
-    r = onp.random.default_rng(seed)
-    args = [onp.round(r.normal(size=N), 1), onp.round(r.normal(size=(N, N)), 1)]
-    program, other = both(ft.grad(f, (0, 1)) if mode == "gradient" else f, *args)
+    r = onp.random.default_rng(seed)  # of few digits, so that there are zeros of both signs
+    args = [onp.round(r.normal(size=N), digits), onp.round(r.normal(size=(N, N)), digits)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(single_entries, "LARGE", 4)
+        patch.setattr(single_entries, "SPARSE", 2)
+        program, other = both(ft.grad(f, (0, 1)) if mode == "gradient" else f, *args)
     assert_same(program, other, args)
+
+
+# ---- loops over the rows of an array
+
+
+def loop_over_rows(touches, steps, reverse):
+    """A loop that does to an array what ``touches`` say: what, and to which row in each step."""
+    array, number, index = Aval((N,), onp.dtype(float)), Aval((), onp.dtype(float)), onp.dtype(int)
+    state = now = Var(array)
+    entry = value = Var(number)
+    eqns, tables, reads, pattern = [], [], [], {"pattern": (ARRAY,)}
+    for kind, slope, offset in touches:
+        i = Var(Aval((), index))
+        tables.append((i, constant((slope * onp.arange(steps) + offset) % N)))
+        if kind == "read":
+            value = Var(number)
+            reads.append(value)
+            eqns.append(Eqn(getitem, (now, i), pattern, (value,)))
+            continue
+        before, now = now, Var(array)
+        if kind == "sum":
+            put = Var(array)
+            eqns.append(Eqn(scatter_set, (constant(onp.zeros(N)), value, i), pattern, (put,)))
+            eqns.append(Eqn(ops.add, (before, put), {}, (now,)))
+        else:
+            row = scatter_add if kind == "add" else scatter_set
+            v = constant(0.0) if kind == "clear" else value
+            eqns.append(Eqn(row, (before, v, i), pattern, (now,)))
+    body = Program((state, entry, *[v for v, _ in tables]), tuple(eqns), (now, *reads))
+    row = Loop("rolled", body, 0, 1, steps, plainly, reverse=reverse)
+    inputs = Var(array), Var(Aval((steps,), array.dtype))
+    outputs = tuple(map(Var, row.output_types()))
+    eqn = Eqn(row, (*inputs, *[table for _, table in tables]), {}, outputs)
+    return check(Program(inputs, (eqn,), outputs))
+
+
+ZERO = st.sampled_from([-0.0, 0.0, -0.0, 1.0])
+TOUCH = st.tuples(st.sampled_from(["read", "set", "clear", "add", "sum", "sum", "sum"]),
+                  st.sampled_from([1, -1, 0, 5]), st.integers(0, 3))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(TOUCH, min_size=1, max_size=4), st.integers(2, 8), st.booleans(),
+       st.lists(ZERO, min_size=N, max_size=N), st.lists(ZERO, min_size=8, max_size=8))
+def test_rows_have_the_same_bits_wherever_they_are_kept(touches, steps, reverse, first, values):
+    program = loop_over_rows(touches, steps, reverse)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(single_entries, "LARGE", 4)
+        other = by_rows(program)
+    assert_same(program, other, [onp.array(first), onp.array(values[:steps])])
 
 
 # ---- what becomes a loop
@@ -157,20 +227,100 @@ def test_numbers_that_differ_are_read_from_a_table():
         assert ft.jit(f)(x).dtype == x.dtype
 
 
-def test_single_entries_are_added_in_place_and_zeros_keep_their_signs():
+def bodies(program):
+    """The bodies of its loops."""
+    return [eqn.prim.body for eqn in program.eqns if eqn.prim.name == "rolled"]
+
+
+def carried(program):
+    """The shapes of the state of its loops, a list for each."""
+    return [[v.aval.shape for v in eqn.prim.body.inputs[eqn.prim.consts :][: eqn.prim.carries]]
+            for eqn in program.eqns if eqn.prim.name == "rolled"]
+
+
+ZEROS = onp.where(onp.arange(140) % 3 == 0, -0.0, 0.5)
+
+
+def test_rows_that_are_added_once_are_collected_and_zeros_keep_their_signs():
     def f(x):
         s = 1.0
         for i in range(70):
-            s = s * x[i] + x[70 + i]
+            s = s * x[i] + x[70 + i] * s * x[i + 1]
         return s
 
-    x = onp.where(onp.arange(140) % 3 == 0, -0.0, 0.5)
+    program, other = both(ft.grad(f), ZEROS)
+    assert {shape for shapes in carried(other) for shape in shapes} == {()}
+    assert_same(program, other, (ZEROS,))
+
+
+def test_sums_to_a_row_keep_their_order():
+    def f(x):
+        s = 0.1
+        for i in range(1, 70):
+            s = np.sin(s * x[i - 1]) + s * x[i] + x[i + 1] * x[i]
+        return s
+
+    x = onp.random.default_rng(0).normal(size=100)
     program, other = both(ft.grad(f), x)
-    body = other.eqns[-1 - [e.prim.name for e in other.eqns[::-1]].index("rolled")].prim.body
-    names = [eqn.prim.name for eqn in body.eqns]
-    assert names.count("scatter_add") == 4
-    assert "put_add" not in names
+    assert carried(other) == [[()], [()]]
     assert_same(program, other, (x,))
+
+
+def test_rows_that_are_added_again_are_added_in_place_and_zeros_keep_their_signs():
+    def f(x):
+        s = 1.0
+        for i in range(70):
+            s = s * x[i % 7] + x[70 + i] * s * x[i // 2]
+        return s
+
+    program, other = both(ft.grad(f), ZEROS)
+    names = [eqn.prim.name for body in bodies(other) for eqn in body.eqns]
+    assert names.count("scatter_add") == 12
+    assert "put_add" not in names
+    assert_same(program, other, (ZEROS,))
+
+
+def test_a_row_to_which_all_steps_add_is_a_number_that_may_be_negative_zero():
+    def f(x, y):
+        s = 1.0
+        for i in range(70):
+            s = s * y[70 + i] + x[5] * y[i]
+        return s
+
+    args = onp.ones(100), onp.r_[onp.full(70, -0.0), onp.ones(70)]
+    program, other = both(ft.grad(f), *args)
+    assert {shape for shapes in carried(other) for shape in shapes} == {()}
+    assert_same(program, other, args)
+    assert onp.signbit(interpret(other, args)[0][5])
+
+
+def test_an_array_that_is_written_row_by_row_is_no_part_of_the_state():
+    def f(x, a):
+        y = np.zeros((3, 80))
+        y[:, 1] = x[:3]
+        for i in range(2, 80):
+            y[:, i] = a * y[:, i - 1] - 0.5 * y[:, i - 2] + x[i]
+        return np.sum(y * y)
+
+    args = onp.where(onp.arange(80) % 5 == 0, -0.0, onp.linspace(-1.0, 1.0, 80)), 0.9
+    program, other = both(ft.grad(f, (0, 1)), *args)
+    assert max(map(len, carried(other))) <= 5
+    assert {shape for shapes in carried(other) for shape in shapes} <= {(), (3,)}
+    assert_same(program, other, args)
+
+
+def test_rows_that_come_from_many_steps_ago_stay_in_the_array():
+    def f(x):
+        y = np.array(x)
+        for i in range(10, 80):
+            y[i] = np.sin(y[i - 10]) * y[i]
+        return np.sum(y)
+
+    x = onp.where(onp.arange(80) % 5 == 0, -0.0, onp.linspace(-1.0, 1.0, 80))
+    for g in (f, ft.grad(f)):
+        program, other = both(g, x)
+        assert (80,) in carried(other)[-1]
+        assert_same(program, other, (x,))
 
 
 @pytest.mark.parametrize("places", [[0, 1], [0, 0]])
@@ -183,8 +333,24 @@ def test_cotangents_of_index_arrays_are_added_as_wholes(places):
 
     x = onp.linspace(0.1, 0.9, 140)
     program, other = both(ft.grad(f), x)
-    assert loops(other) == [68, 67]
+    assert loops(other) == [68, 68]
     assert_same(program, other, (x,))
+
+
+def test_functions_of_what_the_forward_loop_collects_are_computed_there():
+    def f(A, b, c):
+        t = b[:, 0]
+        for k in range(20):
+            t = logsumexp(t[:, None] + A, axis=0) + np.sin(t * b[:, k])
+        return np.sum(t)
+
+    r = onp.random.default_rng(0)
+    args = r.normal(size=(3, 3)), r.normal(size=(3, 20)), 0.5
+    program, other = both(ft.grad(f, (0, 1)), *args)
+    forward, backward = [{eqn.prim.name for eqn in body.eqns} for body in bodies(other)]
+    assert {"logsumexp", "softmax", "sin", "cos"} <= forward
+    assert not {"softmax", "cos"} & backward
+    assert_same(program, other, args)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +410,7 @@ def test_compiled_loops_compute_what_eager_code_computes():
     r = onp.random.default_rng(0)
     a, x = 0.9, r.normal(size=80)
     g = ft.jit(ft.value_and_grad(recurrence, (0, 1)))
-    assert loops(g.lower(a, x).optimised) == [79, 77]
+    assert loops(g.lower(a, x).optimised) == [79, 78]
     (y, (ct_a, ct_x)), (v, (da, dx)) = g(a, x), ft.value_and_grad(recurrence, (0, 1))(a, x)
     assert float(y) == pytest.approx(float(v), rel=1e-14)  # a sum of 79 in another order
     assert float(ct_a) == float(da)

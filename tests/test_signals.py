@@ -331,3 +331,11 @@ def test_windows_are_views_in_a_function_that_writes():
 def test_windows_have_numpys_errors(options, message):
     with pytest.raises(ValueError, match=message):
         ft.jvp(lambda x: WINDOWS(x, *options), np.ones(6), np.ones(6))
+
+
+@pytest.mark.parametrize("f", [np.gradient, np.ediff1d])
+def test_booleans_have_no_differences(f):
+    x = np.array([True, False, True])
+    for g in (f, ft.jit(f)):
+        with pytest.raises(TypeError, match="boolean"):
+            g(x)

@@ -106,6 +106,19 @@ def test_a_number_that_changes_beside_the_lengths():
     assert compiled(f)[-1].startswith("runs what was compiled for any length")
 
 
+def test_programs_alike_but_for_their_inputs_are_told_apart():
+    """A captured array and an argument of one number have the same text."""
+    place = np.array([0])
+
+    def by(f):
+        f.__name__ = "f"
+        return ft.jit(f)
+
+    assert by(lambda x, i: x[i])(np.ones(1), 0) == 1.0
+    assert np.array_equal(by(lambda x: x[place])(np.ones(1)), [1.0])
+    assert np.array_equal(by(lambda x, i: x[i])(np.ones(1), place), [1.0])
+
+
 def test_programs_of_one_shape_are_compiled_as_they_are():
     functions = [ft.jit(lambda x, k=k: x * (k + 0.5) - 1.0) for k in range(5)]
     for k, f in enumerate(functions):

@@ -1,5 +1,7 @@
 """Special functions away from the samples of the table: far points, poles, refusals, names."""
 
+import itertools
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from functrans._compile.schedule.kernels import HostStep
 from functrans._ops.declare import TABLE
 from functrans.errors import NotDifferentiable, UnsupportedError
 from functrans.scipy import special
+from functrans.scipy.special.ufuncs import MEANINGS
 from tests.table.references import SPECIAL
 
 # ---- far points: name, operands, and in which the derivatives are taken
@@ -24,7 +27,8 @@ FAR = [
     ("kl_div", (1 + 1e-9, 1.0), 0), ("kl_div", (3.0, 1e9), 0), ("rel_entr", (1e-300, 2.0), 0),
     ("exprel", (1e-9,), 0), ("exprel", (-30.0,), 0), ("boxcox", (2.0, 1e-9), 1),
     ("boxcox1p", (1e-9, 0.5), 1), ("inv_boxcox", (1.5, 1e-9), 1), ("pseudo_huber", (1.0, 1e-4), 0),
-    ("pseudo_huber", (1e-4, 1e4), 1), ("ive", (0, 1e5), 1), ("ive", (3, 50.0), 1),
+    ("pseudo_huber", (1e-4, 1e4), 1), ("pseudo_huber", (1.0, 1e200), 0),
+    ("pseudo_huber", (1.0, 1e200), 1), ("ive", (0, 1e5), 1), ("ive", (3, 50.0), 1),
     ("ive", (2, 29.0), 1), ("kve", (2, 1e4), 1), ("kve", (1.5, 20.0), 1), ("i0e", (1e6,), 0),
     ("gammainc", (1e4, 9.9e3), 0), ("gammainc", (1e-3, 1e-5), 0), ("gammainc", (1e-6, 3.0), 0),
     ("gammainc", (200.0, 5.0), 0), ("gammainc", (1e4, 1e4), 1), ("gammaincc", (3.0, 90.0), 0),
@@ -191,6 +195,15 @@ def test_distribution_functions_have_scipy_s_values_and_slopes_of_differences(na
         slope, steps = float(ft.grad(along)(x)), (along(x + h) - along(x - h)) / (2 * h)
         assert slope == pytest.approx(float(steps), rel=1e-7, abs=1e-9)
         assert float(ft.jit(ft.grad(along))(x)) == pytest.approx(slope, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n in DISTRIBUTIONS if n != "voigt_profile"])
+def test_distribution_functions_have_the_dtype_of_scipy_s(name):
+    f, xs = getattr(sp, name), DISTRIBUTIONS[name]
+    for i in range(len(xs)):
+        single = tuple(np.float32(x) if k == i else x for k, x in enumerate(xs))
+        y, t = ft.jvp(lambda x, i=i, xs=single: f(*xs[:i], x, *xs[i + 1 :]), single[i], single[i])
+        assert y.dtype == t.dtype == f(*single).dtype
 
 
 # ---- functions that are no ufuncs, against SciPy's own and differences
@@ -387,6 +400,9 @@ EDGES = [
     ("gammaincc", (0.0, 2.0), 1, 0.0), ("betainc", (0.0, 2.0, 0.3), 2, 0.0),
     ("betaincc", (2.0, 0.0, 0.3), 2, 0.0), ("bdtr", (5.0, 5, 0.3), 2, 0.0),
     ("chdtr", (0.0, 2.0), 1, 0.0), ("fdtr", (0.0, 3.0, 1.0), 2, np.nan),
+    ("gdtr", (-1.0, 2.0, -0.5), 0, np.nan), ("gdtrc", (-1.0, 2.0, -0.5), 2, np.nan),
+    ("fdtr", (-3.0, 2.0, -0.5), 2, np.nan), ("fdtrc", (3.0, 2.0, -0.5), 2, np.nan),
+    ("voigt_profile", (np.inf, 2.0, 0.5), 0, 0.0), ("voigt_profile", (-np.inf, 2.0, 0.0), 1, 0.0),
     # degrees below 0, and orders that SciPy truncates
     ("eval_legendre", (-3, 0.3), 1, 0.9), ("eval_sh_legendre", (-2.0, 0.3), 1, 2.0),
     ("eval_chebyu", (-3, 0.3), 1, -2.0), ("eval_chebys", (-4.0, 0.3), 1, -0.6),
@@ -406,6 +422,35 @@ def test_at_the_edge_of_a_parameter_a_function_has_scipy_s_value_and_its_own_slo
     y, t = ft.jvp(along, (operands[i],), (1.0,))
     np.testing.assert_array_equal(y, f(*operands))
     np.testing.assert_allclose(t, slope, rtol=1e-13)
+
+
+# Those whose value is linear in the operands, or constant, have a slope beside a NaN.
+LINEAR = {"gammasgn", "radian", "round", "xlog1py", "xlogy"}
+OPERANDS = [1.3, 2.1, 0.6, 0.4, 0.3]
+
+
+def _names_with_slopes_at_a_nan():
+    ufuncs = {n: f for n, f in vars(sp).items() if isinstance(f, np.ufunc) and f in MEANINGS}
+    return sorted(n for n, f in ufuncs.items() if n not in LINEAR and "d" in f.types[-1])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:non-integer arg:DeprecationWarning")
+@pytest.mark.parametrize("name", _names_with_slopes_at_a_nan())
+def test_what_is_nan_has_no_number_for_a_slope(name):
+    f = getattr(sp, name)
+    for i, k in itertools.product(range(f.nin), repeat=2):
+        xs = [np.nan if j == i else x for j, x in enumerate(OPERANDS[: f.nin])]
+        try:
+            y, t = ft.jvp(lambda x, xs=xs, k=k: f(*xs[:k], x, *xs[k + 1 :]), xs[k], 1.0)
+        except (TypeError, NotDifferentiable):  # it takes no floats, or is of a count
+            continue
+        assert not (np.isnan(y) & np.isfinite(t)).any()
+
+
+def test_voigt_profile_of_a_single_point_has_a_pole():
+    with np.errstate(divide="ignore"):
+        y, slopes = ft.value_and_grad(sp.voigt_profile, argnums=(0, 2))(0.0, 0.0, 0.0)
+    assert (y, *slopes) == (np.inf, -np.inf, -np.inf)
 
 
 @pytest.mark.filterwarnings("ignore:floating point number truncated:RuntimeWarning")

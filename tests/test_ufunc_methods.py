@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans.errors import UnsupportedError
+from functrans.errors import ShapeError, UnsupportedError
 from tests.cases import CHECKS, PICKING, Case, check_jit_is_eager, each
 
 A, V = (3, 4), (6,)
@@ -111,7 +111,15 @@ def test_a_fold_is_the_same_ufunc_again_and_again(name, method):
     lambda x: np.subtract.accumulate(x[:0]), lambda x: np.add.reduceat(x, []),
     lambda x: np.subtract.reduceat(x, [1]), lambda x: np.multiply.outer(x, x, dtype=np.float32),
     lambda x: np.bitwise_xor.reduce(x > 0.3), lambda x: np.hypot.accumulate(-x),
+    lambda x: np.logical_or.reduce(x > 9, axis=1, initial=True),
+    lambda x: np.logical_and.reduce(x, initial=2.0, where=x > 0.3, keepdims=True),
+    lambda x: np.logical_or.reduce(x, initial=None),
     lambda x: np.logaddexp.reduce(x, axis=0, initial=1.0), lambda x: np.gcd.reduce(x.astype(int)),
+    lambda x: np.add.reduce(x.astype(np.int8), dtype=np.int16),
+    lambda x: np.multiply.reduce(x, axis=None, dtype=np.int32, initial=7),
+    lambda x: np.add.accumulate(x > 0.3, dtype=np.uint8), lambda x: np.logical_or.reduce(x > 1.3),
+    lambda x: np.logical_or.reduce(x > 9, axis=None, initial=2.5),
+    lambda x: np.logical_and.reduce(x, initial=0, where=x > 1.0, dtype=bool),
 ])
 @pytest.mark.parametrize("how", ["jvp", "vmap", "jit"])
 def test_options_give_numpys_values_and_types(call, how):
@@ -134,6 +142,7 @@ def test_options_give_numpys_values_and_types(call, how):
     (lambda x: np.subtract.reduce(x[:0]), ValueError),
     (lambda x: np.subtract.reduce(x, where=x > 0), ValueError),
     (lambda x: np.less.reduce(x), TypeError),
+    (lambda x: np.logical_or.reduce(x, dtype=np.int32), TypeError),
     (lambda x: np.subtract.reduce(x, axis=5), np.exceptions.AxisError),
     (lambda x: np.add.reduceat(x, [0, 9]), IndexError),
     (lambda x: np.hypot.reduceat(x, [-1]), IndexError),
@@ -178,3 +187,12 @@ def test_at_of_a_function_without_such_an_update_is_refused_where_it_can_be_seen
 def test_positions_that_depend_on_the_batch_are_refused():
     with pytest.raises(TypeError, match=r"np\.add\.reduceat: the shape"):
         ft.vmap(lambda i: np.add.reduceat(np.ones(3), i))(np.array([[0, 1], [0, 2]]))
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum, np.logaddexp])
+@pytest.mark.parametrize("initial", [[1.0], np.ones(2)], ids=["list", "array"])
+def test_a_reduction_starts_from_a_number(ufunc, initial):
+    with pytest.raises(ValueError, match="sequence"):
+        ufunc.reduce(np.ones(2), initial=initial)
+    with pytest.raises(ShapeError, match=r"initial= .* is a single number, but has the shape"):
+        ft.grad(lambda x: np.sum(ufunc.reduce(x, initial=initial)))(np.ones(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 
 import numpy
 import pytest
@@ -425,3 +426,62 @@ def test_views_of_arrays_without_entries():
 
     blocks = ft.jacobian(f)(numpy.zeros((0, 5, 3)))
     assert [b.shape for b in blocks] == [(0, 1, 0, 5, 3), (1, 0, 5, 1, 0, 5, 3)]
+
+# ---- arrays that are made read-only
+
+
+def once_read_only(np, x, write, traced, how):
+    y = np.zeros(6) if not traced else x * 1.0
+    z = y[1:4]
+    if how == "flags":
+        y.flags.writeable = False
+    elif how == "item":
+        y.flags["WRITEABLE"] = False
+    else:
+        y.setflags(write=False)
+    assert not y.flags.writeable and not y[2:].flags.writeable and z.flags.writeable
+    z[0] = x[0]  # an older view may be written to still
+    copied = y.copy()
+    copied[:] = x
+    write(np, y, x)
+    return y
+
+
+READ_ONLY_WRITES = {
+    "entry": lambda np, y, x: operator.setitem(y, 0, x[0]),
+    "plain entry": lambda np, y, x: operator.setitem(y, 0, 1.0),
+    "indices": lambda np, y, x: operator.setitem(y, numpy.array([0, 2]), x[0]),
+    "mask": lambda np, y, x: operator.setitem(y, MASK, x[0]),
+    "slice of a slice": lambda np, y, x: operator.setitem(y[1:][::2], slice(None), x[0]),
+    "reshape": lambda np, y, x: operator.setitem(y.reshape(2, 3), 0, x[0]),
+    "+=": lambda np, y, x: operator.iadd(y, x),
+    "out": lambda np, y, x: np.sin(x, out=y),
+    "copyto": lambda np, y, x: np.copyto(y, x),
+    "fill": lambda np, y, x: y.fill(x[0]),
+    "sort": lambda np, y, x: y.sort(),
+}
+
+
+@pytest.mark.parametrize("write", READ_ONLY_WRITES.values(), ids=READ_ONLY_WRITES)
+@pytest.mark.parametrize("traced", [False, True], ids=["plain", "traced"])
+def test_what_is_read_only_raises_numpys_error_when_it_is_written_to(write, traced):
+    with pytest.raises(ValueError, match="read-only"):
+        once_read_only(numpy, X, write, traced, "flags")
+    for transform in (ft.grad, ft.jit):
+        f = transform(lambda x: numpy.sum(once_read_only(fnp, x, write, traced, "flags")))
+        with pytest.raises(ValueError, match="read-only"):
+            f(X)
+
+
+@pytest.mark.parametrize("how", ["flags", "item", "setflags"])
+def test_what_is_read_only_may_be_made_writeable_again(how):
+    def again(np, y, x):
+        y.setflags(write=True)
+        y[0] = 2 * x[1]
+
+    def f(np, x):
+        return numpy.sum(W * once_read_only(np, x, again, True, how))
+
+    assert ft.value_and_grad(lambda x: f(fnp, x))(X) == (
+        pytest.approx(f(numpy, X)), pytest.approx(numpy.array([2.0, 2.0, 3.0, 4.0, 5.0, 6.0]))
+    )

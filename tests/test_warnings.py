@@ -263,3 +263,43 @@ def test_other_warnings_are_at_the_users_line_too(f):
     lines = range(f.__code__.co_firstlineno, f.__code__.co_firstlineno + 4)
     assert found
     assert all(file == HERE and line in lines for line, file, _ in found)
+
+
+def several():
+    np.log(ZERO)
+    np.divide(1.0, ZERO)
+    np.sqrt(plain_np.array(-1.0))
+
+
+def test_warnings_outside_of_transforms_are_at_the_users_line():
+    line = several.__code__.co_firstlineno
+    assert given(several) == [
+        (line + 1, HERE, OF_LOG), (line + 2, HERE, "divide by zero encountered in divide"),
+        (line + 3, HERE, "invalid value encountered in sqrt"),
+    ]
+    with plain_np.errstate(divide="ignore", invalid="ignore"):
+        assert given(several) == []
+    with plain_np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        np.log(ZERO)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):  # the state is as it was
+            with pytest.raises(RuntimeWarning):
+                np.log(ZERO)
+    assert plain_np.geterr()["divide"] == "warn"
+
+
+@pytest.mark.parametrize("state", [{}, {"divide": "raise", "over": "log"}, {"all": "ignore"}])
+def test_a_function_sees_the_state_of_its_caller(state):
+    seen = []
+
+    def f(x):
+        seen.append((np.geterr(), np.geterrcall()))
+        with plain_np.errstate(invalid="print"):
+            seen.append((np.geterr(), np.geterrcall()))
+        return x
+
+    with plain_np.errstate(**state, call=print):
+        f(1.0)
+        ft.grad(f)(1.0)
+    assert seen[:2] == seen[2:]

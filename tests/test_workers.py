@@ -276,11 +276,30 @@ def test_what_has_no_loop_is_left_to_numpy(shared):
     for f, xs in [(np.add, (x, x[:, :1])), (np.add, (x, x.astype(np.float32))),
                   (np.add, (x, np.float32(2))), (np.add, (x[:, ::2], x[:, ::2])),
                   (np.add, (x, 1j)), (np.add, (x, x[None])), (np.greater, (x, x)),
-                  (np.ldexp, (x, 2)), (np.multiply, (x.astype(np.float16), 2.0))]:
+                  (np.ldexp, (x, 2)), (np.multiply, (x.astype(np.float16), 2.0)),
+                  (np.exp, (x.astype(">f8"),)), (np.multiply, (x.astype(">f4"), 2.0)),
+                  (np.add, (x.astype(np.float32), np.array(2.0))), (np.add, (x, np.array(1j)))]:
         got, expected = large.elementwise(f, *xs), f(*xs)
         assert got.dtype == expected.dtype
         assert got.tobytes() == expected.tobytes(), (f, xs)
     assert not any(shared)
+
+
+def test_a_sum_in_place_of_which_numpy_warns_is_formed_once(shared):
+    x = np.ones(5000)
+    x[7] = 1.7e308
+    y = x.copy()
+    with pytest.warns(RuntimeWarning, match="overflow encountered in add"):
+        large.elementwise(np.add, y, x, out=y)
+    assert np.array_equal(y, np.where(x > 1, np.inf, 2.0))
+    assert shared == [False]
+
+
+def test_the_bytes_of_numbers_may_be_in_the_other_order(shared):
+    x = np.abs(RNG.standard_normal(5000)).astype(">f8")
+    y, pullback = ft.vjp(np.sqrt, x)
+    assert np.array_equal(y, np.sqrt(x))
+    assert np.allclose(pullback(np.ones(5000))[0], 0.5 / y, rtol=1e-15)
 
 
 def test_warnings_are_numpys(shared):

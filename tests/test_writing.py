@@ -355,9 +355,10 @@ def test_a_constant_that_the_function_changes_meanwhile_is_two_constants():
 @pytest.fixture
 def hidden(monkeypatch):
     """A function that no transform sees, as its module is found by name when it is called."""
-    module = types.ModuleType("hidden")
-    monkeypatch.setitem(sys.modules, "hidden", module)
-    return module, lambda t: __import__("hidden").g(t, V)
+    name = "hidden"  # a text in the function's own code would be followed
+    module = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    return module, lambda t: __import__(name).g(t, V)
 
 
 @pytest.mark.parametrize("change", ["y += 1", "y *= 2; z = y", "y = [y]; y[0] -= 1; y = y[0]"])

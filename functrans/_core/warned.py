@@ -18,7 +18,7 @@ from functrans.errors import warn
 # The context of the outermost call whose warnings are logged, where ``np.errstate`` is the user's.
 _outside: ContextVar[Context | None] = ContextVar("outside", default=None)
 # Where NumPy has its state; without it, what a function sets with ``np.seterr`` ends with it.
-_state: ContextVar[Any] = getattr(
+STATE: ContextVar[Any] = getattr(
     np._core.umath, "_extobj_contextvar", ContextVar("state", default=None)  # type: ignore[attr-defined]  # not in stubs
 )
 _KINDS = {"divide by zero": "divide", "overflow": "over", "invalid value": "invalid"}
@@ -60,14 +60,28 @@ class _Log:
 _LOG = _Log()
 
 
+class _Warned:
+    """What NumPy tells of where it would have warned: outside of transforms, in its usual state."""
+
+    def write(self, line: str) -> None:
+        warn(line.removeprefix("Warning: ").rstrip())
+
+
+# NumPy's state as it begins, and one in which it tells what it would warn of: to set this by
+# ``np.errstate`` takes ten times as long.
+USUAL = object() if STATE.name == "state" else Context().run(STATE.get)
+with np.errstate(divide="log", over="log", invalid="log", call=_Warned()):
+    WARNED = STATE.get()
+
+
 @np.errstate(divide="log", over="log", invalid="log", call=_LOG)
 def _logged(f: Callable, args: tuple, kwargs: dict, changed: dict[str, Any]) -> Any:
     """What ``f`` returns; ``changed`` gets what it has changed of NumPy's state for good."""
-    before = _state.get()
+    before = STATE.get()
     try:
         return f(*args, **kwargs)
     finally:
-        if _state.get() is not before:
+        if STATE.get() is not before:
             changed.update(_changes())
 
 
@@ -94,3 +108,18 @@ def at_users_lines(f: Callable, args: tuple, kwargs: dict) -> Any:
         _outside.reset(token)
         if changed:
             _change(**changed)
+
+
+def geterr() -> dict[str, str]:
+    """``numpy.geterr``, in a transform too, where NumPy itself logs what it would warn of."""
+    now = dict[str, Any](np.geterr())
+    if np.geterrcall() is _LOG:
+        outer = _outer(np.geterr)
+        now |= {k: outer[k] for k in _KINDS.values() if now[k] == "log"}
+    return now
+
+
+def geterrcall() -> Any:
+    """``numpy.geterrcall``, in a transform too."""
+    call = np.geterrcall()
+    return _outer(np.geterrcall) if call is _LOG else call

@@ -1,7 +1,8 @@
 """BLAS, LAPACK and special functions as plain C, for libraries that bring nothing along.
 
 Each routine is as native code calls it (``_compile/lowering/library.py``): matrices by columns,
-``alpha`` 1, ``beta`` 0, results without gaps. The lengths of letters come last.
+``alpha`` 1, ``beta`` 0 or 1 (what is there is added to), results without gaps. The lengths of
+letters come last.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ _TEXTS = {
     "gemm": """
 (const char *how_a, const char *how_b, const int64_t *m, const int64_t *n, const int64_t *k,
  const <number> *one, const <number> *a, const int64_t *lead_a, const <number> *b,
- const int64_t *lead_b, const <number> *zero, <number> *y, const int64_t *lead_y,
+ const int64_t *lead_b, const <number> *beta, <number> *y, const int64_t *lead_y,
  int64_t u, int64_t v)
 {
   int64_t across = *how_b == 'N' ? 1 : *lead_b, down = *how_b == 'N' ? *lead_b : 1;
   for (int64_t j = 0; j < *n; j++) {
     <number> *out = y + j * *lead_y;
     if (*how_a == 'N') {
-      for (int64_t i = 0; i < *m; i++) out[i] = 0;
+      for (int64_t i = 0; i < *m && *beta == 0; i++) out[i] = 0;
       for (int64_t l = 0; l < *k; l++) {
         const <number> *line = a + l * *lead_a, x = b[l * across + j * down];
         for (int64_t i = 0; i < *m; i++) out[i] += line[i] * x;
       }
     } else for (int64_t i = 0; i < *m; i++) {
       const <number> *line = a + i * *lead_a;
-      <number> sum = 0;
+      <number> sum = *beta == 0 ? 0 : out[i];
       for (int64_t l = 0; l < *k; l++) sum += line[l] * b[l * across + j * down];
       out[i] = sum;
     }
@@ -42,15 +43,15 @@ _TEXTS = {
 """,
     "gemv": """
 (const char *how, const int64_t *m, const int64_t *n, const <number> *one, const <number> *a,
- const int64_t *lead, const <number> *x, const int64_t *step, const <number> *zero, <number> *y,
+ const int64_t *lead, const <number> *x, const int64_t *step, const <number> *beta, <number> *y,
  const int64_t *step_y, int64_t u)
 {
   if (*how == 'N') {
-    for (int64_t i = 0; i < *m; i++) y[i] = 0;
+    for (int64_t i = 0; i < *m && *beta == 0; i++) y[i] = 0;
     for (int64_t j = 0; j < *n; j++)
       for (int64_t i = 0; i < *m; i++) y[i] += a[i + j * *lead] * x[j * *step];
   } else for (int64_t j = 0; j < *n; j++) {
-    <number> sum = 0;
+    <number> sum = *beta == 0 ? 0 : y[j];
     for (int64_t i = 0; i < *m; i++) sum += a[i + j * *lead] * x[i * *step];
     y[j] = sum;
   }

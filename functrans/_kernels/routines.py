@@ -27,7 +27,7 @@ NARROW = frozenset({"Haswell", "Zen", "Excavator", "Sandybridge"})
 PREFIX = "functrans_"
 # Products inside tiles, which threads of ours share: they need not be BLAS's where those are slower
 # or would start threads of their own.
-TILED = {f"{PREFIX}tile_{name}": PREFIX + name for name in ("sgemm", "dgemm")}
+TILED = {f"{PREFIX}tile_{name}": PREFIX + name for name in ("sgemm", "dgemm", "sgemv", "dgemv")}
 
 
 class Routines(NamedTuple):

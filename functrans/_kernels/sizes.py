@@ -42,6 +42,8 @@ TILE = 1 << 15
 # Bytes of a row where a product of matrices takes part: no more than the second-level cache has.
 # And of what all chunks together have for rows that are larger than a tile.
 PRODUCTS, ROOMS = 1 << 20, 1 << 22
+# Bytes of a tile that products of single matrices take part in: in the second-level cache.
+PANEL = 1 << 18
 # Bytes from which what is shared does not stay in the cache by itself.
 SHARED = 1 << 17
 # Estimated nanoseconds of work from which threads pay, and of a chunk; chunks at most.

@@ -102,7 +102,9 @@ remainder = elementwise(
     domain=NONZERO, kinks="x1 / x2 an integer", at_kink=_whole_ratio,
 )
 fmod = elementwise(
-    "fmod", np.fmod, lambda g: g, lambda g, x1, x2: -g * trunc(x1 / x2),
+    "fmod", np.fmod, lambda g: g,
+    # of x1 / x2 the whole part may be another by rounding: 10 of 1 / 0.1, where 0.1 is left
+    lambda g, y, x1, x2: -g * rint((x1 - y) / x2),
     domain=NONZERO, kinks="x1 / x2 an integer", at_kink=_whole_ratio,
 )
 

@@ -22,7 +22,7 @@ from weakref import WeakSet, ref
 
 import numpy as np
 
-from functrans._transforms.staging.draws import is_generators
+from functrans._transforms.staging.generators import is_generators
 from functrans._transforms.staging.libraries import (
     homes,
     is_library,
@@ -123,7 +123,7 @@ class Callees:
         known = f.__globals__
         self.unknown += sorted(names.globals - known.keys() - _BUILTINS)
         imported = [sys.modules.get(name) for name in names.modules]
-        values = [*self._inside(cells.values()), *self._named(known, names.globals)]
+        values = [*self._inside(cells.values()), *self._named(known, names.globals | names.by_text)]
         self._meet([*values, *imported, *_bound(f), *_bound(called)])
         new = names.attributes - self._names
         self._names |= new

@@ -24,9 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._transforms.callees import Callees, named
-from functrans._transforms.staging.draws import NOTHING, OF_NUMPYS, Draws, is_generator, of_numpy
+from functrans._transforms.staging.draws import NOTHING, Draws
 from functrans._transforms.staging.environment import Environment
-from functrans._transforms.staging.libraries import package_of
+from functrans._transforms.staging.generators import OF_NUMPYS, is_generator, of_numpy
+from functrans._transforms.staging.held import held_by
+from functrans._transforms.staging.libraries import is_others, package_of
 from functrans._transforms.staging.names import in_context
 
 OTHERS = "others for each batch of directions, which is a run of its own"
@@ -47,27 +49,31 @@ class Place(NamedTuple):
 
 
 class Reach(Callees):
-    """A function and those that it may call, and the generators that it may draw from, by label."""
+    """A function and those that it may call, and the generators that it may draw from, by label.
+
+    ``libraries`` are the installed packages whose functions are among them: these are not followed.
+    """
 
     def __init__(self, function: Any, *given: Any):
         super().__init__(function)
         self.generators: dict[str, Any] = {}
+        self.libraries: set[str] = set()
         self._function, self._given = function, given
         self._drawn_from: list[Any] = []
-        self._libraries: list[ModuleType] = []
+        self._modules: list[ModuleType] = []
         self._places: list[Place] = []
 
     def finish(self) -> Reach:
         """Look at all that has not been looked at, and at what functions of ours are made of."""
         self._meet(self._given)
         before = None
-        while self._todo or before != len(self._libraries):
-            before = len(self._libraries)
+        while self._todo or before != len(self._modules):
+            before = len(self._modules)
             for _ in self:
                 pass
             if "random" in self._names:
                 of_numpy()  # NumPy imports it when it is used first
-            inside = [x for m in self._libraries for x in named(vars(m), self._names)
+            inside = [x for m in self._modules for x in named(vars(m), self._names)
                       if isinstance(x, _METHODS)]
             closed, self.closed = self.closed, []
             self._meet([*inside, *[x for f in closed for x in _held(f)]])
@@ -113,7 +119,16 @@ class Reach(Callees):
     def _is_closed(self, x: Any) -> bool:
         if type(x) is BuiltinMethodType:
             return not is_generator(x.__self__)
-        return super()._is_closed(x) and not (type(x) is np.ndarray and x.dtype.kind == "O")
+        if type(x) is np.ndarray:
+            return x.dtype.kind != "O"
+        return super()._is_closed(x) and not _is_of_others(type(x))
+
+    def _is_foreign(self, module: Any) -> bool:
+        foreign = super()._is_foreign(module)
+        package = str(module).partition(".")[0]
+        if foreign and is_others(package):
+            self.libraries.add(package)
+        return foreign
 
     def _parts(self, v: Any) -> Iterable[Any]:
         if is_generator(v):
@@ -123,7 +138,7 @@ class Reach(Callees):
         if type(v) is np.ndarray:
             return v.flat
         if isinstance(v, ModuleType) and self._is_foreign(v.__name__):
-            self._libraries.append(v)
+            self._modules.append(v)
             return ()
         if isinstance(v, ContextVar):
             self._note(v, _CONTEXT, in_context(v))
@@ -133,6 +148,7 @@ class Reach(Callees):
             self._places.append(Place(v, _ENTRIES, self._open(v)))
         elif isinstance(attributes := getattr(v, "__dict__", None), dict):
             self._places.append(Place(attributes, _COUNT, len(attributes)))
+            return [*super()._parts(v), *self._named(attributes, held_by(v, attributes))]
         return super()._parts(v)
 
     def _named(self, space: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
@@ -167,7 +183,7 @@ class RefusingDraws:
         self.reach, self.name, self.why, self.known = reach, name, why, known
 
     def __enter__(self) -> None:
-        self.draws = Draws(self.reach.generators)
+        self.draws = Draws(self.reach.generators, self.reach.libraries)
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is None:
@@ -188,6 +204,11 @@ def of_one_draw(f: Callable, name: str, image: Callable) -> Callable:
         return y
 
     return run
+
+
+@functools.lru_cache(4096)
+def _is_of_others(kind: type) -> bool:
+    return is_others(package_of(kind))
 
 
 def _held(f: Any) -> list[Any]:

@@ -25,7 +25,7 @@ from functrans._transforms.sharding.executors import (
     require_values,
     run,
 )
-from functrans._transforms.staging.draws import state_of
+from functrans._transforms.staging.generators import state_of
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, UnsupportedError, name_of, user_line
 

@@ -26,6 +26,7 @@ from functrans.numpy import padding as _padding
 from functrans.numpy import placing as _placing
 from functrans.numpy import polynomials as _polynomials
 from functrans.numpy import quantiles as _quantiles
+from functrans.numpy import reducing as _reducing
 from functrans.numpy import reductions as _reductions
 from functrans.numpy import signals as _signals
 from functrans.numpy import standard as _standard
@@ -45,8 +46,8 @@ __all__ = [
     "__array_api_version__", "__array_namespace_info__", "__version__", "emath", "fft", "linalg",
 ]
 for _module in (
-    _elementary, _reductions, _structure, _joining, _arrange, _indexing, _methods, _updates,
-    _placing, _applying, _vectorizing, _order, _padding, _quantiles, _statistics,
+    _elementary, _reductions, _reducing, _structure, _joining, _arrange, _indexing, _methods,
+    _updates, _placing, _applying, _vectorizing, _order, _padding, _quantiles, _statistics,
     _contractions, _polynomials, _signals, _standard, _concatenators, _kinds,
 ):
     __all__ += _publish(_module, globals(), _np)

@@ -13,6 +13,7 @@ from functrans._core import scipy_names
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, dtype_of
 from functrans._core.bind import Tracer, known
+from functrans._core.warned import STATE, USUAL, WARNED
 from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
 from functrans.numpy.protocols import UFUNCS as ROWS
@@ -80,7 +81,13 @@ def _ufunc(name: str) -> Callable:
 
     def named(*xs: Any, **options: Any) -> Any:
         if not are_traced(xs):
-            return ufunc(*xs, **options)
+            if STATE.get() is not USUAL:
+                return ufunc(*xs, **options)
+            token = STATE.set(WARNED)  # its warnings are then at the user's line
+            try:
+                return ufunc(*xs, **options)
+            finally:
+                STATE.reset(token)
         xs = tuple(map(_scalar_or_operand, xs))
         whole = bool(options) or len(xs) > ufunc.nin  # an operand too many is out=
         return ufunc(*xs, **options) if whole else row(*xs)

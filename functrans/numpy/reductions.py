@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import functools
 import math
 from typing import Any
 
@@ -13,9 +12,8 @@ from functrans._core.aval import inexact_dtype, shape_of
 from functrans._core.bind import Tracer, cast
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
-from functrans._ops import exponentials
 from functrans._ops import reductions as rows
-from functrans.errors import warn
+from functrans.errors import ShapeError, user_line, warn
 from functrans.numpy.at_once import MEAN, VARIANCE, at_once
 from functrans.numpy.lengths import length
 from functrans.numpy.options import (
@@ -33,7 +31,6 @@ from functrans.numpy.options import (
     without_nan,
 )
 from functrans.numpy.running import (
-    accumulating,
     cumprod,
     cumsum,
     cumulative_prod,
@@ -57,29 +54,35 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
     Array([2., 4.])
     """
     if out is dtype is None and keepdims is initial is where is NoValue:
-        return _along(rows.sum, a, axes_of(axis, a.ndim))
+        return along(rows.sum, a, axes_of(axis, a.ndim))
     a = prepared("sum", a, out, dtype, where, 0)
     axis = axes_of(axis, a.ndim)
     y = keep(in_dtype(_total(a, axis), dtype), a, axis, keepdims)
-    return y + _start(initial, y) if is_set(initial) else y
+    return y + start_of(initial, y) if is_set(initial) else y
 
 
 def _total(a: Any, axis: tuple[int, ...]) -> Any:
-    return _along(rows.sum, a, axis)
+    return along(rows.sum, a, axis)
 
 
-def _along(row: Primitive, a: Any, axis: tuple[int, ...]) -> Any:
+def along(row: Primitive, a: Any, axis: tuple[int, ...]) -> Any:
     """``row`` of ``a`` along ``axis``, without the search for the trace of a single operand."""
     if isinstance(a, Tracer) and not a.owner.closed:
         return a.owner.process(row, (a,), {"axis": axis})
     return row(a, axis=axis)
 
 
-def _start(initial, y):
+def start_of(initial, y):
     """``initial`` in the dtype of what it is combined with, as in NumPy."""
     if type(initial) in (int, float):
         return np.array(initial, y.dtype)  # integers refuse inf and nan
-    return as_operand(initial).astype(y.dtype)
+    start = as_operand(initial)
+    if start.ndim:
+        raise ShapeError(
+            f"{user_line()}: initial= of a reduction is a single number, but has the shape "
+            f"{start.shape}. Combine the array with the result afterwards."
+        )
+    return start.astype(y.dtype)
 
 
 @like(np.prod)
@@ -93,7 +96,7 @@ def prod(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, 
     a = prepared("prod", a, out, dtype, where, 1)
     axis = axes_of(axis, a.ndim)
     y = keep(in_dtype(_product(a, axis), dtype), a, axis, keepdims)
-    return y * _start(initial, y) if is_set(initial) else y
+    return y * start_of(initial, y) if is_set(initial) else y
 
 
 def _product(a, axis):
@@ -271,7 +274,7 @@ def _extreme(row, better, a, axis, out, keepdims, initial, where):
             f"reduction operation '{better}' does not have an identity, so to use a where mask one "
             "has to specify 'initial'"
         )
-    initial = _start(initial, a) if is_set(initial) else initial
+    initial = start_of(initial, a) if is_set(initial) else initial
     a = prepared(row.name, a, out, None, where, initial)
     axis = axes_of(axis, a.ndim)
     if 0 in a.shape:
@@ -422,54 +425,7 @@ def _nan_extreme(extreme, worst, a, axis, out, keepdims, initial, where):
     return ops.where(none, math.nan, y)
 
 
-# ---- methods of arrays and of ufuncs
-
-
-def _reduce(f):
-    """``f`` with the signature of a ufunc's reduce."""
-
-    def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
-        if dtype is not None:
-            array = array.astype(dtype)
-        options = {} if initial is NoValue else {"initial": initial}
-        return f(array, axis, out=out, keepdims=keepdims, where=where, **options)
-
-    return reduce
-
-
-@functools.cache
-def _added_dtype(dtype: np.dtype) -> np.dtype:
-    """That of ``np.logaddexp.reduce``, or its error."""
-    return np.logaddexp.reduce(np.zeros(1, dtype)).dtype
-
-
-def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
-    if out is None and keepdims is False and initial is NoValue and where is True and (
-            array.dtype.char in "fd"):
-        return _along(exponentials.logsumexp, array, axes_of(axis, array.ndim))
-    dtype = _added_dtype(array.dtype)
-    array = array if array.dtype is dtype else array.astype(dtype)
-    a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
-    axis = axes_of(axis, a.ndim)
-    y = keep(exponentials.logsumexp(a, axis=axis), a, axis, keepdims)
-    return ops.logaddexp(y, initial) if is_set(initial) else y
-
-
-UFUNC_METHODS = {
-    (np.add, "reduce"): _reduce(sum),
-    (np.multiply, "reduce"): _reduce(prod),
-    (np.maximum, "reduce"): _reduce(max),
-    (np.minimum, "reduce"): _reduce(min),
-    (np.fmax, "reduce"): _reduce(nanmax),
-    (np.fmin, "reduce"): _reduce(nanmin),
-    (np.logical_and, "reduce"): _reduce(all),
-    (np.logical_or, "reduce"): _reduce(any),
-    (np.logaddexp, "reduce"): _reduce(_logsumexp),
-    (np.add, "accumulate"): accumulating(rows.cumsum, reverse=False),
-    (np.multiply, "accumulate"): accumulating(rows.cumprod, reverse=False),
-    (np.maximum, "accumulate"): accumulating(rows.cummax),
-    (np.minimum, "accumulate"): accumulating(rows.cummin),
-}
+# ---- methods of arrays
 
 # As methods they need no test for a traced first argument.
 METHODS = {

@@ -116,6 +116,6 @@ def accumulating(row: Primitive, **params: Any) -> Callable:
 
     def accumulate(array, axis=0, dtype=None, out=None):
         array, axis = _running("accumulate", array, axis, dtype, out)
-        return row(array, axis=axis, **params)
+        return in_dtype(row(array, axis=axis, **params), dtype)
 
     return accumulate

@@ -43,6 +43,8 @@ def gradient(f, *varargs, axis=None, edge_order=1):
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
     steps = _steps(f, axes, varargs)
+    if f.dtype.kind == "b":
+        raise TypeError("np.gradient: booleans have no differences; pass x.astype(float)")
     f = as_floats(f)
     if any(f.shape[i] < edge_order + 1 for i in axes):
         raise ValueError(
@@ -123,7 +125,8 @@ def _edge(h1: Any, h2: Any) -> tuple[Any, Any, Any]:
 def ediff1d(ary, to_end=None, to_begin=None):
     """Differences of neighbours in the flat array, between ``to_begin`` and ``to_end``."""
     ary = np.ravel(as_operand(ary))
-    parts = [_put(to_begin, "to_begin", ary.dtype), diff(ary), _put(to_end, "to_end", ary.dtype)]
+    inner = ary[1:] - ary[:-1]  # of booleans an error, unlike np.diff
+    parts = [_put(to_begin, "to_begin", ary.dtype), inner, _put(to_end, "to_end", ary.dtype)]
     return np.concatenate([v for v in parts if v is not None])
 
 
@@ -163,7 +166,8 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         i = j = np.zeros(x.shape, np.intp)
     else:
         i = np.clip(np.searchsorted(xp, x, "right") - 1, 0, xp.shape[0] - 2)
-        j = i + 1
+        ends = x >= xp[-1]  # the last point, which may be there twice, has its own value
+        i, j = ops.where(ends, i + 1, i), ops.where(ends, i, i + 1)
     y0, y1 = take_axis(fp, i, 0), take_axis(fp, j, 0)
     x0, x1 = take_axis(xp, i, 0), take_axis(xp, j, 0)
     if is_finite(fp):

@@ -1,4 +1,6 @@
-"""What the Python array API standard (2024.12) requires beyond NumPy's older names."""
+"""What the Python array API standard (2024.12) requires beyond NumPy's older names, and names that
+are no functions of arrays.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import Tracer
+from functrans._core.warned import geterr, geterrcall
 from functrans.errors import ConcretizationError, user_line
 
 __array_api_version__ = "2024.12"
@@ -83,4 +86,4 @@ METHODS = {
     "to_device": _to_device,
 }
 
-__all__ = ["finfo", "from_dlpack", "iinfo"]
+__all__ = ["finfo", "from_dlpack", "geterr", "geterrcall", "iinfo"]

@@ -1,6 +1,6 @@
 """``reduce``, ``accumulate``, ``reduceat`` and ``outer`` of every ufunc of two operands.
 
-Sums, products and extremes have rows of their own (see ``reductions``). Every other ufunc is folded
+Sums, products and extremes have rows of their own (see ``reducing``). Every other ufunc is folded
 over the entries in NumPy's order.
 """
 

@@ -144,10 +144,10 @@ class Writable(Name):
     @property
     def memory(self) -> Any:
         if self.value is not None:
-            self._see(of_value(self.value))
+            self.see(of_value(self.value))
         return self._memory
 
-    def _see(self, memory: Any, window: np.ndarray | None = None) -> Writable:
+    def see(self, memory: Any, window: np.ndarray | None = None) -> Writable:
         """Become the name of a view, or of all, of what lies in memory."""
         self._memory = memory
         self._of = memory.array
@@ -173,6 +173,15 @@ class Writable(Name):
                 self._window.setflags(write=False)
             self._of = array
         return self._window
+
+    def is_read_only(self) -> bool:
+        """Whether it is a view that cannot be written to, of memory that can."""
+        window, of = self.window, self.memory.array
+        return not window.flags.writeable and of.flags.writeable
+
+    def _require_writeable(self) -> None:
+        if self.value is None and self.is_read_only():
+            raise ValueError("assignment destination is read-only")
 
     @property
     def place(self) -> Place | None:
@@ -272,7 +281,9 @@ class Writable(Name):
         value = _operand(value)
         if self.is_plain() and not _is_traced(key) and not _is_traced(value):
             self.own_window()[key] = _plain(value)
-        elif pattern is not None:
+            return
+        self._require_writeable()
+        if pattern is not None:
             self._assign_at(key, pattern, value)
         else:
             self._assign_among(key, value)
@@ -311,9 +322,8 @@ class Writable(Name):
 
     def assign(self, value: Any) -> None:
         """Write the whole view."""
+        self._require_writeable()
         memory = self.memory
-        if not self._window.flags.writeable and self._of.flags.writeable:
-            raise ValueError("assignment destination is read-only")
         if self.is_plain() and not _is_traced(value):
             self.own_window()[...] = _plain(value)
             return
@@ -325,7 +335,7 @@ class Writable(Name):
 
 def view(memory: Any, window: np.ndarray | None = None) -> Writable:
     """The name of a view, or of all, of what lies in memory."""
-    return Writable(None)._see(memory, window)
+    return Writable(None).see(memory, window)
 
 
 def named(x: Any) -> Any:

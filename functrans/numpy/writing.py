@@ -19,6 +19,7 @@ from functrans._core.writing import current
 from functrans._ops import elementwise as ops
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import protocols
+from functrans.numpy.flags import Flags, setflags
 from functrans.numpy.layouts import is_laid_out, is_ordered, layout_of, rebuilt
 from functrans.numpy.memory import Half
 from functrans.numpy.operators import require_fit
@@ -407,7 +408,7 @@ def _assign_flat(self: Writable, value: Any) -> None:
 def _assign_shape(self: Writable, shape: Any) -> None:
     window = self.window.view()
     window.shape = shape
-    self._see(self.memory, window)
+    self.see(self.memory, window)
 
 
 def adopt(name: str, member: Any) -> None:
@@ -419,7 +420,7 @@ def adopt(name: str, member: Any) -> None:
 
 # ``at`` is made of what names have; the others would give away memory that changes.
 _AS_TRACED = (
-    "at", "base", "byteswap", "ctypes", "data", "getfield", "resize", "setfield", "setflags",
+    "at", "base", "byteswap", "ctypes", "data", "getfield", "resize", "setfield",
 )
 for _name in _VIEW_METHODS:
     setattr(Name, _name, _view_method(_name))
@@ -437,6 +438,7 @@ Name.conj = Name.conjugate = (  # type: ignore[attr-defined]
 )
 Writable.flat = property(_flat, _assign_flat)  # type: ignore[attr-defined]
 Writable.shape = property(Writable.shape.fget, _assign_shape)  # type: ignore[attr-defined]
+Writable.flags, Writable.setflags = property(Flags), setflags  # type: ignore[attr-defined]
 Writable.strides = property(lambda self: self.window.strides)  # type: ignore[attr-defined]
 Name.astype, Writable.fill, Writable.put = _astype, _fill, _put  # type: ignore[attr-defined]
 Name.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]

@@ -388,6 +388,32 @@ def test_generalised_eigenproblems_of_other_types_are_scipy_s(kind):
         np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(70,), (70, 2)])
+def test_long_toeplitz_systems_are_those_of_the_matrix(shape):
+    rng = generator(5)
+    c, r, b = rng.normal(size=70) + 20 * np.eye(70)[0], rng.normal(size=70), rng.normal(size=shape)
+
+    def ours(c, r, b):
+        return np.sum(linalg.solve_toeplitz((c, r), b) ** 3)
+
+    def dense(c, r, b):
+        return np.sum(np.linalg.solve(linalg.toeplitz(c, r), b) ** 3)
+
+    for x, y in zip(ft.grad(ours, (0, 1, 2))(c, r, b), ft.grad(dense, (0, 1, 2))(c, r, b),
+                    strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+    second = [ft.hvp(lambda c, f=f: f(c, r, b), c, r)[1] for f in (ours, dense)]
+    np.testing.assert_allclose(*second, rtol=1e-9, atol=1e-12)
+    rows = ft.vmap(lambda c: ft.grad(ours)(c, r, b))(np.stack([c, 2 * c]))
+    np.testing.assert_allclose(rows[1], ft.jit(ft.grad(ours))(2 * c, r, b), rtol=1e-10, atol=1e-14)
+
+
+def test_a_toeplitz_system_with_singular_minors_is_solved_as_a_dense_one():
+    c, r = np.eye(70)[1], 2 * np.eye(70)[1]
+    slope = ft.grad(lambda b: linalg.solve_toeplitz((c, r), b)[0])(np.ones(70))
+    np.testing.assert_allclose(slope, np.linalg.inv(linalg.toeplitz(c, r))[0], rtol=1e-12)
+
+
 @pytest.mark.parametrize("mode", ["full", "economic", "r"])
 def test_pivoted_qr_keeps_the_order_of_columns(mode):
     a = generator(4).normal(size=(5, 3))
@@ -405,3 +431,6 @@ def test_pivoted_qr_keeps_the_order_of_columns(mode):
         np.testing.assert_allclose(ft.jit(ft.grad(loss))(a), ft.grad(loss)(a), rtol=1e-11)
         np.testing.assert_allclose(ft.vmap(ft.grad(loss))(np.stack([a, a[::-1]])),
                                    np.stack([ft.grad(loss)(a), ft.grad(loss)(a[::-1])]), rtol=1e-11)
+        several = ft.grad(lambda a: np.sum(f(a)[1] ** 3))
+        np.testing.assert_allclose(several(np.stack([a, a[::-1]])),
+                                   np.stack([several(a), several(a[::-1])]), rtol=1e-12)

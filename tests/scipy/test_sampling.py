@@ -172,6 +172,14 @@ def test_a_kernel_estimate_of_one_dimension_is_scipys():
         ft.grad(lambda x: stats.gaussian_kde(np.stack([x, x])).logpdf([1.0, 1.0])[0])(x)
 
 
+@pytest.mark.parametrize(("data", "points"), [
+    (DATA, (3, 2)), (DATA, (1, 6)), (DATA, (4,)), (DATA[0], (2, 3))])
+def test_points_of_another_dimension_are_refused_as_scipys(data, points):
+    for kde in (theirs.gaussian_kde, stats.gaussian_kde):
+        with pytest.raises(ValueError, match="points have dimension"):
+            ft.grad(lambda h, kde=kde: np.sum(kde(data, lambda k: h).logpdf(np.ones(points))))(0.5)
+
+
 @pytest.mark.parametrize("estimate", [
     lambda h: stats.gaussian_kde(DATA[0], h),
     lambda h: stats.gaussian_kde(DATA[0], lambda kde: h * kde.scotts_factor() / kde.n**0.1),

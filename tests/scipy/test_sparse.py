@@ -344,6 +344,11 @@ def test_a_sparse_eigenvalue_that_is_double_is_refused():
             np.array([3.0, 3.0, 1.0, 0.5]))
 
 
+def test_complex_eigenvectors_of_a_sparse_array_are_refused():
+    with pytest.raises(UnsupportedError, match=r"eigsh got A='a complex matrix'"):
+        ft.grad(lambda d: linalg.eigsh(sparse.diags_array([d + 0j]), 1)[0][0])(np.ones(3))
+
+
 def test_inverses_and_norms_of_sparse_arrays_are_those_of_the_dense():
     d = np.array([1.0, 2.3, 0.4, 3.1, 1.7])
     for ours, dense in [(lambda A: linalg.inv(A).toarray()[0] @ d,

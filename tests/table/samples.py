@@ -404,6 +404,10 @@ ROWS: dict[str, list[Sample]] = {
         operands(lambda rng: (np.array([3.0, 2, 4, 1]) + rng.normal(size=4) / 9,
                               rng.normal(size=(3, 2))), places=SQUARE, solver=directly),
     ],
+    "toeplitz.solve": [
+        operands(lambda rng: (np.eye(5)[2] * 4 + rng.normal(size=5), rng.normal(size=3))),
+        operands(lambda rng: (np.eye(5)[2] * 4 + rng.normal(size=5), rng.normal(size=(3, 2)))),
+    ],
     "ndimage.spline_filter": [
         floats((4, 2), axis=0, order=3, mode="mirror"),
         floats((2, 5), axis=1, order=2, mode="reflect"),

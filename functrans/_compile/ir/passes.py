@@ -62,7 +62,7 @@ def rewrite(
     outputs = tuple(map(walk.read, program.outputs))
     if not walk.changed:
         return program
-    return check(Program(program.inputs, tuple(eqns), outputs))
+    return check(Program(program.inputs, tuple(eqns), outputs), program)
 
 
 # Equations of constants, where the results are small.

@@ -104,11 +104,13 @@ def is_weak(a: Atom) -> bool:
     return a.weak if isinstance(a, Var) else type(a) in PYTHON_SCALARS
 
 
-def check(program: Program) -> Program:
+def check(program: Program, before: Program | None = None) -> Program:
     """The program itself, when it is well formed; run after each pass.
 
-    Every variable is defined once, before it is used; types are those that the rows' rules give.
+    Every variable is defined once, before it is used; types are those that the rows' rules give,
+    and not asked for again where an equation stood in a program ``before``, which was checked.
     """
+    typed = set() if before is None else set(map(id, before.eqns))
     known: set[int] = set()
     for v in program.inputs:
         assert id(v) not in known, f"input {v!r} is given twice"
@@ -117,8 +119,10 @@ def check(program: Program) -> Program:
         for a in eqn.inputs:
             assert _known(a, known), f"{eqn.prim} uses {a!r} before it is defined"
         assert len(eqn.outputs) == eqn.prim.outputs, (eqn.prim, eqn.outputs)
-        for v, e in zip(eqn.outputs, types_of(eqn), strict=True):
-            assert v.weak or v.aval == e, f"{eqn.prim}: {v.aval!r} is declared, but it is {e!r}"
+        if id(eqn) not in typed:
+            for v, e in zip(eqn.outputs, types_of(eqn), strict=True):
+                assert v.weak or v.aval == e, f"{eqn.prim}: {v.aval!r} is declared, but it is {e!r}"
+        for v in eqn.outputs:
             assert id(v) not in known, f"{eqn.prim} defines {v!r} again"
             known.add(id(v))
     for a in program.outputs:

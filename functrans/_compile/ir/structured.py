@@ -231,7 +231,7 @@ def _reached(program: Program, used: Sequence[bool]) -> set[Atom]:
 
 def live(program: Program) -> Program:
     """Without equations that no output needs; loops and branches without what nobody reads."""
-    return check(Program(program.inputs, live_equations(program), program.outputs))
+    return check(Program(program.inputs, live_equations(program), program.outputs), program)
 
 
 def live_equations(program: Program) -> tuple[Eqn, ...]:

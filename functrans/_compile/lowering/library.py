@@ -253,35 +253,8 @@ def flip(letter: str) -> str:
     return {"N": "T", "T": "N", "L": "U", "U": "L"}[letter]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Product(Call):
-    """``y = a @ b``; a matrix of one row or column is a vector to BLAS."""
-
-    name: ClassVar[str] = "gemm"
-
-    def body(self, w: Writer, indices: list[str]) -> None:
-        a, b = self.operands
-        y = self.outputs[0]
-        (n, k), m = a.shape[-2:], b.shape[-1]
-        one, zero = w.number(1), w.number(0)
-        (how_a, lead_a), (how_b, lead_b) = _layout(a), _layout(b)
-        at_a, at_b, at_y = (w.address(v, indices) for v in (a, b, y))
-        if m == 1:
-            rows = (k, n) if how_a == "N" else (n, k)
-            step = b.strides[-2] if k > 1 else 1
-            w.call("gemv", flip(how_a), *map(w.count, rows), one, at_a, w.count(lead_a), at_b,
-                   w.count(step), zero, at_y, w.count(1))
-        elif n == 1:
-            rows = (m, k) if how_b == "N" else (k, m)
-            step = a.strides[-1] if k > 1 else 1
-            w.call("gemv", how_b, *map(w.count, rows), one, at_b, w.count(lead_b), at_a,
-                   w.count(step), zero, at_y, w.count(1))
-        else:
-            w.call("gemm", how_b, how_a, *map(w.count, (m, n, k)), one, at_b, w.count(lead_b),
-                   at_a, w.count(lead_a), zero, at_y, w.count(m))
-
-
-def _layout(v: View) -> tuple[str, int]:
+def layout_of(v: View) -> tuple[str, int]:
+    """The same of one that it can read."""
     how = layout(v)
     assert how is not None, v
     return how
@@ -366,7 +339,7 @@ class Triangular(Call):
         if not self.unit:
             refuse_zeros(w, a, indices)
         copy(w, b, x, indices)
-        how, lead = _layout(a)
+        how, lead = layout_of(a)
         # where its rows are lines of memory, BLAS sees the transpose of ``a``, and of the product
         upper = self.lower == (how == "N")
         turned = "T" if self.flipped == (how == "N") else "N"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,20 @@ from functrans._compile.ir.program import (
     Var,
     aval_of_atom,
     check,
+    evaluate,
     is_weak,
 )
-from functrans._compile.rolling.moving_index import Moving
+from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling.pieces import Pieces, same
-from functrans._compile.rolling.single_entries import Chain, added, apart, chains
 from functrans._core.aval import PYTHON_SCALARS, Aval
-from functrans._ops.indexing import ARRAY, getitem
+from functrans._core.primitive import Primitive
+from functrans._ops.indexing import ARRAY, getitem, put_add, scatter_set
 from functrans._ops.structure import broadcast_to
+
+
+def plainly(row: Loop) -> Callable[..., list]:
+    """The rules of a loop that was written out: no transform meets it any more."""
+    return lambda *xs: row.computed(xs, evaluate)
 
 
 class Body:
@@ -51,8 +57,6 @@ class Body:
         for j, eqn in enumerate(pieces.last):
             if j not in read:
                 self.eqns.append(self._equation(j, eqn, rows[j]))
-        if pieces.led:
-            self._add_in_place()
 
     def _operand(self, operand: list[Atom]) -> Atom:
         """An operand of the body, from what it is in each piece."""
@@ -86,6 +90,10 @@ class Body:
             return False
         if not steps[0] or (steps != steps[0]).any():
             return False
+        shape = aval_of_atom(array).shape
+        if any([type(e) is tuple and slice(*e).indices(n) != (0, n, 1)
+                for e, n in zip(moved.pattern, shape, strict=False)]):
+            return False  # the array of all entries would be a copy
         key = id(array), moved.pattern, moved.arrays[0].tobytes()
         atoms: list[Atom] = [e.outputs[0] for e in pieces.equations(j)]
         self.made[j, 0] = self.arrays.setdefault(key, (self.made[j, 0], atoms))[0]
@@ -132,41 +140,24 @@ class Body:
         params = eqn.params
         moved = self.pieces.moved(j)
         assert moved is not None, eqn
+        prim: Primitive = eqn.prim
         if moved.arrays:
+            if prim is put_add and ARRAY not in params["pattern"]:
+                # by arrays it would add to 0, so that -0 became 0
+                aval = eqn.outputs[0].aval
+                params = {}
+                prim, inputs = scatter_set, [constant(np.zeros(aval.shape, aval.dtype)), *inputs]
             params = params | {"pattern": moved.pattern}
             inputs += map(self._index, moved.arrays)
-        if eqn.prim.facts.indexing:  # by arrays, all operands are
+        if prim.facts.indexing:  # by arrays, all operands are
             inputs = [_array(a) for a in inputs]
         outputs = tuple([self.made[j, o] for o in range(len(eqn.outputs))])
-        return Eqn(eqn.prim, tuple(inputs), params, outputs, eqn.line)
+        return Eqn(prim, tuple(inputs), params, outputs, eqn.line)
 
     def _index(self, x: np.ndarray) -> Var:
         key = "index", x.shape, x.tobytes()
         v = Var(Aval(x.shape[1:], x.dtype))
         return self.arrays.setdefault(key, (v, [constant(i) for i in x]))[0]
-
-    def chains(self) -> list[Chain]:
-        """Sums of single entries, of which each piece adds some."""
-        return list(chains(self.eqns, self.state, self.next))
-
-    def _add_in_place(self) -> None:
-        """Write the chains as additions of single entries."""
-        pieces = self.pieces.part(-1, self.pieces.count)
-        at = {made: j for (j, _), made in self.made.items()}
-        replaced: dict[int, list[Eqn]] = {}
-        for chain in self.chains():
-            moved = [pieces.moved(at[put.outputs[0]]) for put, _ in chain]
-            now = [Moving(m.pattern, [x[1:] for x in m.arrays]) for m in moved if m is not None]
-            last = Moving(now[-1].pattern, [x[:-1] for x in moved[-1].arrays])  # type: ignore
-            before = [last, *now[:-1]]
-            shape = chain[0][1].outputs[0].aval.shape
-            if not all([apart(b, m, shape) for b, m in zip(before, now, strict=True)]):
-                continue
-            earlier = [chain[-1], *chain[:-1]]
-            for b, (put, add), (other, _) in zip(before, chain, earlier, strict=True):
-                index = b.pattern, list(map(self._index, b.arrays))
-                replaced[id(add)] = added(put, add, other, *index)
-        self.eqns = [e for eqn in self.eqns for e in replaced.get(id(eqn), [eqn])]
 
     def last(self, place: tuple[int, int], first: Atom) -> None:
         """Make an output part of the state, which nothing reads in the loop."""

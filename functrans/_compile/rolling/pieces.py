@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -35,7 +36,6 @@ class Pieces:
     def __init__(self, eqns: Sequence[Eqn], defined: Defined, start: int, period: int, count: int):
         self.eqns, self.defined = eqns, defined
         self.start, self.period, self.count = start, period, count
-        self.led = False  # whether the piece before is like these
         self._moved: dict[int, Moving | None] = {}
         # outputs that are read outside, and of which pieces
         self.wanted: dict[Place, set[int]] = {}
@@ -98,20 +98,20 @@ class Pieces:
         shape = eqns[0].params.get("shape") or aval_of_atom(eqns[0].inputs[0]).shape
         return moving([eqn.params["pattern"] for eqn in eqns], shape)
 
+    @functools.cached_property
     def home(self) -> Home:
         """What each of its variables is an entry of."""
-        return {
-            v: ((self, j, o), k)
-            for j in range(self.period) for k, eqn in enumerate(self.equations(j))
-            for o, v in enumerate(eqn.outputs)
-        }
+        home: Home = {}
+        for j in range(self.period):
+            kinds = [(self, j, o) for o in range(len(self.last[j].outputs))]
+            for k, eqn in enumerate(self.equations(j)):
+                home.update([(v, (kind, k)) for v, kind in zip(eqn.outputs, kinds, strict=True)])
+        return home
 
     def part(self, first: int, stop: int) -> Pieces:
         """The pieces ``[first, stop)``."""
         start = self.start + first * self.period
-        part = Pieces(self.eqns, self.defined, start, self.period, stop - first)
-        part.led = first > 0
-        return part
+        return Pieces(self.eqns, self.defined, start, self.period, stop - first)
 
 
 def aligned(eqns: Sequence[Eqn], defined: Defined, s: Stretch) -> list[Pieces]:
@@ -221,7 +221,7 @@ def entries(eqns: Sequence[Eqn]) -> Home:
 
 def with_pieces(home: Home, pieces: Pieces) -> Home:
     """``home`` with the variables of these pieces, but for entries of arrays from outside."""
-    own = pieces.home()
+    own = pieces.home
     return home | {v: at for v, at in own.items() if v not in home or home[v][0][0] in own}
 
 

@@ -33,12 +33,13 @@ from functrans._compile.ir.program import (
     Var,
     aval_of_atom,
     check,
-    evaluate,
     types_of,
 )
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling import pieces
-from functrans._compile.rolling.body import Body, constant
+from functrans._compile.rolling.body import Body, constant, plainly
+from functrans._compile.rolling.by_rows import by_rows
+from functrans._compile.rolling.earlier import computed_earlier
 from functrans._compile.rolling.pieces import (
     Home,
     Pieces,
@@ -68,7 +69,8 @@ def rolled(program: Program, native: Callable[[Program], bool]) -> Program:
     if not loops:
         return program
     try:
-        return share(dead_code(check(_Writer(apart, loops, native).program())))
+        written = dead_code(check(_Writer(apart, loops, native).program()))
+        return share(computed_earlier(dead_code(by_rows(written))))
     except _Weak:
         return program
 
@@ -121,8 +123,6 @@ def _find(program: Program, native: Callable[[Program], bool]) -> list[Body]:
         if part is None:
             continue
         body = Body(part)
-        if body.chains() and part.count > 3:
-            body = Body(part.part(1, part.count))
         if native(body.whole()):
             loops.append(body)
             home = with_pieces(home, body.pieces)
@@ -138,7 +138,7 @@ class _Writer:
         self.home: Home = {}
         self.entries = entries(program.eqns)
         for body in loops:
-            self.home.update(body.pieces.home())
+            self.home.update(body.pieces.home)
             self.entries = with_pieces(self.entries, body.pieces)
         self._want()
         self.eqns: list[Eqn] = []
@@ -262,7 +262,7 @@ class _Writer:
         reverse = self._backward(entries)
         arrays = [self.array(x[::-1] if reverse else x) for x in entries]
         row = Loop("rolled", rolled(program, self.native), len(body.consts), len(body.state), n,
-                   _plainly, reverse=reverse)
+                   plainly, reverse=reverse)
         inputs = (*map(self.read, body.consts), *map(self.read, body.first), *arrays)
         weak = row.weak_outputs()
         outputs = tuple([Var(t, w) for t, w in zip(row.output_types(), weak, strict=True)])
@@ -287,8 +287,3 @@ class _Writer:
                 reverse = part.kind in self.columns and self.columns[part.kind][1]
                 balance += size * part.step * (-1 if reverse else 1)
         return balance < 0
-
-
-def _plainly(row: Loop) -> Callable[..., list]:
-    """The rules of a loop that no transform meets any more."""
-    return lambda *xs: row.computed(xs, evaluate)

@@ -1,50 +1,135 @@
-"""Sums of single entries in a loop's body, made in place.
+"""Sums of rows in a loop's body, made in place.
 
-Backward, each piece adds what its ``x[i]`` sends back, an array that is zero but for one entry, to
-a sum over all pieces. Adding that entry alone costs the entry, not the array, and leaves every bit
-as it is but for one thing: x + 0 turns -0 into 0. Behind an addition -0 can stand only at the entry
-just added to, so 0 is added to that one before the next addition.
+Backward, each step adds what its ``x[i]`` sends back, an array that is zero but for a row, to a sum
+over all steps. Where rows come again the sum stays part of the state (``by_rows.py`` takes it out
+where they do not), but adding a row alone costs the row, not the array, and leaves every bit as it
+is but for one thing: x + 0 turns -0 into 0. So 0 is added to the first array, but for what is
+touched before the first addition, and then, before each addition, to the row of the one before:
+behind an addition -0 can stand there only. Where that is the same row, -0 is added.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import math
 
 import numpy as np
 
-from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
-from functrans._compile.rolling.moving_index import Moving, lengths
+from functrans._compile.ir.expand import Writer
+from functrans._compile.ir.program import Atom, Const, Var
+from functrans._compile.rolling.body import constant
+from functrans._compile.rolling.forms import Form, plain
+from functrans._compile.rolling.touches import Touch, Where
 from functrans._ops import elementwise as ops
-from functrans._ops.indexing import ARRAY, put_add, scatter_add, scatter_set
+from functrans._ops.indexing import ARRAY, getitem, scatter_add, scatter_set
+from functrans._ops.structure import broadcast_to
 
-# Arrays of fewer entries are added as fast as a single entry.
+# Arrays of fewer entries are added as fast as a single row.
 LARGE = 64
-# An array with more than one in so many entries is added as a whole.
+# An array with more than one row in so many is added as a whole.
 SPARSE = 8
 
-Chain = list[tuple[Eqn, Eqn]]
 
+class InPlace(Form):
+    """Rows that are added to part of the state; others may be read, and set to constants."""
 
-def chains(eqns: Sequence[Eqn], state: Sequence[Var], ends: Sequence[Atom]) -> Iterator[Chain]:
-    """The equations, ``put_add`` and ``add``, by which a piece adds entries to part of the state;
-    of parts to which it does no more than that and write constants."""
-    made = {v: eqn for eqn in eqns for v in eqn.outputs}
-    uses = Counter(a for eqn in eqns for a in eqn.inputs if isinstance(a, Var))
-    for v, end in zip(state, ends, strict=True):
-        chain: Chain = []
-        a = end
-        while a is not v and isinstance(a, Var) and (eqn := made.get(a)) is not None:
-            if eqn.prim is scatter_set and not _has_negative_zero(eqn.inputs[1]):
-                a = eqn.inputs[0]
-            elif (put := _entry(eqn, made, uses)) is not None:
-                x, y = eqn.inputs
-                a = y if x is put.outputs[0] else x
-                chain.append((put, eqn))
-            else:
+    def fits(self) -> bool:
+        self.sums = [t for t in self.touches if t.kind == "sums"]
+        size = self.array.size
+        if not self.sums or self.array.dtype.kind != "f" or size < LARGE:
+            return False
+        if any([math.prod(t.where.shape) * SPARSE > size for t in self.sums]):
+            return False
+        if any([t.kind == "adds" or (t.kind == "sets" and _has_negative_zero(t.value))
+                for t in self.touches]):
+            return False
+        self.apart = [self._apart(k) for k in range(len(self.sums))]
+        return all([a is not None for a in self.apart]) and self._spared() is not None
+
+    def _before(self, k: int) -> tuple[Where, np.ndarray]:
+        """The row of the sum before sum ``k``; in the very first step that of the sum itself."""
+        where, own = self.sums[k - 1].where, self.sums[k].where
+        rows = where.rows if k else np.r_[own.rows[:1], where.rows[:-1]]
+        return where, rows
+
+    def _apart(self, k: int) -> np.ndarray | None:
+        """In which steps the sum before was of another row; None if they overlap."""
+        (where, rows), own = self._before(k), self.sums[k].where
+        apart = rows != own.rows
+        if where.like(own):
+            return apart
+        # in the first step there is no sum before, and 0 would be added too early
+        return apart if where.axes == own.axes and k and apart.all() else None
+
+    def _spared(self) -> list[tuple] | None:
+        """The rows that 0 is not added to at first: the first sum's, and those read before it.
+
+        None where one of these is not set before the first sum, which would add 0.
+        """
+        first = self.sums[0]
+        early: list[Touch] = []
+        for t in self.touches:
+            if t is first:
                 break
-        if a is v and chain:
-            yield chain[::-1]
+            early.append(t)
+        if any([t.kind == "other" for t in early]):
+            return None
+        rows = [(t.where.one(self.array.shape, int(t.where.rows[0])), t.kind) for t in early]
+        last = dict(rows)
+        own = first.where.one(self.array.shape, int(first.where.rows[0]))
+        if any([kind != "sets" and row != own for row, kind in last.items()]):
+            return None
+        if not all([t.where.like(first.where) for t in early]):
+            return None
+        return list(dict.fromkeys([*last, own]))
+
+    def write(self) -> None:
+        loop, write = self.loop, self.loop.before
+        total = write(ops.add, self.first, 0.0)
+        for row in self._spared() or ():
+            total = write(scatter_set, total, write(getitem, self.first, pattern=row), pattern=row)
+        loop.firsts[self.i] = total
+        for k, t in enumerate(self.sums):
+            self._written(k, t)
+
+    def _written(self, k: int, t: Touch) -> None:
+        (x, y), indices = t.eqn.inputs, t.index.inputs[1 + (t.index.prim is scatter_set) :]
+        total: Atom = y if x is t.index.outputs[0] else x
+        write = Writer(t.eqn)
+        apart = self.apart[k]
+        if apart is not None and apart.any():
+            pattern, own = self._index(*self._before(k))
+            total = write(scatter_add, total, self._zero(write, apart), *own, pattern=pattern)
+        value = t.value if isinstance(t.value, Var) else constant(plain(t.value))
+        made = write(scatter_add, total, value, *indices, pattern=t.index.params["pattern"])
+        self.loop.known[t.made] = made
+        self.loop.replaced[t.eqn] = write.eqns
+
+    def _zero(self, write: Writer, apart: np.ndarray) -> Atom:
+        """0 in steps where ``apart``, -0 in others."""
+        shape, dtype = self.sums[0].where.shape, self.array.dtype
+        if apart.all():
+            return constant(np.zeros(shape, dtype))
+        zeros = self.loop.stored(np.where(apart, 0.0, -0.0).astype(dtype))
+        v = self.loop.entry(constant(zeros))
+        return write(broadcast_to, v, shape=shape) if shape else v
+
+    def _index(self, where: Where, rows: np.ndarray) -> tuple[tuple, list[Var]]:
+        """One row a step, as an index of the body."""
+        shape = self.array.shape
+        slices = iter(where.patterns)
+        numbers = iter(np.unravel_index(self.loop.stored(rows), [shape[i] for i in where.axes]))
+        pattern, indices = [], []
+        for axis in range(len(shape)):
+            if axis not in where.axes:
+                pattern.append(next(slices))
+                continue
+            x = next(numbers)
+            if (x == x[0]).all():
+                pattern.append(int(x[0]))
+            else:
+                pattern.append(ARRAY)
+                indices.append(self.loop.entry(constant(x)))
+        return tuple(pattern), indices
 
 
 def _has_negative_zero(a: Atom) -> bool:
@@ -52,56 +137,3 @@ def _has_negative_zero(a: Atom) -> bool:
         return True
     x = np.asarray(a.value if isinstance(a, Const) else a)
     return x.dtype.kind not in "biuf" or bool((np.signbit(x) & (x == 0)).any())
-
-
-def _entry(eqn: Eqn, made: dict[Var, Eqn], uses: Counter) -> Eqn | None:
-    """The equation of an array of few entries that ``eqn`` adds and that nothing else reads."""
-    out = eqn.outputs[0].aval
-    if eqn.prim is not ops.add or out.dtype.kind != "f" or out.size < LARGE:
-        return None
-    for z in eqn.inputs:
-        put = made.get(z) if isinstance(z, Var) and uses[z] == 1 else None
-        if put is None or put.prim is not put_add or put.outputs[0].aval != out:
-            continue
-        v = put.inputs[0]
-        if isinstance(v, Var) and v.aval.size * SPARSE <= out.size:
-            return put
-    return None
-
-
-def apart(x: Moving, y: Moving, shape: tuple[int, ...]) -> bool:
-    """Whether in no piece both indices reach one entry of an array of ``shape``."""
-    if len(x.pattern) != len(y.pattern):
-        return False
-    n = lengths(x.pattern, shape)
-    pairs = zip(_numbers(x), _numbers(y), n, lengths(y.pattern, shape), strict=True)
-    return any([p is not None and q is not None and a == b and bool(((p - q) % a).all())
-                for p, q, a, b in pairs])
-
-
-def _numbers(index: Moving) -> list[np.ndarray | None]:
-    """For each entry of a pattern the integers that it is in the pieces; None for slices, and for
-    index arrays of the user's, which may reach an entry twice."""
-    arrays = iter(index.arrays)
-    found: list[np.ndarray | None] = []
-    for e in index.pattern:
-        x = next(arrays, None) if e is ARRAY else np.array(e) if type(e) is int else None
-        found.append(None if x is None or x.ndim > 1 else x)
-    return found
-
-
-def added(
-    put: Eqn, add: Eqn, other: Eqn, pattern: tuple, indices: Sequence[Var]
-) -> list[Eqn]:
-    """``add`` by entries, where the last addition was of what ``other`` puts at an index."""
-    x, y = add.inputs
-    total = y if x is put.outputs[0] else x
-    v, *own = put.inputs
-    out = add.outputs[0]
-    zeros = np.zeros(aval_of_atom(other.inputs[0]).shape, out.aval.dtype)
-    zeros.setflags(write=False)
-    plain = Var(out.aval)
-    return [
-        Eqn(scatter_add, (total, Const(zeros), *indices), {"pattern": pattern}, (plain,), add.line),
-        Eqn(scatter_add, (plain, v, *own), {"pattern": put.params["pattern"]}, (out,), add.line),
-    ]

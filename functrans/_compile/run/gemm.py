@@ -50,7 +50,8 @@ def stand_in(machine: Machine, blas: routines.Routines) -> dict[str, Callable[[]
     most, few = (MOST, gemv.MOST) if several else (ALL, ALL)
     makers: dict[str, Callable[[], int]] = {}
     for letter, t in TYPES.items():
-        texts = {f"tile_{letter}gemm": partial(text, letter, ALL, 0 if narrow else FEWEST)}
+        texts = {f"tile_{letter}gemm": partial(text, letter, ALL, 0 if narrow else FEWEST),
+                 f"tile_{letter}gemv": partial(gemv.text, letter, t, ALL)}
         if narrow:
             texts[f"{letter}gemm"] = partial(text, letter, most)
             texts[f"{letter}gemv"] = partial(gemv.text, letter, t, few)
@@ -227,7 +228,7 @@ def _tile(t: str, lanes: int, high: int) -> str:
 
 
 def _product(t: str, size: int, lanes: int) -> str:
-    """``c = a @ b``, by columns; entries are so far ``down`` and ``along``."""
+    """``c``, set to ``a @ b`` or added to, by columns; entries are ``down`` and ``along`` apart."""
     code = Code()
     height = HIGH * lanes
     rows_at_once = ROW_BYTES // size // height * height
@@ -239,7 +240,8 @@ def _product(t: str, size: int, lanes: int) -> str:
     with (code.pieces("0", "%columns", COLUMNS, "block") as (j0, j1),
           code.loop("0", "%terms", step, "first") as k0):
         n, k = code.op(f"sub i64 {j1}, {j0}"), code.op(f"sub i64 %terms, {k0}")
-        k, adds = _less(code, k, step), code.op(f"icmp ne i64 {k0}, 0")
+        k, later = _less(code, k, step), code.op(f"icmp ne i64 {k0}, 0")
+        adds = code.op(f"or i1 {later}, %adds")
         with code.loop("0", n, str(ACROSS), "panel") as j:
             wide = _less(code, code.op(f"sub i64 {n}, {j}"), str(ACROSS))
             x = code.place(t, "%b", (k0, "%down_b"), (code.op(f"add i64 {j0}, {j}"), "%along_b"))
@@ -269,7 +271,7 @@ def _product(t: str, size: int, lanes: int) -> str:
     code.line("ret void")
     numbers = ("rows", "columns", "terms", "down_a", "along_a", "down_b", "along_b", "apart")
     parameters = ", ".join(["ptr %a", "ptr %b", "ptr %c", "ptr %room",
-                            *[f"i64 %{n}" for n in numbers]])
+                            *[f"i64 %{n}" for n in numbers], "i1 %adds"])
     return code.function("internal void @product", parameters)
 
 
@@ -305,6 +307,8 @@ theirs:
 ours:
   %how_a = load i8, ptr %p0
   %how_b = load i8, ptr %p1
+  %beta = load <type>, ptr %p10
+  %adds = fcmp une <type> %beta, 0.0
   %plain_a = icmp eq i8 %how_a, 78
   %plain_b = icmp eq i8 %how_b, 78
   %down_a = select i1 %plain_a, i64 1, i64 %lead_a
@@ -325,7 +329,7 @@ own:
   %shift = and i64 %back, 63
   %room = getelementptr i8, ptr %first, i64 %shift
   call void @product(ptr %p6, ptr %p8, ptr %p11, ptr %room, i64 %m, i64 %n, i64 %k, i64 %down_a,
-    i64 %along_a, i64 %down_b, i64 %along_b, i64 %lead_c)
+    i64 %along_a, i64 %down_b, i64 %along_b, i64 %lead_c, i1 %adds)
   br i1 %free, label %leave, label %drop
 leave:
   store atomic i64 0, ptr @taken release, align 8
@@ -338,8 +342,8 @@ drop:
 
 
 def _entry(letter: str, size: int, most: int, fewest: int) -> str:
-    """The function that has BLAS's signature; programs call it with alpha 1 and beta 0."""
+    """The function that has BLAS's signature; programs call it with alpha 1 and beta 0 or 1."""
     parameters = [f"ptr %p{i}" for i in range(13)] + ["i64 %p13", "i64 %p14"]
-    words = {"parameters": ", ".join(parameters), "letter": letter, "least": LEAST, "most": most,
-             "fewest": fewest, "bytes": _room(size) + BITS // 8}
+    words = {"parameters": ", ".join(parameters), "letter": letter, "type": TYPES[letter],
+             "least": LEAST, "most": most, "fewest": fewest, "bytes": _room(size) + BITS // 8}
     return re.sub("<([a-z]+)>", lambda name: str(words[name[1]]), ENTRY)

@@ -28,7 +28,7 @@ def text(letter: str, t: str, most: int) -> str:
     v, kind, bools = f"<{lanes} x {t}>", f"v{lanes}f{8 * size}", f"<{lanes} x i1>"
     parameters = ", ".join([f"ptr %p{i}" for i in range(11)] + ["i64 %p11"])
     return "\n".join([
-        _dots(t, lanes), _sums(t, lanes), ENTRY.format(p=parameters, letter=letter, most=most),
+        _dots(t, lanes), _sums(t, lanes), ENTRY.format(p=parameters, letter=letter, t=t, most=most),
         f"declare {v} @llvm.fma.{kind}({v}, {v}, {v})",
         f"declare {v} @llvm.masked.load.{kind}.p0(ptr, i32, {bools}, {v})",
         f"declare void @llvm.masked.store.{kind}.p0({v}, ptr, i32, {bools})",
@@ -55,12 +55,16 @@ theirs:
   call void @blas_{letter}gemv({p})
   ret void
 ours:
+  %beta = load {t}, ptr %p8
+  %adds = fcmp une {t} %beta, 0.0
   br i1 %plain, label %added, label %along
 added:
-  call void @sums(ptr %p4, ptr %p6, ptr %p9, i64 %length, i64 %lines, i64 %lead)
+  call void @sums(ptr %p4, ptr %p6, ptr %p9, i64 %length, i64 %lines, i64 %lead,
+    i1 %adds)
   ret void
 along:
-  call void @dots(ptr %p4, ptr %p6, ptr %p9, i64 %length, i64 %lines, i64 %lead)
+  call void @dots(ptr %p4, ptr %p6, ptr %p9, i64 %length, i64 %lines, i64 %lead,
+    i1 %adds)
   ret void
 }}
 """
@@ -109,6 +113,11 @@ class _Vectors(Code):
         lines = [i, *[self.op(f"add i64 {i}, {r}") for r in range(1, count)]]
         return [self.place(self.t, "%a", (line, "%lead")) for line in lines]
 
+    def numbers(self, i: str, count: int) -> list[str]:
+        """Vectors of one entry of ``x`` for each of these lines."""
+        places = [self.place(self.t, "%x", (i, "1"), (str(r), "1")) for r in range(count)]
+        return [self.spread(self.t, self.op(f"load {self.t}, ptr {place}")) for place in places]
+
     def by_lines(self, do: Callable[[str, int], None]) -> None:
         """``do`` what is to be done with several lines together, then with each that is left."""
         together = self.op(f"and i64 %lines, {-LINES}")
@@ -126,12 +135,13 @@ class _Vectors(Code):
 
     def finished(self, name: str) -> str:
         self.line("ret void")
-        parameters = ", ".join(["ptr %a", "ptr %x", "ptr %y", *[f"i64 %{n}" for n in NUMBERS]])
+        parameters = ", ".join(["ptr %a", "ptr %x", "ptr %y", *[f"i64 %{n}" for n in NUMBERS],
+                                "i1 %adds"])
         return self.function(f"internal void @{name}", parameters)
 
 
 def _dots(t: str, lanes: int) -> str:
-    """Each entry of ``y`` is the dot product of a line and ``x``."""
+    """Each entry of ``y`` is, or has added to it, the dot product of a line and ``x``."""
     code = _Vectors(t, lanes)
     v = code.vector
     sums = [f"%sum.{r}" for r in range(LINES)]
@@ -154,32 +164,58 @@ def _dots(t: str, lanes: int) -> str:
             total = code.op(f"load {v}, ptr {name}")
             total = code.op(f"call reassoc {t} @llvm.vector.reduce.fadd.{code.kind}({t} -0.0, "
                             f"{v} {total})")
-            code.line(f"store {t} {total}, ptr {code.place(t, '%y', (i, '1'), (str(r), '1'))}")
+            place = code.place(t, "%y", (i, "1"), (str(r), "1"))
+            before = code.select(t, "%adds", code.op(f"load {t}, ptr {place}"), "-0.0")
+            code.line(f"store {t} {code.op(f'fadd {t} {before}, {total}')}, ptr {place}")
 
     code.by_lines(lines)
     return code.finished("dots")
 
 
 def _sums(t: str, lanes: int) -> str:
-    """``y`` is the sum of all lines, each times an entry of ``x``."""
+    """``y`` is, or has added to it, the sum of all lines, each times an entry of ``x``."""
     code = _Vectors(t, lanes)
-    with code.counted("0", "%length") as j:
+    with code.where(code.op("xor i1 %adds, true")), code.counted("0", "%length") as j:
         code.line(f"store {t} 0.0, ptr {code.place(t, '%y', (j, '1'))}")
+    short = code.op(f"icmp eq i64 {code.whole}, 0")
+    with code.where(short):
+        _sum_of_short(code)
+    with code.where(code.op(f"xor i1 {short}, true")):
+        code.by_lines(lambda i, count: _add_lines(code, i, count))
+    return code.finished("sums")
+
+
+def _sum_of_short(code: _Vectors) -> None:
+    """Lines of less than a vector: the sum stays in registers."""
+    v = code.vector
+    sums = [f"%short.{r}" for r in range(4)]
+    code.lines[:0] = [f"  {name} = alloca {v}" for name in sums]
+    for name in sums:
+        code.line(f"store {v} zeroinitializer, ptr {name}")
 
     def lines(i: str, count: int) -> None:
-        starts = code.starts(i, count)
-        places = [code.place(t, "%x", (i, "1"), (str(r), "1")) for r in range(count)]
-        xs = [code.spread(t, code.op(f"load {t}, ptr {place}")) for place in places]
-
-        def add(j: str, part: bool) -> None:
-            place = code.place(t, "%y", (j, "1"))
-            sums = [code.vector_at(place, part), "zeroinitializer"]
-            for r, (start, x) in enumerate(zip(starts, xs, strict=True)):
-                a = code.vector_at(code.place(t, start, (j, "1")), part)
-                sums[r % 2] = code.fma(a, x, sums[r % 2])
-            code.set_vector(place, code.op(f"fadd {code.vector} {', '.join(sums)}"), part)
-
-        code.by_vectors(add)
+        for r, (start, x) in enumerate(zip(code.starts(i, count), code.numbers(i, count),
+                                           strict=True)):
+            name = sums[r % 4]
+            total = code.fma(code.vector_at(start, True), x, code.op(f"load {v}, ptr {name}"))
+            code.line(f"store {v} {total}, ptr {name}")
 
     code.by_lines(lines)
-    return code.finished("sums")
+    total = code.vector_at("%y", True)
+    for name in sums:
+        total = code.op(f"fadd {v} {total}, {code.op(f'load {v}, ptr {name}')}")
+    code.set_vector("%y", total, True)
+
+
+def _add_lines(code: _Vectors, i: str, count: int) -> None:
+    starts, xs = code.starts(i, count), code.numbers(i, count)
+
+    def add(j: str, part: bool) -> None:
+        place = code.place(code.t, "%y", (j, "1"))
+        sums = [code.vector_at(place, part), "zeroinitializer"]
+        for r, (start, x) in enumerate(zip(starts, xs, strict=True)):
+            a = code.vector_at(code.place(code.t, start, (j, "1")), part)
+            sums[r % 2] = code.fma(a, x, sums[r % 2])
+        code.set_vector(place, code.op(f"fadd {code.vector} {', '.join(sums)}"), part)
+
+    code.by_vectors(add)

@@ -94,7 +94,8 @@ class Families:
         """Code for a text that was not compiled before, None where it is to be compiled as it is.
         """
         skeleton, numbers = split(wanted.text)
-        key = store.key_of("any size", skeleton, str(wanted.slot), wanted.name,
+        inputs = str(len(wanted.shapes))  # of which some may be in no text
+        key = store.key_of("any size", skeleton, str(wanted.slot), wanted.name, inputs,
                            *self.machine.identity)
         family = self._family(key, wanted)
         for general in family.codes:

@@ -162,6 +162,9 @@ def run(
     None where threads do not pay now, where there is no such loop of operands that are in order and
     whole, single rows, single numbers or one for each row; and where NumPy would warn.
     """
+    warned = _warned()
+    if warned and out is not None:  # who may be an operand, which is then no longer what it was
+        return None
     try:
         team, native = workers(), _native()
     except Interrupted:  # called while this thread compiles
@@ -182,12 +185,12 @@ def run(
             return None
         else:
             kinds.append(())
-    if dtype is None or dtype.char not in "fdFD":
+    if dtype is None or dtype.char not in "fdFD" or not dtype.isnative:
         return None
     for x, kind in zip(xs, kinds, strict=True):
         if kind or (isinstance(x, np.ndarray) and x.dtype is dtype):
             arrays.append(x)
-        elif isinstance(x, np.generic) and x.dtype is not dtype:
+        elif isinstance(x, np.generic | np.ndarray) and x.dtype is not dtype:
             return None
         else:
             arrays.append(np.array(x, dtype))
@@ -198,11 +201,13 @@ def run(
     if y.dtype is not dtype or y.shape != shape or not y.flags.carray:
         return None
     raised = native([*arrays, y, found[0]], found[1], work)
-    if raised:
-        state, names = np.geterr(), EXCEPTIONS[platform.machine()]
-        if any([raised & bit and state[name] != "ignore" for bit, name in names.items()]):
-            return None
-    return y
+    return None if raised & warned else y
+
+
+def _warned() -> int:
+    """The bits of exceptions that are not ignored."""
+    state, names = np.geterr(), EXCEPTIONS.get(platform.machine(), {})
+    return sum([bit for bit, name in names.items() if state[name] != "ignore"])
 
 
 @functools.lru_cache(256)

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from functrans._compile.ir.program import Const, Eqn, Program, Var
-from functrans._compile.lowering.library import Call, Product
+from functrans._compile.lowering.library import Call
+from functrans._compile.lowering.products import Product
 from functrans._compile.schedule.control import Nested
 from functrans._compile.schedule.views import Shape, View, Window, extent, full
 from functrans._core.primitive import Primitive
@@ -145,10 +146,10 @@ class HostStep:
 class Tiles:
     """Kernels that take turns on ``tile`` of the ``rows`` of their first loops at a time.
 
-    Products of stacks of matrices do so too, a matrix being a row. ``local`` buffers, with the
-    entries of a row, exist for one tile only: on the stack, large ones in ``rooms``. Threads can
-    share chunks of ``chunk`` rows; of the buffers in ``parts``, each chunk has a part of so many
-    entries.
+    Products do so too, a row being a matrix of a stack, or a row of a matrix. ``local`` buffers,
+    with the entries of a row, exist for one tile only: on the stack, large ones in ``rooms``.
+    Threads can share chunks of ``chunk`` rows; of the buffers in ``parts``, each chunk has a part
+    of so many entries.
     """
 
     kernels: tuple[Kernel | Product, ...]

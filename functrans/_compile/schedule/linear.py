@@ -12,6 +12,7 @@ from functrans._compile.ir.program import Const, Eqn, Var
 from functrans._compile.lowering import library
 from functrans._compile.lowering.library import transposed
 from functrans._compile.lowering.numbers import is_native
+from functrans._compile.lowering.products import product
 from functrans._compile.schedule import views
 from functrans._compile.schedule.builder import Builder
 from functrans._compile.schedule.views import Shape, View
@@ -136,7 +137,7 @@ def _product(build: Builder, a: View, b: View, out: Var) -> View | None:
     fits = _is_vector if n == 1 else library.layout
     a = _settled(build, a, fits)
     b = _settled(build, b, _is_vector if m == 1 else library.layout)
-    build.call(library.Product((a, b), (y,), batch))
+    build.call(product(a, b, y))
     return y
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from functrans._compile.ir.program import Var
-from functrans._compile.lowering.library import Product
+from functrans._compile.lowering.products import Product
 from functrans._compile.schedule import views
 from functrans._compile.schedule.kernels import (
     Kernel,
@@ -36,7 +36,11 @@ from functrans._ops.reductions import sum as sum_
 # And a multiplication and an addition of a product of matrices.
 CHEAP, FUNCTION, MEMORY, TERM = 0.1, 0.5, 0.2, 0.02
 
-# What can take turns: products are those of a stack of matrices, each a row.
+# How many times as many rows as columns a matrix has whose product can take part. Rows of a tile
+# from which its products are as fast as one of all rows.
+TALL, FEWEST = 4, 32
+
+# What can take turns: products of stacks of matrices, each a row, or of a matrix with many rows.
 Rows = Kernel | Product
 
 
@@ -48,12 +52,14 @@ class _Group:
     kernels: list[Rows] = field(default_factory=list)
 
 
-def tiled(steps: Sequence[Step], kept: set[Any], shapes: dict[Var, Shape]) -> list[Step]:
+def tiled(steps: Sequence[Step], kept: set[Any], shapes: dict[Var, Shape],
+          products: bool = True) -> list[Step]:
     """The steps, with kernels grouped where that saves memory or lets threads share them.
 
     ``kept`` are the outputs; ``shapes`` of the buffers, to which those of parts are added.
+    ``products``: those of single matrices, which have many rows, may be in groups.
     """
-    items = _grouped(steps, shapes)
+    items = _grouped([_by_row(s) for s in steps] if products else steps, shapes)
     owners: dict[Any, int] = {}
     needed = set(kept)  # buffers that more than one item touches
     for i, item in enumerate(items):
@@ -62,6 +68,16 @@ def tiled(steps: Sequence[Step], kept: set[Any], shapes: dict[Var, Shape]) -> li
     for item in items:
         out += _steps(item, needed, shapes) if isinstance(item, _Group) else [item]
     return out
+
+
+def _by_row(step: Step) -> Step:
+    """A product of a single matrix that has far more rows than columns, as one of its rows."""
+    if not isinstance(step, Product) or step.batch:
+        return step
+    n, k, m = step.sizes.values()
+    along, others = ("n", max(k, m)) if n >= k else ("k", max(n, m))
+    rows = max(n, k)
+    return replace(step, along=along) if rows >= TALL * others else step
 
 
 def _touched(item: Any) -> set[Any]:
@@ -105,7 +121,7 @@ def _hands_on(item: Any, k: Rows) -> bool:
 def _rows(k: Rows) -> int:
     """How many iterations of a first loop can run in parts, 0 if there is none."""
     if isinstance(k, Product):
-        return k.batch[0] if k.batch else 0
+        return k.rows
     if not k.space or 0 in k.space or any(r.index for r in k.reductions):
         return 0
     return k.space[0]
@@ -150,12 +166,12 @@ def _size(b: Any, shapes: dict[Var, Shape]) -> int:
 
 def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[Step]:
     kernels, rows = group.kernels, group.rows
+    if any(isinstance(k, Product) and k.along for k in kernels):
+        return _with_products(group, needed, shapes)
     nests = [k for k in kernels if isinstance(k, Kernel)]
     if not nests:
         return list(kernels)
-    read = {b for k in kernels for b in k.reads}
-    handed = dict.fromkeys([b for k in kernels for b in k.makes if b in read])
-    local = {b: math.prod(shapes[b]) // rows for b in handed if b not in needed}
+    local = _local(group, needed, shapes)
     most = sizes.TILE if len(nests) == len(kernels) else sizes.PRODUCTS
     row_bytes = _row_bytes(local, rows, most)
     if not row_bytes:
@@ -163,26 +179,66 @@ def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[St
     if len(kernels) > 1 and not row_bytes:
         # taking turns gains nothing
         return [s for k in kernels for s in _steps(_Group(rows, [k]), needed, shapes)]
-    collected = {r.buffer: r for k in nests for r in k.reductions if 0 in r.axes}
+    tile = max(1, sizes.TILE // row_bytes) if row_bytes else rows
+    return _taking_turns(group, local, tile if row_bytes else 0, shapes)
+
+
+def _with_products(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[Step]:
+    """Products of single matrices among kernels, if all that they share is too large for a cache.
+
+    Else the steps as they are without.
+    """
+    kernels, rows = group.kernels, group.rows
+    local = _local(group, needed, shapes)
+    row_bytes = _bytes(local | _read_again(kernels, rows, shapes))
+    if row_bytes * rows >= sizes.PRODUCTS:
+        tile = sizes.PANEL // row_bytes
+        if tile >= FEWEST:
+            return _taking_turns(group, local, tile, shapes)
+    plain = [replace(k, along="") if isinstance(k, Product) else k for k in kernels]
+    return tiled(plain, needed, shapes, products=False)
+
+
+def _local(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> dict[Any, int]:
+    """What the kernels hand to each other only, and the lengths of its rows."""
+    read = {b for k in group.kernels for b in k.reads}
+    handed = dict.fromkeys([b for k in group.kernels for b in k.makes if b in read])
+    return {b: math.prod(shapes[b]) // group.rows for b in handed if b not in needed}
+
+
+def _taking_turns(group: _Group, local: dict[Any, int], tile: int, shapes: dict[Var, Shape]
+                  ) -> list[Step]:
+    """The kernels on so many rows at a time, on all where it is 0."""
+    kernels, rows = group.kernels, group.rows
+    collected = {r.buffer: r for k in kernels for r in _collects(k)}
     chunks = _chunks(kernels, rows, sum(math.prod(shapes[b]) for b in collected))
-    if not row_bytes and chunks == 1:
-        return [*map(collapse, nests)]
-    if local and row_bytes > sizes.TILE:
-        chunks = min(chunks, max(1, sizes.ROOMS // row_bytes))
+    if not tile and chunks == 1:
+        return [collapse(k) if isinstance(k, Kernel) else k for k in kernels]
+    room = tile * _bytes(local)
+    if room > sizes.TILE:
+        chunks = min(chunks, max(1, sizes.ROOMS // room))
     chunk = -(-rows // chunks)
     chunks = -(-rows // chunk)
-    tile = min(chunk, max(1, sizes.TILE // row_bytes)) if row_bytes else chunk
+    tile = min(chunk, tile or chunk)
     parts: dict[Any, Var] = {}
     if chunks > 1:
         parts = {b: _part(b, chunks, b.aval.shape, shapes) for b in collected}
     rooms: dict[Any, Var] = {}
-    if row_bytes > sizes.TILE:
+    if room > sizes.TILE:
         rooms = {b: _part(b, chunks, (tile * row,), shapes) for b, row in local.items()}
-    flat = [collapse(_into(k, parts)) if isinstance(k, Kernel) else k for k in kernels]
+    flat = [collapse(_into(k, parts)) if isinstance(k, Kernel) else _filling(k, parts)
+            for k in kernels]
     of_chunks = {p: math.prod(p.aval.shape[1:]) for p in (*parts.values(), *rooms.values())}
     step = Tiles(tuple(flat), rows, tile, chunk, local, of_chunks, rooms)
     before = [_start(parts.get(b, b), r, shapes) for b, r in collected.items()]
     return [*before, step, *[_joined(p, collected[b]) for b, p in parts.items()]]
+
+
+def _collects(k: Rows) -> list[Reduce]:
+    """What it collects over the rows."""
+    if isinstance(k, Kernel):
+        return [r for r in k.reductions if 0 in r.axes]
+    return [Reduce(y, sum_, "", y.aval.dtype, (0,), ()) for y in k.makes if k.along == "k"]
 
 
 def _part(b: Var, chunks: int, shape: Shape, shapes: dict[Var, Shape]) -> Var:
@@ -192,9 +248,14 @@ def _part(b: Var, chunks: int, shape: Shape, shapes: dict[Var, Shape]) -> Var:
     return part
 
 
+def _bytes(buffers: dict[Any, int]) -> int:
+    """Of a row of these buffers, whose lengths are given."""
+    return sum(n * b.aval.dtype.itemsize for b, n in buffers.items())
+
+
 def _row_bytes(buffers: dict[Any, int], rows: int, most: int) -> int:
     """Bytes of a row of these buffers, 0 where the rows need not or cannot stay in the cache."""
-    size = sum(n * b.aval.dtype.itemsize for b, n in buffers.items())
+    size = _bytes(buffers)
     return size if size <= most and size * rows >= sizes.SHARED else 0
 
 
@@ -216,14 +277,16 @@ def _chunks(kernels: Sequence[Rows], rows: int, collected: int) -> int:
     if work < sizes.WORK:
         return 1
     # collecting must stay cheap beside computing
-    space = sum(math.prod(k.space) for k in kernels if isinstance(k, Kernel))
+    space = sum(math.prod(k.space) if isinstance(k, Kernel) else int(_nanoseconds(k))
+                for k in kernels)
     most = space // (8 * max(collected, 1))
     return max(1, min(sizes.CHUNKS, int(work / sizes.CHUNK), rows, most))
 
 
 def _nanoseconds(k: Rows) -> float:
     if isinstance(k, Product):
-        return TERM * math.prod(k.outputs[0].shape) * k.operands[0].shape[-1]
+        each = MEMORY if k.sizes["m"] == 1 else TERM  # of a vector, reading the matrix is most
+        return each * math.prod(k.batch) * math.prod(k.sizes.values())
     places = len(k.loads) + len(k.stores) + len(k.reductions)
     each = sum(CHEAP if op.row.facts.cheap else FUNCTION for op in k.ops) + MEMORY * places
     return math.prod(k.space) * each
@@ -233,6 +296,12 @@ def _into(k: Kernel, parts: dict[Any, Var]) -> Kernel:
     """The kernel with its reductions over rows going into the parts."""
     reductions = [replace(r, buffer=parts.get(r.buffer, r.buffer)) for r in k.reductions]
     return replace(k, reductions=tuple(reductions))
+
+
+def _filling(k: Product, parts: dict[Any, Var]) -> Product:
+    """The same of a product that sums over the rows."""
+    outputs = [replace(y, root=parts.get(y.root, y.root)) for y in k.outputs]
+    return replace(k, outputs=tuple(outputs))
 
 
 def _start(b: Var, r: Reduce, shapes: dict[Var, Shape]) -> Kernel:

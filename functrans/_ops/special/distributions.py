@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import special as sp
 
+from functrans._core.aval import dtype_of
+from functrans._core.bind import Tracer
 from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import floor, trunc
 from functrans._ops.special.arguments import refused
@@ -26,12 +28,17 @@ from functrans._ops.special.incomplete import (
 # ---- gamma, chi-squared, Poisson
 
 
+def _or_nan(valid, x):
+    """``x`` where it is valid, else a NaN with a slope, which is NaN too."""
+    return where(valid, x, np.nan * x)
+
+
 def gdtr(a, b, x):
-    return gammainc(b, a * x)
+    return gammainc(b, a * _or_nan(x >= 0, x))
 
 
 def gdtrc(a, b, x):
-    return gammaincc(b, a * x)
+    return gammaincc(b, a * _or_nan(x >= 0, x))
 
 
 def gdtrix(a, b, p):
@@ -48,7 +55,7 @@ def chdtrc(v, x):
 
 def chdtri(v, p):
     # SciPy's gammainccinv(0.5, 2.18) is -0.28
-    return 2 * gammainccinv(v * 0.5, where(p <= 1, p, np.nan))
+    return 2 * gammainccinv(v * 0.5, _or_nan(p <= 1, p))
 
 
 def _count(name, argument):
@@ -107,16 +114,16 @@ nbdtrc = elementwise(
 
 def _degrees(n, d):
     """Degrees of freedom, of which SciPy has no distribution unless they are above 0."""
-    return where(n > 0, n, np.nan), where(d > 0, d, np.nan)
+    return _or_nan(n > 0, n), _or_nan(d > 0, d)
 
 
 def fdtr(n, d, x):
-    n, d = _degrees(n, d)
+    (n, d), x = _degrees(n, d), _or_nan(x >= 0, x)
     return betainc(n * 0.5, d * 0.5, n * x / (d + n * x))
 
 
 def fdtrc(n, d, x):
-    n, d = _degrees(n, d)
+    (n, d), x = _degrees(n, d), _or_nan(x >= 0, x)
     return betainc(d * 0.5, n * 0.5, d / (d + n * x))
 
 
@@ -126,8 +133,21 @@ def fdtri(n, d, p):
     return d * w / (n * (1 - w))
 
 
+def _in_dtype_of(ufunc, f):
+    """``f`` with constants in the dtype that SciPy's ufunc computes in: beside a number of Python's
+    that is the array's for some, and float64 for others.
+    """
+
+    def composed(*xs):
+        kinds = [type(x) if type(x) in (int, float) else dtype_of(x) for x in xs]
+        dtype = ufunc.resolve_dtypes((*kinds, None))[-1]
+        return f(*[x if isinstance(x, Tracer) else np.asarray(x, dtype) for x in xs])
+
+    return composed
+
+
 # The ufuncs of SciPy's that are compositions here.
 COMPOSED = {
-    "chdtr": chdtr, "chdtrc": chdtrc, "chdtri": chdtri, "fdtr": fdtr, "fdtrc": fdtrc,
-    "fdtri": fdtri, "gdtr": gdtr, "gdtrc": gdtrc, "gdtrix": gdtrix,
+    f.__name__: _in_dtype_of(getattr(sp, f.__name__), f)
+    for f in (chdtr, chdtrc, chdtri, fdtr, fdtrc, fdtri, gdtr, gdtrc, gdtrix)
 }

@@ -44,8 +44,9 @@ def _slope_of_dawsn(x, y):
 def _slope_of_wofz(z, y):
     # above the real line, where exp(-z^2) is none of it
     far = (absolute(z) > FAR) & (imag(z) >= 0)
-    w = where(far, z, 1.0)
-    series = -1j / ROOT_PI * polynomial(_ODD, 1 / (w * w)) / (w * w)
+    inverse = 1 / where(far, z, 1.0)  # of an infinite one 0, where its square is NaN
+    square = inverse * inverse
+    series = -1j / ROOT_PI * polynomial(_ODD, square) * square
     return where(far, series, SLOPE * 1j - where(far, 0.0, 2 * z) * y)
 
 
@@ -59,14 +60,18 @@ wofz = elementwise(
 def voigt_profile(x, sigma, gamma):
     """The density of the sum of a normal and a Cauchy variable: the real part of wofz."""
     narrow = sigma == 0
-    z, spread = x + 1j * gamma, where(narrow, 1.0, sigma) * math.sqrt(2)
-    y = real(wofz(z / spread)) / (spread * math.sqrt(math.pi))
+    spread = where(narrow, 1.0, sigma) * math.sqrt(2)
+    # not z / spread, which has a NaN where x is infinite
+    y = real(wofz(x / spread + 1j * (gamma / spread))) / (spread * math.sqrt(math.pi))
     if nowhere(narrow):
         return y
     # that of Cauchy, and what a small sigma adds to it (7.12.1)
-    far = where(narrow, z, 1.0)
+    z = x + 1j * gamma
+    point = narrow & (z == 0)  # all at one point
+    far = where(narrow & (z != 0), z, 1.0)
     square = (where(narrow, sigma, 0.0) / far) ** 2
-    return where(narrow, real(1j / far * polynomial([1.0, 1.0, 3.0, 15.0], square)) / math.pi, y)
+    cauchy = real(1j / far * polynomial([1.0, 1.0, 3.0, 15.0], square)) / math.pi
+    return where(point, 1 / where(point, x + gamma, 1.0), where(narrow, cauchy, y))
 
 
 erf = elementwise("special.erf", sp.erf, lambda g, x: g * (SLOPE * exp(-x * x)), libm="erf")

@@ -144,7 +144,7 @@ def _upper_gamma(a, x):
 def _inside_gamma(a, x):
     """Whether the density is neither 0 nor infinite, and operands with others replaced."""
     inside = (x > 0) & (x < np.inf)
-    return inside, where(a > 0, a, np.nan), where(inside, x, where(x < 0, np.nan, 1.0))
+    return inside, where(a > 0, a, np.nan), where(inside, x, where(x >= 0, 1.0, np.nan))
 
 
 def _gammainc_in_shape(a, x):
@@ -223,7 +223,7 @@ def lower_beta(a, b, x, rest):
 def _inside_beta(a, b, x):
     inside = (x > 0) & (x < 1)
     a, b = where(a > 0, a, np.nan), where(b > 0, b, np.nan)
-    return inside, a, b, where(inside, x, where((x < 0) | (x > 1), np.nan, 0.5))
+    return inside, a, b, where(inside, x, where((x >= 0) & (x <= 1), 0.5, np.nan))
 
 
 def betainc_in_shapes(a, b, x):

@@ -11,11 +11,11 @@ from functrans._ops.elementwise import (
     clip,
     divide,
     exp,
+    hypot,
     log,
     logistic_formula,
     minimum,
     power,
-    sqrt,
 )
 from functrans._ops.special.elementary import log1p, slope_of_exprel
 
@@ -111,8 +111,8 @@ huber = elementwise(
 
 # row: the slope u / sqrt(1 + u^2) of sqrt(1 + u^2), whose own slope a quotient's rule loses
 steepness = elementwise(
-    "special.steepness", lambda x: x / np.sqrt(1 + x * x),
-    lambda g, x: g * power(1 + x * x, -1.5), formula=lambda x: x / sqrt(1 + x * x),
+    "special.steepness", lambda x: x / np.hypot(x, 1),
+    lambda g, x: g * power(1 + x * x, -1.5), formula=lambda x: x / hypot(x, 1.0),
 )
 
 
@@ -120,8 +120,9 @@ def _slope_of_scale(x1, x2):
     # 2 (s - 1) - u u / s, in which two orders of u cancel
     scale = where(x1 == 0, 1.0, x1)
     u = x2 / scale
-    s = sqrt(1 + u * u)
-    slope = scale * ((u * u) * (u * u) / (s * ((s + 1) * (s + 1))))
+    s = hypot(u, 1.0)  # u * u may overflow
+    rise = u * (u / (s + 1))  # s - 1
+    slope = scale * (rise * (rise / s))
     return where(x1 == 0, absolute(x2), slope)
 
 

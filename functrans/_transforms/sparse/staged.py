@@ -117,7 +117,7 @@ def _staged(who: str, f: Callable, argnums: Argnums, args: tuple,
     name = f"{who}({name_of(f)})"
     fixed = [x for x in leaves if not is_number(x)]
     environment = Environment(f, *fixed)
-    before, draws = checks(environment), Draws(environment.generators)
+    before, draws = checks(environment), Draws(environment.generators, environment.libraries)
     ways = write(flat, numbers, name)
     after = Environment(f, *fixed)
     draws.refuse(name, "the same for each call", after.generators)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 import importlib
-import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from types import FrameType, MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from functrans._core.remedies import call_at
+from functrans._transforms.staging.generators import state_of
+from functrans._transforms.staging.held import held_by_libraries
 from functrans.errors import UnsupportedError, package_of_frame, user_line
 
 # How many generators of NumPy's have been made without a seed in this context, and where last.
@@ -28,29 +27,6 @@ _ANEW = (
 )
 
 NOTHING: Mapping[int, object] = MappingProxyType({})
-# Names by which the generator behind ``np.random`` may be drawn from: SciPy's ``rvs`` does.
-OF_NUMPYS = frozenset({"random", "rvs"})
-_GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("numpy", "BitGenerator"),
-               ("_random", "Random")}
-
-
-def is_generator(x: Any) -> bool:
-    """Whether random numbers are drawn from ``x``."""
-    return is_generators(type(x))
-
-
-@functools.lru_cache(4096)
-def is_generators(kind: type) -> bool:
-    """Whether a type is one of generators, by names: no module is imported for this."""
-    # the module of a class in C may be a descriptor
-    return any([
-        (str(k.__module__).partition(".")[0], k.__name__) in _GENERATORS for k in kind.__mro__
-    ])
-
-
-def of_numpy() -> Any:
-    """The generator behind the functions of ``np.random``."""
-    return np.random.mtrand._rand  # type: ignore[attr-defined]  # not in stubs
 
 
 @functools.cache
@@ -82,14 +58,17 @@ def note_unseeded(caller: FrameType) -> None:
 
 
 class Draws:
-    """Generators, and the states that they were in."""
+    """Generators, and the states that they were in; with those of the installed libraries whose
+    functions may be called.
+    """
 
-    __slots__ = ("generators", "states", "unseeded")
+    __slots__ = ("drawn_from", "generators", "states", "unseeded")
 
-    def __init__(self, generators: Mapping[str, Any]):
+    def __init__(self, generators: Mapping[str, Any], libraries: Collection[str]):
         _count_unseeded()
         self.generators = generators
-        self.states = {label: state_of(g) for label, g in generators.items()}
+        self.drawn_from = {**held_by_libraries(libraries), **generators}
+        self.states = {label: state_of(g) for label, g in self.drawn_from.items()}
         self.unseeded = _unseeded.get()[0]
 
     def refuse(
@@ -107,7 +86,7 @@ class Draws:
                 f"{line}: {name} made a generator of random numbers without a seed: they would be "
                 f"{why}. {_INSTEAD}"
             )
-        for label, g in self.generators.items():
+        for label, g in self.drawn_from.items():
             if state_of(g) != known.get(id(g), self.states[label]):
                 raise UnsupportedError(
                     f"{user_line()}: {name} drew random numbers from {label}: they would be {why}. "
@@ -119,22 +98,3 @@ class Draws:
                     f"{user_line()}: {name} made a generator of random numbers and kept it as "
                     f"{label}: its numbers would be {why}. Make it outside. {_INSTEAD}"
                 )
-
-
-def state_of(g: Any) -> object:
-    """Something that differs when numbers have been drawn."""
-    if isinstance(g, random.SystemRandom):
-        return None  # it has none
-    if hasattr(g, "getstate"):  # Python's
-        return g.getstate()
-    if hasattr(g, "get_state"):  # NumPy's first
-        return _frozen(g.get_state(legacy=False))
-    bits = getattr(g, "bit_generator", g)
-    seeds = getattr(bits, "seed_seq", None)
-    return _frozen(bits.state), getattr(seeds, "n_children_spawned", 0)
-
-
-def _frozen(x: Any) -> object:
-    if isinstance(x, dict):
-        return tuple((k, _frozen(v)) for k, v in x.items())
-    return x.tobytes() if isinstance(x, np.ndarray) else x

@@ -37,10 +37,12 @@ from functrans._core.array import Array, changeable
 from functrans._core.aval import aval_of
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call
-from functrans._transforms.staging.draws import OF_NUMPYS, is_generator, of_numpy
+from functrans._transforms.staging.generators import OF_NUMPYS, is_generator, of_numpy
+from functrans._transforms.staging.held import held_by
 from functrans._transforms.staging.libraries import (
     homes,
     is_library,
+    is_others,
     package_of,
     package_of_code,
 )
@@ -91,7 +93,8 @@ class Environment:
     """The places that functions read, and the values there.
 
     ``traced`` are traced values by place, ``tracers`` all that were met; ``mutable`` are the arrays
-    and containers that were met, with a label each, and ``generators`` those of random numbers.
+    and containers that were met, with a label each, and ``generators`` those of random numbers;
+    ``libraries`` are the installed packages that were.
     """
 
     def __init__(self, *functions: Any):
@@ -100,6 +103,7 @@ class Environment:
         self.tracers: list[Tracer] = []
         self.mutable: dict[int, tuple[str, Any]] = {}
         self.generators: dict[str, Any] = {}
+        self.libraries: set[str] = set()
         self._names: set[str] = set()  # of attributes, in all the code that was met
         self._objects: list[tuple[Any, Callable]] = []  # what has attributes
         self._kinds: dict[int, type] = {}  # classes of what was met
@@ -228,12 +232,15 @@ class Environment:
         self._names |= names.attributes
         if "type" in names.globals:  # `type(self)(...)`
             self._names.add("__class__")
-        for name in sorted(names.globals & f.__globals__.keys()):
+        for name in sorted((names.globals | names.by_text) & f.__globals__.keys()):
             self._read_entry(f"global `{name}`", f.__globals__, name)
         self._visit_all([sys.modules.get(name) for name in names.modules], "an import")
 
     def _is_library(self, package: str) -> bool:
-        return is_library(package, self._homes)
+        library = is_library(package, self._homes)
+        if library and is_others(package):
+            self.libraries.add(package)
+        return library
 
     # ---- attributes, of which only those are read that some code names
 
@@ -283,7 +290,7 @@ class Environment:
             attributes = {}
         # containers may be gone through, and of sparse arrays their operators read all
         every = dataclasses.is_dataclass(x) or _is_sparse(x)
-        names = attributes.keys() if every else self._names
+        names = attributes.keys() if every else self._names | held_by(x, attributes)
         for name in sorted(names & attributes.keys()):
             self._read_entry(f"attribute `{name}` of {cls.__name__}", attributes, name)
         for base in cls.__mro__:

@@ -372,7 +372,7 @@ class Jitted:
         entry: Mapping = FIRST,
     ) -> tuple[Recording, dict, dict]:
         """The path of a call, and what the function read beside its arguments before and after."""
-        before, draws = checks(environment), Draws(environment.generators)
+        before, draws = checks(environment), Draws(environment.generators, environment.libraries)
         environment.lend()
         operands = batches.one_of(given.operands, entry)
         examples = list(map(_example, operands))

@@ -39,6 +39,11 @@ def is_library(package: str, homes: frozenset[str]) -> bool:
     return package in _OURS or (package not in homes and _is_installed(package))
 
 
+def is_others(package: str) -> bool:
+    """Whether a package is installed, and neither Python's, NumPy's, SciPy's nor ours."""
+    return package not in _OURS and _is_installed(package)
+
+
 @functools.lru_cache(4096)
 def _is_installed(package: str) -> bool:
     module = sys.modules.get(package)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import re
 from collections.abc import Iterator
 from contextvars import ContextVar
 from keyword import iskeyword
@@ -18,17 +19,23 @@ ANNOTATE = "__annotate__"
 # What makes an object of a class, or of what a class is given, where code has the class.
 MAKERS = frozenset({"__new__", "__init__", "__post_init__", "__init_subclass__",
                     "__class_getitem__"})
+# Names of what reaches variables and modules by names that are texts.
+_BY_TEXT = frozenset({"globals", "vars", "locals", "eval", "exec", "modules", "import_module",
+                      "__import__", "__globals__"})
 _WRITTEN = (FunctionType, classmethod, staticmethod)
 _DESCRIPTORS = (property, staticmethod, classmethod, functools.partialmethod,
                 functools.singledispatchmethod)
 
 
 class Names(NamedTuple):
-    """What code names: globals that it loads, attributes, modules that it imports."""
+    """What code names: globals that it loads, attributes, modules that it imports; ``by_text`` are
+    globals that it may load by names that are texts.
+    """
 
     globals: frozenset[str]
     attributes: frozenset[str]
     modules: frozenset[str]
+    by_text: frozenset[str]
 
 
 def codes_inside(code: CodeType) -> list[CodeType]:
@@ -39,16 +46,22 @@ def codes_inside(code: CodeType) -> list[CodeType]:
 @functools.lru_cache(4096)
 def names_read(code: CodeType) -> Names:
     """The names in a function's code, and in the code of functions inside it."""
-    loaded: dict[str, set[str]] = {"GLOBAL": set(), "ATTR": set(), "IMPORT": set()}
+    loaded: dict[str, set[str]] = {"GLOBAL": set(), "ATTR": set(), "IMPORT": set(), "TEXT": set()}
+    texts: list[str] = []
     todo = [code]
     while todo:
         code = todo.pop()
         for step in dis.get_instructions(code):
             if step.opname in _KINDS:
                 loaded[_KINDS[step.opname]].add(step.argval)
-        texts = [c for c in code.co_consts if isinstance(c, str)]  # getattr may be given them
-        loaded["ATTR"].update([c for c in texts if c.isidentifier() and not iskeyword(c)])
+        texts += [c for c in code.co_consts if isinstance(c, str)]
         todo += codes_inside(code)
+    # getattr may be given them
+    loaded["ATTR"].update([c for c in texts if c.isidentifier() and not iskeyword(c)])
+    if not _BY_TEXT.isdisjoint(loaded["GLOBAL"] | loaded["ATTR"]):
+        loaded["IMPORT"].update(texts)
+        loaded["ATTR"].update(*[re.findall(r"[^\W\d]\w*", text) for text in texts])
+        loaded["TEXT"] = loaded["ATTR"]
     return Names(*map(frozenset, loaded.values()))
 
 

@@ -17,7 +17,7 @@ from functrans._compile.ir.program import (
 )
 from functrans._compile.run.frame import Frame, Segment
 from functrans._core.aval import Aval
-from functrans._transforms.staging.staging import make_program
+from functrans._transforms.programs import make_program
 
 if TYPE_CHECKING:
     from functrans._transforms.staging.entry import Entry

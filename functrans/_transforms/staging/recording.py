@@ -20,7 +20,7 @@ from functrans._core.bind import PrimalTracer, Tracer, writer
 from functrans._core.products import Products
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.drawing import Draw, Drawn, key_of
-from functrans._transforms.staging.draws import state_of
+from functrans._transforms.staging.generators import state_of
 from functrans._transforms.staging.signature import typed
 from functrans._transforms.staging.staging import (
     StagedTracer,

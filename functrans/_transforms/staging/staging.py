@@ -33,13 +33,12 @@ from functrans._core.primitive import Primitive
 from functrans._core.products import NanArrived, Products, forming, products
 from functrans._core.writing import current
 from functrans._ops.structure import broadcast_to
-from functrans._transforms.arguments import is_number, require_callable, require_numbers
+from functrans._transforms.arguments import require_numbers
 from functrans._transforms.drawing import Draw, drawing
 from functrans.errors import (
     ConcretizationError,
     SolverError,
     UnsupportedError,
-    name_of,
     user_line,
 )
 
@@ -394,30 +393,3 @@ def with_consts(parts: Sequence[StagedFunction]) -> tuple[list, list[Program]]:
         p = part.program
         programs.append(check(Program((*first, *p.inputs), p.eqns, p.outputs)))
     return list(values.values()), programs
-
-
-def make_program(f: Callable) -> Callable[..., Program]:
-    """The function that writes down what ``f`` computes: ``make_program(f)(*args)`` is a Program.
-
-    Arguments give structure, shapes and dtypes; leaves that are not numbers are passed as they are.
-
-    >>> import functrans as ft, numpy as np
-    >>> print(ft.make_program(lambda x: np.sum(x * 2.0))(np.ones(3)).eqns[0].prim)
-    multiply
-    """
-    require_callable("make_program", f)
-
-    def written(*args: Any, **kwargs: Any) -> Program:
-        leaves, structure = tree.flatten((args, kwargs))
-        numbers = [i for i, x in enumerate(leaves) if is_number(x)]
-
-        def flat(*values: Any) -> Any:
-            full = list(leaves)
-            for i, v in zip(numbers, values, strict=True):
-                full[i] = v
-            a, k = tree.unflatten(structure, full)
-            return f(*a, **k)
-
-        return stage(flat, [plain(leaves[i]) for i in numbers], f"make_program({name_of(f)})")[0]
-
-    return written

@@ -92,7 +92,7 @@ def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_fini
     order = []
     if pivoting:
         order = [_pivots(a)]
-        a = as_operand(a)[:, order[0]]
+        a = np.take_along_axis(as_operand(a), order[0][..., None, :], axis=-1)
     q, r = decompositions.qr(a, modes[mode])
     return (r, *order) if mode == "r" else (q, r, *order)
 

@@ -13,6 +13,7 @@ from scipy import linalg as sl
 from functrans._core.bind import bind
 from functrans._ops import linalg as rows
 from functrans._ops import matrix_functions
+from functrans._ops import toeplitz as diagonals
 from functrans.numpy import decompositions, linear_algebra
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_operand
@@ -112,9 +113,18 @@ def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, che
 
 @counterpart(sl.solve_toeplitz)
 def solve_toeplitz(c_or_cr, b, check_finite=True):
-    """The solution with a Toeplitz matrix, solved as a dense one: in time n^3, not n^2."""
+    """The solution with a Toeplitz matrix: of up to 64 equations as with a dense one, else in
+    time n^2.
+    """
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
-    return solve_plain(toeplitz(c, r), b)
+    c, b = as_operand(c), as_operand(b)
+    r = rows.conj(c) if r is None else as_operand(r)
+    n = c.shape[-1]
+    if n <= bands.DENSE or c.ndim > 1 or r.shape != (n,) or not 1 <= b.ndim <= 2:
+        return solve_plain(toeplitz(c, r), b)
+    if b.shape[0] != n:
+        raise ValueError("Incompatible dimensions.")
+    return bind(diagonals.solve, np.concatenate([r[:0:-1], c]), b)
 
 
 @counterpart(sl.cho_solve)

@@ -63,6 +63,9 @@ def eigsh(A, k=6, M=None, sigma=None, which="LM", v0=None, ncv=None, maxiter=Non
     for name, value in (("M", M), ("Minv", Minv), ("OPinv", OPinv)):
         if value is not None:
             raise refused("eigsh", name, value, "solve the standard problem")
+    if A.data.dtype.kind == "c":
+        raise refused("eigsh", "A", "a complex matrix",
+                      "take eigh of A.toarray()")
     if is_traced((sigma, v0)):
         raise refused("eigsh", "sigma" if is_traced(sigma) else "v0", "a traced value",
                       "it says where to look, and has no derivative")

@@ -84,9 +84,12 @@ class gaussian_kde:
         """The logarithm of the density at the points ``x``, the columns of a matrix."""
         if not self.traced and not is_traced(x):
             return self.theirs.logpdf(x)  # type: ignore[union-attr]  # it has its numbers
-        x = as_operand(x)
-        x = np.atleast_1d(x)
-        x = x.reshape(1, -1) if x.ndim == 1 and self.d == 1 else x.reshape(self.d, -1)
+        x = np.atleast_2d(as_operand(x))
+        if x.shape[0] != self.d:
+            if x.shape != (1, self.d):
+                raise ValueError(f"points have dimension {x.shape[0]}, dataset has dimension "
+                                 f"{self.d}")
+            x = x.reshape(self.d, 1)
         factor = np.linalg.cholesky(self.covariance)
         away = (x[:, :, None] - self.dataset[:, None, :]).reshape(self.d, -1)
         z = np.linalg.solve(factor, away).reshape(self.d, x.shape[1], self.n)

@@ -1,0 +1,73 @@
+"""The solution of a system with constant diagonals, in a time that grows as its square."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import Aval
+from functrans._core.bind import bind
+from functrans._ops.contractions import convolve
+from functrans._ops.declare import primitive
+from functrans._ops.linalg import floating
+from functrans._ops.reductions import sum as sum_of
+
+
+def _solve(diagonals: np.ndarray, b: np.ndarray) -> np.ndarray:
+    from scipy import linalg  # lazy: slow to import
+
+    dtype = floating(diagonals.dtype, b.dtype)
+    n = b.shape[0]
+    if not b.size:
+        return np.zeros(b.shape, dtype)
+    column, row = diagonals[n - 1 :], diagonals[n - 1 :: -1]
+    try:
+        x = linalg.solve_toeplitz((column, row), b, check_finite=False)
+    except np.linalg.LinAlgError:  # Levinson's recursion needs all principal minors
+        x = np.linalg.solve(linalg.toeplitz(column, row), b)
+    return x.astype(dtype, copy=False)
+
+
+def _product(diagonals: Any, x: Any) -> Any:
+    """The matrix times the columns of x."""
+    if x.ndim == 1:
+        return bind(convolve, diagonals, x, mode="valid")
+    return bind(convolve, diagonals, x.T, mode="valid").T
+
+
+def _sums_along(z: Any, x: Any) -> Any:
+    """The sums of the diagonals of ``z @ x.T``, the highest first."""
+    if x.ndim == 1:
+        return bind(convolve, z, x[::-1], mode="full")
+    return sum_of(bind(convolve, z.T, x.T[:, ::-1], mode="full"), axis=(0,))
+
+
+def _solve_jvp(ts, x, xs):
+    (td, tb), (diagonals, _) = ts, xs
+    moved = tb
+    if td is not None:
+        part = _product(td, x)
+        moved = -part if moved is None else moved - part
+    return bind(solve, diagonals, moved)
+
+
+def _solve_vjp(ct, x, xs, wanted):
+    z = bind(solve, xs[0][::-1], ct)
+    return [-_sums_along(z, x) if wanted[0] else None, z if wanted[1] else None]
+
+
+def _solve_batch(size, xs, batched):
+    diagonals, b = xs
+    if batched[0]:
+        return solve._loop(size, xs, batched)
+    n, rest = b.shape[1], b.shape[2:]
+    x = bind(solve, diagonals, np.moveaxis(b, 0, -1).reshape((n, -1)))
+    return np.moveaxis(x.reshape((n, *rest, size)), -1, 0)
+
+
+# row: of the diagonals from the highest to the lowest; the dense matrix takes time n^3
+solve = primitive(
+    "toeplitz.solve", _solve, jvp=_solve_jvp, vjp=_solve_vjp, batch=_solve_batch, saves="xy",
+    abstract=lambda diagonals, b: Aval(b.shape, floating(diagonals.dtype, b.dtype)),
+)
