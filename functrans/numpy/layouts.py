@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans.numpy.writable import Writable
 
 # Functions whose results may be laid out otherwise than in C's order whatever their operands are.
@@ -45,7 +45,7 @@ def _falls(x: np.ndarray) -> bool:
     return not steps or (steps[-1] > 0 and all(map(gt, steps, steps[1:])))
 
 
-def layout_of(call: Callable, args: tuple, options: dict) -> Any:
+def layout_of(call: Callable, args: tuple, options: dict) -> np.ndarray | None:
     """What NumPy makes of operands in this layout; its numbers mean nothing."""
     with np.errstate(all="ignore"):
         try:
@@ -54,7 +54,7 @@ def layout_of(call: Callable, args: tuple, options: dict) -> Any:
             return None
 
 
-def numbers(x: Any) -> Any:
+def numbers(x: Any) -> AnyArray:
     """The memory behind names, and zeros for other traced values."""
     if isinstance(x, tuple | list):
         return rebuilt(x, map(numbers, x))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind, is_staged
+from functrans._core.bind import AnyArray, Tracer, bind, is_staged
 from functrans._core.writing import require_own, writing
 from functrans._ops import indexing as rows
 from functrans._ops.writing import fetch, written
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     flat: bool = False
     order: tuple[int, ...] | None = None
 
-    def arranged(self, y: Any) -> Any:
+    def arranged(self, y: Any) -> AnyArray:
         """What the key has read, as the view has it."""
         if self.order is None:
             return y
@@ -42,7 +42,7 @@ class Place(NamedTuple):
             y = np.transpose(y, self.order)
         return y if y.shape == self.shape else np.reshape(y, self.shape)
 
-    def disarranged(self, v: Any) -> Any:
+    def disarranged(self, v: Any) -> AnyArray:
         """The other way round, for writing."""
         if self.order is None:
             return v
@@ -138,7 +138,7 @@ class Memory:
         offset = address(window) - address(self.array)
         return np.ndarray(window.shape, window.dtype, whole, offset, window.strides)
 
-    def read(self, place: Place | None) -> Any:
+    def read(self, place: Place | None) -> AnyArray:
         """The traced value of a view."""
         x = self.value
         if place is None:
@@ -228,7 +228,7 @@ class Section:
         return self.base.memory.run
 
     @property
-    def value(self) -> Any:
+    def value(self) -> AnyArray:
         x = self.base.current()
         if isinstance(x, Tracer):
             return x[self.key]  # type: ignore[index]  # from functrans.numpy
@@ -237,7 +237,7 @@ class Section:
     def replace(self, value: Any) -> None:
         self.base[self.key] = value
 
-    def read(self, place: Place | None) -> Any:
+    def read(self, place: Place | None) -> AnyArray:
         return self._copy().read(place)
 
     def write(self, place: Place | None, v: Any) -> None:
@@ -255,7 +255,7 @@ class Half(Section):
     __slots__ = ()
 
     @property
-    def value(self) -> Any:
+    def value(self) -> AnyArray:
         return getattr(self.base.current(), self.key)
 
     def replace(self, value: Any) -> None:

@@ -91,7 +91,7 @@ class Body:
         if not steps[0] or (steps != steps[0]).any():
             return False
         shape = aval_of_atom(array).shape
-        if any([type(e) is tuple and slice(*e).indices(n) != (0, n, 1)
+        if any([isinstance(e, tuple) and slice(*e).indices(n) != (0, n, 1)
                 for e, n in zip(moved.pattern, shape, strict=False)]):
             return False  # the array of all entries would be a copy
         key = id(array), moved.pattern, moved.arrays[0].tobytes()
@@ -177,7 +177,7 @@ class Body:
         return self.program(list(self.made.values()))
 
 
-def _key(a: Atom) -> Any:
+def _key(a: Atom) -> int | tuple[type, str]:
     return id(a) if isinstance(a, Var | Const) else (type(a), repr(a))
 
 

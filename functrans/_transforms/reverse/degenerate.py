@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from functrans._core.bind import Outputs
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import BilinearAction, General
 from functrans._ops.limits import settle, settled
@@ -30,7 +31,7 @@ class HiddenTrace(JVPTrace):
 
     __slots__ = ()
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if prim is settle and params["of"] == self.level and mine(self, args[0]):
             return args[0].primal
         return super().process(prim, args, params)
