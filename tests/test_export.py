@@ -336,6 +336,57 @@ def test_loops_refuse_what_lapack_refuses(f, a, status, tmp_path):
     assert g(place(a.ctypes.data), sizes[0], place(y.ctypes.data), sizes[1]) == status
 
 
+POSITIVE, PARTS = np.array([0.3, 1.0, 2.5, 9.9]), np.array([1e-6, 0.3, 0.5, 0.97])
+ANY = np.array([-2.5, -0.3, 0.4, 3.3])
+ENDS = np.array([0.0, 1.0, -1.0, -2.5, np.inf, np.nan])
+PLAIN = {
+    **dict.fromkeys(["exprel", "cosm1", "rgamma", "loggamma", "gammasgn", "round"], (ANY,)),
+    **dict.fromkeys(["cosdg", "sindg"], (ANY * 100,)), "ellipkm1": (POSITIVE,),
+    **dict.fromkeys(["ellipk", "ellipe"], (1 - POSITIVE,)),
+    **dict.fromkeys(["beta", "betaln", "kl_div", "rel_entr"], (POSITIVE, POSITIVE[::-1])),
+    **dict.fromkeys(["boxcox", "boxcox1p", "huber", "powm1", "pseudo_huber", "stdtr"],
+                    (POSITIVE, ANY)),
+    **dict.fromkeys(["inv_boxcox", "inv_boxcox1p"], (POSITIVE, PARTS)),
+    **dict.fromkeys(["gammaincinv", "gammainccinv"], (POSITIVE, PARTS)),
+    **dict.fromkeys(["pdtr", "pdtrc"], (np.floor(POSITIVE), POSITIVE[::-1])),
+    **dict.fromkeys(["betaincinv", "betainccinv"], (POSITIVE, POSITIVE[::-1], PARTS)),
+}
+
+
+@needs_cc
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_libraries_have_special_functions_as_plain_c(tmp_path, unoptimised):
+    places = np.cumsum([0, *map(len, PLAIN.values())])
+
+    def every(*xs):
+        return [getattr(special, name)(*xs[i:j])
+                for name, i, j in zip(PLAIN, places, places[1:], strict=False)]
+
+    args = [np.array(x) for xs in PLAIN.values() for x in xs]
+    status, ys = called(every, tmp_path / "lib.so", *args)
+    assert status == 0
+    for y, expected in zip(ys, every(*args), strict=True):
+        assert_allclose(y, expected, rtol=1e-13)
+    ends = [e.ravel() for xs in PLAIN.values() for e in np.meshgrid(*[ENDS] * len(xs))]
+    _, ys = called(every, tmp_path / "ends.so", *ends)
+    for y, expected in zip(ys, every(*ends), strict=True):
+        known = ~np.isnan(y)  # it may have fewer limits than SciPy, but no others
+        assert_allclose(y[known], expected[known], rtol=1e-13)
+
+
+@needs_cc
+def test_slopes_of_special_functions_are_plain_c_too(tmp_path, unoptimised):
+    slopes = ft.grad(lambda a, p: np.sum(
+        special.gammaincinv(a, p) * special.exprel(p) + special.boxcox(a, p)
+        + special.beta(a, p) * special.stdtr(a, p)
+    ), argnums=(0, 1))
+    shares = PARTS[::-1] + 0.01
+    status, ys = called(slopes, tmp_path / "lib.so", POSITIVE, shares)
+    assert status == 0
+    for y, expected in zip(ys, slopes(POSITIVE, shares), strict=True):
+        assert_allclose(y, expected, rtol=1e-12)
+
+
 @needs_cc
 def test_libraries_are_not_made_of_what_python_brings_along(tmp_path, monkeypatch):
     g = ft.export(lambda x: special.k0(x) + special.kv(2.0, x), X)

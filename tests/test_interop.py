@@ -161,6 +161,7 @@ def test_functions_of_leaves_are_kept_by_what_is_not_an_array():
     first = known.split((A, 1), {}, numbers)[0]
     assert known.split((B, 1), {}, numbers)[0] is first
     assert known.split((B, 1.0), {}, numbers)[0] is not first
+    assert known.split((B, 0.0), {}, numbers)[0] is not known.split((B, -0.0), {}, numbers)[0]
     assert known.split((B, bytearray(b"a")), {}, numbers)[0] is not first
 
 

@@ -723,3 +723,110 @@ def test_what_objects_of_python_hold_may_change(f):
     assert len(runs) == 1
     set_all(3.0)
     assert compiled(1.5) == 4.5
+
+
+# ---- what is replaced or shadowed behind a name that stays
+
+class Rate:
+    factor = 1.0
+
+    def times(self, x):
+        return self.factor * x
+
+    def __call__(self, x):
+        return self.times(x)
+
+
+class Derived(Rate):
+    @staticmethod
+    def plus():
+        return 0.0
+
+
+class Last(Derived):
+    pass
+
+
+def doubled(x, factor=2.0):
+    return factor * x
+
+
+def tripled(x, factor=3.0):
+    return factor * x + 1.0
+
+
+def attribute(x, name, value):
+    return lambda: setattr(x, name, value)
+
+
+def replacements():
+    """What each replaces, a function that reads it, and what replaces it."""
+    cls: Any = type("Own", (Rate,), {})
+    last: Any = type("Ownest", (type("Middle", (cls,), {}),), {})
+    x, y, z = cls(), last(), Last()
+    f = types.FunctionType(doubled.__code__, globals(), argdefs=(2.0,))
+    settings = types.ModuleType("other_settings")
+    p, inner = functools.partial(doubled, factor=2.0), [2.0]
+    weak: Any = weakref.WeakValueDictionary(x=x)
+    named: Any = type("Named", (list,), {})([1.0])
+    named.scale, entries = 1.0, np.ones(3)
+    poly, cached = np.poly1d([1.0, 2.0]), functools.lru_cache(lambda: inner[0])
+    method = functools.partialmethod(lambda self, v, parts: v * parts[0], parts=inner)
+    keeps: Any = type("Keeps", (), {"by": method})()
+    return {
+        "code": (lambda v: f(v), attribute(f, "__code__", tripled.__code__)),
+        "defaults": (lambda v: f(v), attribute(f, "__defaults__", (5.0,))),
+        "its own defaults": (f, attribute(f, "__defaults__", (5.0,))),
+        "class": (lambda v: x.times(v), attribute(x, "__class__", Negated)),
+        "method of an object": (lambda v: x.times(v), attribute(x, "times", tripled)),
+        "value of an object": (x, attribute(x, "factor", 5.0)),
+        "value of a class": (x, attribute(cls, "factor", 5.0)),
+        "value of a class between": (y, attribute(type(y).__mro__[1], "factor", 5.0)),
+        "static method": (lambda v: v + y.plus() if hasattr(y, "plus") else v,
+                          attribute(cls, "plus", staticmethod(lambda: 7.0))),
+        "call": (lambda v: y(v), attribute(last, "__call__", lambda self, v: 9.0 * v)),
+        "attribute that was asked for": (lambda v: v * getattr(z, "bonus", 1.0),
+                                         attribute(z, "bonus", 4.0)),
+        "setting that was asked for": (lambda v: v * getattr(settings, "bonus", 1.0),
+                                       attribute(settings, "bonus", 4.0)),
+        "keyword of a partial": (p, lambda: p.keywords.update(factor=7.0)),
+        "keyword of a partial method": (lambda v: keeps.by(v), lambda: inner.insert(0, 8.0)),
+        "behind a cache": (lambda v: v * cached(),
+                           lambda: (inner.insert(0, 8.0), cached.cache_clear())),
+        "weak value": (lambda v: weak["x"].times(v), attribute(x, "factor", 5.0)),
+        "attribute of a list": (lambda v: v * named.scale, attribute(named, "scale", 5.0)),
+        "flat iterator": (lambda v, it=entries.flat: v * it[0], lambda: entries.fill(4.0)),
+        "polynomial": (lambda v: poly(v), lambda: poly.__setitem__(0, 9.0)),
+    }
+
+
+class Negated:
+    def times(self, x):
+        return -x
+
+
+@pytest.mark.parametrize("what", list(replacements()))
+@pytest.mark.parametrize("transform", [ft.jit, lambda f: lambda v: ft.vmap(ft.jit(f))(v)])
+def test_what_is_replaced_behind_a_name_is_read_anew(what, transform, unoptimised):
+    f, change = replacements()[what]
+    g = transform(f)
+    assert_array_equal(g(X), f(X))
+    before = f(X)
+    change()
+    assert not np.array_equal(f(X), before)
+    assert_array_equal(g(X), f(X))
+
+
+def test_what_a_function_sets_itself_is_compared_as_before(unoptimised):
+    class Model:
+        scale = 2.0
+
+        @functools.cached_property
+        def table(self):
+            return self.scale + 1.0
+
+    model = Model()
+    f = ft.jit(lambda x: x * model.table)
+    assert_array_equal(f(X), 3.0 * X)
+    model.__dict__["table"] = 5.0
+    assert_array_equal(f(X), 5.0 * X)

@@ -36,7 +36,8 @@ def native(monkeypatch):
         return seen
 
     monkeypatch.setattr(large, "_compiled", watched(large._compiled))
-    monkeypatch.setattr(large, "_kernel", watched(large._kernel))
+    run = watched(large._kernels())
+    monkeypatch.setattr(large, "_kernels", lambda: run)
     return found
 
 

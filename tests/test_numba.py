@@ -283,10 +283,22 @@ def _second(f):
                          ids=["forward", "reverse", "second"])
 def test_functions_of_two_numbers_have_the_slopes_of_the_table(of):
     f = differentiable(binary_functions, outs="out")
-    x, y = np.array([0.7, 2.5, 1.5, 2.0]), np.array([0.4, 1.6, 1.5, 3.0])  # one a tie
-    out = np.zeros((22, 4))
+    # one a tie, and one whose ratio is rounded to a whole number that it does not reach
+    x, y = np.array([0.7, 2.5, 1.5, 2.0, 1.0]), np.array([0.4, 1.6, 1.5, 3.0, 0.1])
+    out = np.zeros((22, 5))
     actual = of(lambda x, y: f(x, y, out))(x, y)
     agree(actual, of(binary_reference)(x, y), rtol=1e-12)  # sums in another order
+
+
+def test_slopes_of_a_power_of_zero_and_of_a_huge_number():
+    @njit
+    def f(x, y):
+        return x**y + np.arcsinh(1e200 * x)
+
+    slope = ft.grad(f)(2.0, 0.0)
+    assert slope == 0.5  # of arcsinh alone
+    mixed = ft.hessian(f, argnums=(0, 1))(2.0, 0.0)
+    assert mixed[0][1] == mixed[1][0] == 0.5
 
 
 def test_a_zero_factor_meets_an_infinite_slope():
@@ -829,6 +841,14 @@ def test_a_function_may_be_an_argument():
         return s
 
     agree(ft.grad(lambda x: mapped(cubed, x))(X), 3 * X**2)
+
+
+def test_constants_that_are_equal_are_told_apart():
+    @njit
+    def f(x, p):
+        return x * np.arctan2(0.0, p[0])
+
+    assert [ft.grad(f)(1.0, p) for p in ((0.0,), (-0.0,), (0.0,))] == [0, np.pi, 0]
 
 
 def test_a_kernel_may_call_itself():

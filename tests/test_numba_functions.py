@@ -62,34 +62,41 @@ GAPS = np.array([np.nan, 1.0, np.inf, 2.5, -np.inf, np.nan])
 # Arguments for which each kernel, run as Python, is compared with what it stands for.
 CALLS = {
     np.sum: [(M,), (X, 0), (M, 0), (M, -1), (np.ones((2, 3, 4)), 1)], np.prod: [(M,)],
-    np.mean: [(M,)], np.var: [(M,)], np.std: [(M,)], np.trace: [(M,)], np.max: [(M,)],
+    np.mean: [(M,)], np.var: [(M,), (1j * X - Y,)], np.std: [(M,)],
+    np.trace: [(M,), (M, 1), (M, -2)], np.max: [(M,)],
     np.min: [(M,)], np.ptp: [(M,)], np.cumsum: [(M,)], np.cumprod: [(M,)],
     np.nansum: [(GAPS[:2],), (GAPS,)], np.nanprod: [(GAPS[:4],)], np.nanmean: [(GAPS[:2],)],
     np.nanvar: [(GAPS[:2],)], np.nanstd: [(GAPS[:2],)], np.nanmax: [(GAPS,)], np.nanmin: [(GAPS,)],
     np.nanmedian: [(GAPS[:4],)], np.nanquantile: [(GAPS[:4], 0.3)],
     np.nanpercentile: [(GAPS[:4], 30)], np.nancumsum: [(GAPS,)], np.nancumprod: [(GAPS[:4],)],
-    np.nan_to_num: [(GAPS,), (GAPS, True, 2.0)], np.sort: [(X,), (M,), (GAPS,)],
-    np.argsort: [(X,)], np.argmax: [(M,)], np.argmin: [(M,)], np.unique: [(np.array([2.0, 1, 2]),)],
+    np.nan_to_num: [(GAPS,), (GAPS, True, 2.0), (1.5,)], np.sort: [(X,), (M.T,), (GAPS,), (X[:0],)],
+    np.argsort: [(X,)], np.argmax: [(M,), (M, 1)], np.argmin: [(M,)],
+    np.unique: [(np.array([2.0, 1, 2]),)],
     np.searchsorted: [(np.sort(X), 1.3), (np.sort(X), X, "right")], np.digitize: [(X, Y[::2])],
-    np.median: [(X,), (M[:2],), (GAPS,)], np.quantile: [(X, 0.3), (M, np.array([0.0, 0.4, 1.0]))],
-    np.percentile: [(X, 70)], np.where: [(X > 1, X, Y), (X > 1, 0.0, M), (True, X, 1.0)],
+    np.median: [(X,), (M[:2],), (np.array([-np.inf, 1]),)],
+    np.quantile: [(X, 0.3), (M, np.array([0.0, 0.4, 1.0])), (X, [0.1]), (GAPS, 0.3)],
+    np.percentile: [(X, 70), (X, (5.0, 50.0))],
+    np.where: [(X > 1, X, Y), (X > 1, 0.0, M), (True, X, 1.0)],
     np.diff: [(X,), (M,), (M, 2), (X, 0)], np.ediff1d: [(M,)],
     np.repeat: [(X, 2), (M, 1), (X, np.array([0, 2, 1]))], np.roll: [(X, 1), (M, -4)],
     np.take: [(M, np.array([0, -1, 4])), (X, 1)],
     np.diag: [(X,), (X, 1), (M,), (M, -1), (M[:2], 2)],
     np.tril: [(M,), (M, 1), (M, -1), (M[:2], -2)], np.triu: [(M,), (M, 1), (M, -1), (M[:2], 2)],
-    np.extract: [(M > 1, M)], np.delete: [(X, 1), (X, np.array([0, 2]))],
+    np.extract: [(M > 1, M), (np.array([1, 0, 2]), X)], np.delete: [(X, 1), (X, np.array([0, 2]))],
     np.select: [([X > 1, X > 0.5], [X, Y]), ([X > 1, X > 2], [X, Y], 3.0)],
     np.concatenate: [((X, Y),), ((M, N), 1), ((M, N[:1]), -2)],
     np.stack: [((X, Y),), ((X, Y), 1), ((M, N), -1), ((M, N), 1)],
     np.hstack: [((X, Y),), ((M, N),)], np.vstack: [((X, Y),), ((M, N),)],
-    np.column_stack: [((X, M),)], np.append: [(X, 2.0), (M, Y)], np.cross: [(X, Y), (M, N)],
+    np.column_stack: [((X, M),)], np.append: [(X, 2.0), (M, Y), (M, N, 1)],
+    np.cross: [(X, Y), (M, N)],
     np.vdot: [(M, N), (1j * X, 1j + Y)],
     np.kron: [(X, Y), (M, N[:2])], np.linspace: [(1.0, 2.0, 5), (1.0, 2.0, 1), (0.5, 3.0)],
     np.convolve: [(X, Y), (X, Y[:2], "same"), (Y[:2], X, "valid")],
-    np.correlate: [(X, Y), (X, Y[:2], "full"), (X, Y[:2], "same"), (1j * X, 1j + Y, "full")],
+    np.correlate: [(X, Y), (X, Y[:2], "full"), (X, Y[:2], "same"), (Y[:2], X, "same"),
+                   (1j * X, 1j + Y, "full")],
     np.trapezoid: [(X,), (X, np.sort(Y)), (X, None, 0.3)],
-    np.interp: [(Y, np.sort(X), Y), (1.3, np.sort(X), Y), (9.0, X[:1], Y[:1])],
+    np.interp: [(Y, np.sort(X), Y), (1.3, np.sort(X), Y), (9.0, X[:1], Y[:1]),
+                (1.0, np.array([0.0, 1.0, 1.0]), X)],
     np.linalg.solve: [(M, Y), (M, N)], np.linalg.inv: [(M,)], np.linalg.det: [(M,), (M - M,)],
     np.linalg.slogdet: [(M,), (M - M,)], np.linalg.cholesky: [(M @ M.T,)],
     np.linalg.norm: [(X,), (M,), (X, 1), (X, 3), (X, 0), (X, np.inf), (X, -np.inf), (M, 1),
@@ -121,6 +128,53 @@ def test_kernels_return_what_numpy_does(f, args):
     of_complex = any(isinstance(x, np.ndarray) and np.iscomplexobj(x) for x in args)
     kernel = as_python(choose(*kinds), complex if of_complex else float)
     np.testing.assert_allclose(kernel(*args), f(*args), rtol=1e-12, atol=1e-15)
+
+
+def test_the_value_beside_a_derivative_is_the_kernels():
+    @njit
+    def special(x, z):
+        numbers = x * np.nan
+        np.nan_to_num(numbers, copy=False)
+        gaps = np.median(GAPS[:3] + 0 * x[0])  # a number of numba's, NaN of NumPy's
+        return np.var(z), np.max(z), z.astype(np.complex128)[1], numbers[0], gaps, np.mean(x[:0])
+
+    def loss(z):
+        values = kernel(X, z)
+        return np.abs(sum(values[:3])) ** 2, values
+
+    z = 1j * X - Y**2
+    kernel = differentiable(special, mode="forward")
+    slope, values = ft.grad(loss, has_aux=True)(z)
+    np.testing.assert_allclose(np.array(values, complex), np.array(special(X, z)), rtol=1e-14)
+    assert values[4] == np.inf
+    expected = ft.grad(lambda z: np.abs(np.var(z) + z[0] + z[1]) ** 2)(z)
+    np.testing.assert_allclose(slope, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("f", "args", "error"), [
+    (np.repeat, (X, np.array([3, -1, 1])), ValueError), (np.delete, (X, 9), IndexError),
+    (np.extract, (np.arange(9) > 7, X), ValueError), (np.select, ([X > 1], [X, X]), ValueError),
+    (np.concatenate, ((M, N[:, :1]),), ValueError), (np.concatenate, ((M, N), 2), ValueError),
+    (np.stack, ((M, N[:1]),), ValueError), (np.cross, (M, N[:1]), ValueError),
+    (np.trapezoid, (X, Y[:2]), ValueError), (np.percentile, (X, 101), ValueError),
+    (np.nanmax, (X[:0],), ValueError), (np.linalg.inv, (M * np.nan,), np.linalg.LinAlgError),
+])
+def test_kernels_refuse_what_numba_refuses(f, args, error):
+    kernel = as_python(FUNCTIONS[f][1](*map(numba.typeof, args)), float)
+    with pytest.raises(error):
+        kernel(*args)
+
+
+def test_the_slope_of_log_det_is_infinite_at_a_singular_matrix():
+    kernel = differentiable(njit(lambda a: np.linalg.slogdet(a)[1]), mode="forward")
+    value, slope = ft.value_and_grad(kernel)(np.array([[1.0, 2.0], [2.0, 4.0]]))
+    assert value == -np.inf
+    assert np.isinf(slope).all()
+
+
+def test_an_error_of_numpys_function_is_that_of_the_kernel():
+    with pytest.raises(ValueError, match="zero-size array"):
+        ft.grad(differentiable(njit(lambda x: np.max(x)), mode="forward"))(X[:0])
 
 
 def test_arrays_of_floats_that_a_kernel_stores_into_have_derivatives():

@@ -86,6 +86,27 @@ def test_a_kernel_has_the_derivatives_of_its_python(f, mode):
         np.testing.assert_allclose(turned, ft.hvp(python, X, tangent)[1], rtol=1e-11)
 
 
+def test_complex_functions_at_axes_zero_and_far_out():
+    @njit
+    def f(x, y):
+        z = x + 1j * y
+        root = np.sqrt(z)
+        return root.real, root.imag, (z**1.0).real, np.tan(z).imag, np.tanh(z).real
+
+    def of(x, y):
+        z = x + 1j * y
+        root = np.sqrt(z)
+        return [np.real(root), np.imag(root), x, np.imag(np.tan(z)), np.real(np.tanh(z))]
+
+    kernel = differentiable(f, mode="forward")
+    for point in [(4.0, 0.0), (-4.0, 0.0), (-4.0, -0.0), (0.0, 2.0), (-0.0, -2.0), (0.3, 900.0)]:
+        found = ft.jacobian(lambda x, y: np.stack(kernel(x, y)), argnums=(0, 1))(*point)
+        expected = ft.jacobian(lambda x, y: np.stack(of(x, y)), argnums=(0, 1))(*point)
+        np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-12, atol=1e-15)
+    at_zero = ft.jacobian(lambda x: np.stack(kernel(x, 0.0)))(0.0)
+    np.testing.assert_array_equal(at_zero, [np.inf, 0, 1, 0, 1])
+
+
 def test_cmath_and_complex_zero():
     @njit
     def f(x):

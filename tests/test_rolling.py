@@ -13,10 +13,18 @@ from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling import pieces, single_entries
 from functrans._compile.rolling.body import constant, plainly
 from functrans._compile.rolling.by_rows import by_rows
+from functrans._compile.rolling.parts import read_by_parts
 from functrans._compile.rolling.rolled import rolled
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
-from functrans._ops.indexing import ARRAY, getitem, scatter_add, scatter_set
+from functrans._ops.indexing import (
+    ARRAY,
+    getitem,
+    put_add,
+    result_shape,
+    scatter_add,
+    scatter_set,
+)
 from functrans.scipy.special import logsumexp
 
 N = 12
@@ -152,6 +160,50 @@ def test_rows_have_the_same_bits_wherever_they_are_kept(touches, steps, reverse,
         patch.setattr(single_entries, "LARGE", 4)
         other = by_rows(program)
     assert_same(program, other, [onp.array(first), onp.array(values[:steps])])
+
+
+# ---- arrays of which parts are read
+
+INDEX = st.one_of(
+    st.integers(-4, 3), st.just((None, None, None)), st.just((None, None, -1)),
+    st.tuples(st.integers(0, 2), st.integers(2, 4), st.sampled_from([1, 2])),
+    st.tuples(st.integers(2, 3), st.sampled_from([None, 0]), st.sampled_from([-1, -2])),
+)
+PATTERN = st.lists(INDEX, min_size=1, max_size=2).map(tuple)
+WRITE = st.tuples(st.sampled_from(["set", "add", "twice"]), PATTERN)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(WRITE, min_size=1, max_size=5), st.lists(PATTERN, min_size=1, max_size=3))
+def test_parts_are_read_without_the_arrays(writes, reads):
+    first = Var(Aval((4, 4), onp.dtype(float)))
+    now, eqns, r = first, [], onp.random.default_rng(0)
+    for kind, pattern in writes:
+        params, before, now = {"pattern": pattern}, now, Var(first.aval)
+        v = constant(onp.round(r.normal(size=result_shape((4, 4), (), pattern))))
+        if kind == "set":
+            eqns.append(Eqn(scatter_set, (before, v), params, (now,)))
+            continue
+        part = Var(first.aval)
+        eqns.append(Eqn(put_add, (v,), params | {"shape": (4, 4)}, (part,)))
+        eqns.append(Eqn(ops.add, (before, part if kind == "add" else before), {}, (now,)))
+    outs = [Var(Aval(result_shape((4, 4), (), p), now.aval.dtype)) for p in reads]
+    eqns += [Eqn(getitem, (now,), {"pattern": p}, (y,))
+             for p, y in zip(reads, outs, strict=True)]
+    program = check(Program((first,), tuple(eqns), tuple(outs)))
+    assert_same(program, read_by_parts(program), [onp.round(r.normal(size=(4, 4)))])
+
+
+def test_of_a_long_array_a_part_is_left():
+    def f(x):
+        y = np.zeros(100)
+        for i in range(1, 70):
+            y[i] = np.sin(y[i - 1]) + x[i]
+        return y[69]
+
+    program, other = both(ft.grad(f), onp.linspace(0.0, 1.0, 100))
+    assert "scatter_set" not in {eqn.prim.name for eqn in other.eqns}
+    assert_same(program, other, (onp.linspace(0.0, 1.0, 100),))
 
 
 # ---- what becomes a loop

@@ -202,13 +202,26 @@ def test_operands_may_be_repeated(repeat, kernel):
                            kernel(name, *[x.copy() for x in xs], axis=(1,)))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_nan_stays_one(kernel, dtype):
+    word = {4: np.uint32, 8: np.uint64}[np.dtype(dtype).itemsize]
+    x = draw((3, 64), dtype)
+    x[:2].view(word)[:] = np.array(np.nan, dtype).view(word) + np.arange(64, dtype=word)
+    assert np.isnan(x[:2]).all()
+    for name, axis in (("logistic", None), ("softmax", (1,)), ("log_softmax", (1,)),
+                       ("softplus", None), ("sigmoid", None)):
+        assert_array_equal(np.isnan(kernel(name, x, axis=axis)), np.isnan(x))
+    assert_array_equal(np.isnan(kernel("logaddexp", x, 0.0)), np.isnan(x))
+    assert_array_equal(np.isnan(kernel("logaddexp_slope", 1.0, x, 0.0)), np.isnan(x))
+
+
 def test_small_arrays_other_axes_and_unequal_operands_are_not_taken(monkeypatch):
     x = draw((16, 16), np.float64)
     assert large.in_one_pass("softmax", x, axis=(1,)) is None
     monkeypatch.setattr(sizes, "PASSES", 1)
     assert large.in_one_pass("softmax", x, axis=(0,)) is None
     assert large.in_one_pass("softmax", x, axis=(0, 1)) is None
-    for y in (x[:8], x.astype(np.float32), 1.0):
+    for y in (x[:8], x.astype(np.float32), np.float32(1.0), 1j, x[::-1]):
         assert large.in_one_pass("softmax_slope", x, y, axis=(1,)) is None
     with ft.config(jit=False):
         assert large.in_one_pass("softmax", x, axis=(1,)) is None

@@ -43,6 +43,8 @@ else:
 
 next_level = itertools.count(1).__next__
 
+# Of arrays that are certainly plain: ``ARRAYS.issuperset(map(type, xs))`` runs no Python code.
+ARRAYS = frozenset({np.ndarray})
 # Values that are certainly not traced and certainly not weak.
 STRONG = frozenset(
     {np.ndarray, np.float64, np.float32, np.float16, np.complex128, np.complex64, np.longdouble}

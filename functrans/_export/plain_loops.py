@@ -1,4 +1,4 @@
-"""BLAS, LAPACK and special functions as plain C, for libraries that bring nothing along.
+"""BLAS and LAPACK as plain C, for libraries that bring nothing along.
 
 Each routine is as native code calls it (``_compile/lowering/library.py``): matrices by columns,
 ``alpha`` 1, ``beta`` 0 or 1 (what is there is added to), results without gaps. The lengths of
@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 from functrans._compile.lowering import special_functions
+from functrans._export import plain_special
 from functrans._kernels import routines
 
 _NUMBERS = {"s": "float", "d": "double", "c": "float _Complex", "z": "double _Complex"}
@@ -219,113 +220,6 @@ _TEXTS = {
 }
 """,
 }
-# SciPy's special functions of one number, of what C's library has.
-_SPECIAL = {
-    "cbrt": "cbrt(x)", "erfinv": "copysign(inverse_erfc(fabs(x), 0), x)", "exp10": "pow(10, x)",
-    "exp2": "exp2(x)", "expm1": "expm1(x)", "gamma": "tgamma(x)", "j0": "j0(x)", "j1": "j1(x)",
-    "log1p": "log1p(x)", "logit": "log(x / (1 - x))",
-    "ndtri": "x < 0.5 ? -M_SQRT2 * inverse_erfc(1 - 2 * x, 2 * x) : "
-             "M_SQRT2 * inverse_erfc(2 * x - 1, 2 - 2 * x)",
-    "y0": "y0(x)", "y1": "y1(x)",
-}
-# Newton's steps to where erf is p, or the logarithm of erfc that of q = 1 - p, if that is given.
-_INVERSE_ERFC = """
-static double inverse_erfc(double p, double q)
-{
-  double rest = q > 0 ? q : 1 - p, y = sqrt(-M_PI_4 * log(rest * (1 + p)));
-  if (!(p > 0 && rest > 0)) return p == 0 ? 0 : p == 1 ? INFINITY : NAN;
-  for (int i = 0; i < 32; i++) {
-    double e = p < 0.5 ? p - erf(y) : erfc(y) * log(erfc(y) / rest);
-    e /= M_2_SQRTPI * exp(-y * y);
-    y += e;
-    if (fabs(e) < 1e-9 * y) break;
-  }
-  return y;
-}
-"""
-
-
-# Of several numbers: what the arguments are, and the value.
-_OF_SEVERAL = {
-    "betainc": ("a b x", "beta_part(a, b, x)"), "betaincc": ("a b x", "beta_part(b, a, 1 - x)"),
-    "gammainc": ("a x", "gamma_part(a, x, 0)"), "gammaincc": ("a x", "gamma_part(a, x, 1)"),
-    "zeta": ("x q", "hurwitz(x, q)"),
-}
-# Their series and continued fractions, by the method of Lentz: a sum, or d and c of a quotient.
-_PARTS = """
-static double fraction(double d, double *c, double top, double bottom, double *y)
-{
-  double tiny = 1e-300;
-  d = bottom + top * d;
-  *c = bottom + top / *c;
-  d = 1 / (fabs(d) < tiny ? tiny : d);
-  *c = fabs(*c) < tiny ? tiny : *c;
-  *y *= d * *c;
-  return d;
-}
-
-static double gamma_part(double a, double x, int above)
-{
-  if (!(a >= 0 && x >= 0)) return NAN;
-  if (a == 0) return x > 0 ? !above : NAN;
-  if (x == 0) return above;
-  if (isinf(a)) return isinf(x) ? NAN : above;
-  if (isinf(x)) return !above;
-  double front = a * log(x) - x - lgamma(a), r = 1 / (a * a);
-  if (a > 10) front = a * (log1p((x - a) / a) - (x - a) / a) + log(a / (2 * M_PI)) / 2
-    - (1. / 12 - r * (1. / 360 - r * (1. / 1260 - r * (1. / 1680 - r / 1188)))) / a;
-  front = exp(front);
-  if (x < a + 1) {
-    double term = 1 / a, sum = term;
-    for (double n = 1; term > 1e-17 * sum; n++) sum += term *= x / (a + n);
-    return above ? 1 - front * sum : front * sum;
-  }
-  double b = x + 1 - a, c = 1e300, d = 1 / b, y = d, last = 0;
-  for (double n = 1; fabs(y - last) > 1e-16 * fabs(y) && n < 1e6; n++) {
-    last = y;
-    d = fraction(d, &c, -n * (n - a), b += 2, &y);
-  }
-  return above ? front * y : 1 - front * y;
-}
-
-static double beta_part(double a, double b, double x)
-{
-  if (!(a >= 0 && b >= 0 && x >= 0 && x <= 1)) return NAN;
-  if (a == b && (a == 0 || isinf(a))) return NAN;
-  if (x == 0 || x == 1) return x;
-  if (a == 0 || b == 0 || isinf(a) || isinf(b)) return a == 0 || isinf(b);
-  if (x > (a + 1) / (a + b + 2)) return 1 - beta_part(b, a, 1 - x);
-  double front = exp(a * log(x) + b * log1p(-x) + lgamma(a + b) - lgamma(a) - lgamma(b)) / a;
-  double c = 1, d = 1 / (1 - (a + b) * x / (a + 1)), y = d, last = 0;
-  for (double n = 1; fabs(y - last) > 1e-16 * fabs(y) && n < 1e6; n++) {
-    last = y;
-    d = fraction(d, &c, n * (b - n) * x / ((a + 2 * n - 1) * (a + 2 * n)), 1, &y);
-    d = fraction(d, &c, -(a + n) * (a + b + n) * x / ((a + 2 * n) * (a + 2 * n + 1)), 1, &y);
-  }
-  return front * y;
-}
-
-static double hurwitz(double x, double q)
-{
-  static const double over[] = {12, -720, 30240, -1209600, 47900160, -1307674368000 / 691.,
-    74724249600, -10670622842880000 / 3617.};
-  if (x == 1) return INFINITY;
-  if (!(x > 1)) return NAN;
-  if (!(q > 0)) return q == floor(q) ? INFINITY : NAN;
-  double sum = 0;
-  for (int k = 0; k < 12; k++) sum += pow(q + k, -x);
-  q += 12;
-  double power = pow(q, -x), factor = x;
-  sum += power * q / (x - 1) + power / 2;
-  for (int j = 0; j < 8; j++) {
-    power /= q;
-    sum += factor * power / over[j];
-    power /= q;
-    factor *= (x + 2 * j + 1) * (x + 2 * j + 2);
-  }
-  return sum;
-}
-"""
 
 
 class Called(NamedTuple):
@@ -343,8 +237,8 @@ def called(text: str) -> Called:
 def missing(names: Called) -> list[str]:
     """Those that are not here."""
     loops = [f"{n} of LAPACK" for n in names.routines if _plain(n)[1:] not in _TEXTS]
-    known = _SPECIAL.keys() | _OF_SEVERAL.keys()
-    return sorted(loops) + sorted([f"{n} of SciPy" for n in names.special - known])
+    special = names.special - plain_special.OF_NUMBERS.keys()
+    return sorted(loops) + sorted([f"{n} of SciPy" for n in special])
 
 
 def _plain(name: str) -> str:
@@ -358,18 +252,11 @@ def source(names: Called) -> str:
     found = routines.available()
     pivot = f"int{found.bits if found else 64}_t"
     parts = ["#define _GNU_SOURCE", "#include <complex.h>", "#include <math.h>",
-             "#include <stdint.h>"]
+             "#include <stdint.h>", "#include <string.h>"]
     for name in sorted(names.routines):
         letter, routine = _plain(name)[0], _plain(name)[1:]
         body = _TEXTS[routine].replace("<number>", _NUMBERS[letter]).replace("<pivot>", pivot)
         parts.append(f"void {routines.PREFIX}{name}{body}")
-    if names.special & {"erfinv", "ndtri"}:
-        parts.append(_INVERSE_ERFC)
-    if names.special & _OF_SEVERAL.keys():
-        parts.append(_PARTS)
-    for name in sorted(names.special):
-        xs, y = _OF_SEVERAL.get(name) or ("x", _SPECIAL[name])
-        given = "".join([f"double {x}, " for x in xs.split()])
-        parts.append(f"double {special_functions.PREFIX}{name}({given}int32_t skip)\n"
-                     f"{{\n  return {y};\n}}\n")
+    if names.special:
+        parts.append(plain_special.source(names.special))
     return "\n".join(parts)

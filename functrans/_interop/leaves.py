@@ -19,6 +19,7 @@ from functrans._transforms.forward.api import jvp
 from functrans._transforms.programs import make_program
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.staging.jit import jit
+from functrans._transforms.staging.signature import typed
 from functrans._transforms.writing import follow
 from functrans.errors import ConcretizationError
 
@@ -106,7 +107,7 @@ class Leaves:
         kept = {i: x for i, x in enumerate(leaves) if not is_array(x)}
         arrays = [x for i, x in enumerate(leaves) if i not in kept]
         try:
-            key = structure, tuple([(i, type(x), x) for i, x in kept.items()])
+            key = structure, typed(tuple(kept.items()))
             if key not in self.known:
                 self.known[key] = self._made(structure, kept)
             return self.known[key], arrays

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, Aval
+from functrans._core.aval import Aval
 from functrans._core.bind import STRONG, is_finite
 from functrans._core.primitive import Primitive
 from functrans._kernels import blocks, sizes
@@ -47,10 +47,8 @@ def _compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
     return None  # replaced by the floor where programs are staged; until then nothing compiles
 
 
-def _kernel(
-    name: str, width: int, xs: Sequence[np.ndarray], out: np.ndarray | None = None
-) -> np.ndarray | None:
-    return None  # likewise
+def _kernels() -> Callable[..., np.ndarray | None]:
+    return lambda *args: None  # likewise
 
 
 def _added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
@@ -71,17 +69,18 @@ def _enter_pool() -> None:
     pass  # likewise
 
 
-def install(compiled: Callable[..., list | None], kernel: Callable[..., np.ndarray | None],
+def install(compiled: Callable[..., list | None],
+            kernels: Callable[[], Callable[..., np.ndarray | None]],
             added: Callable[..., bool], read: Callable[..., bool],
             looped: Callable[..., np.ndarray | None],
             enter_pool: Callable[[], None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
-    list, by native code, ``kernel(name, width, xs, out)`` that of ``row_kernels``; None where
-    there is none. ``added(index, v, y)`` and ``read`` are those of ``add_kernels``,
+    list, by native code, ``kernels()`` what runs those of ``row_kernels``; None where there is
+    none. ``added(index, v, y)`` and ``read`` are those of ``add_kernels``,
     ``looped(ufunc, xs, out, work)`` of ``ufunc_loops``. ``enter_pool()`` lets NumPy use the pool,
     or no longer, as ``config`` says."""
-    global _compiled, _kernel, _added, _read, _looped, _enter_pool
-    _compiled, _kernel, _added, _read = compiled, kernel, added, read
+    global _compiled, _kernels, _added, _read, _looped, _enter_pool
+    _compiled, _kernels, _added, _read = compiled, kernels, added, read
     _looped, _enter_pool = looped, enter_pool
 
 
@@ -183,9 +182,8 @@ def valued(ufunc: np.ufunc, kernel: str, kinds: str = "d") -> Callable:
     """
 
     def large_value(x: np.ndarray, *xs: Any) -> np.ndarray:
-        if x.dtype.char in kinds and config.values == NATIVE:
-            like = [np.full(x.shape, v, x.dtype) if type(v) in PYTHON_SCALARS else v for v in xs]
-            y = in_one_pass(kernel, *like, least=sizes.VALUES)
+        if x.dtype.char in kinds and settings().values == NATIVE:
+            y = in_one_pass(kernel, *xs, least=sizes.VALUES)
             if y is not None and is_finite(y):
                 return y
         return ufunc(*xs)
@@ -236,44 +234,66 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
                 filled: Sequence[np.ndarray] = (), least: int | None = None) -> np.ndarray | None:
     """The kernel ``name`` of arrays of one shape, row by row along ``axis``, if it is the last.
 
-    None where they are small, of other types, or not in order, and where nothing compiles. One
-    number may be repeated, as the cotangent of a sum is; repeated rows are written out. New arrays
-    of a number a row are ``filled`` too. ``least``: the size from which it pays, if not that of
-    most.
+    None where they are small, of other types, or not in order, and where nothing compiles. Numbers
+    are repeated, also in an array, as the cotangent of a sum has one; repeated rows are written
+    out. New arrays of a number a row are ``filled`` too. ``least``: the size from which it pays, if
+    not that of most.
     """
-    x = xs[0]
-    if type(x) is not np.ndarray or x.size < (sizes.PASSES if least is None else least):
+    for x in xs:
+        if type(x) is np.ndarray and x.ndim:
+            break
+    else:
         return None
-    if x.dtype.char not in "fd" or not x.dtype.isnative:
+    shape, dtype, width = x.shape, x.dtype, 1
+    if x.size < (sizes.PASSES if least is None else least) or dtype.char not in "fd":
         return None
-    width = 1
     if axis is not None:
-        width = x.shape[-1]
-        if axis != (x.ndim - 1,) or not sizes.NARROWEST <= width <= sizes.WIDEST:
+        width = shape[-1]
+        if axis != (len(shape) - 1,) or not sizes.NARROWEST <= width <= sizes.WIDEST:
             return None
-    if not settings().compiles:
+    if not (settings().compiles and dtype.isnative):
         return None
+    numbers = 0
     if len(xs) > 1 or not x.flags.carray:
-        xs = _in_order(xs)
+        xs = _in_order(xs, shape, dtype)
         if not xs:
             return None
-    return _kernel(name, width, (*xs, *filled) if filled else xs)
+        numbers = sum([1 << i for i, v in enumerate(xs) if not v.flags.c_contiguous])
+    for i, v in enumerate(filled, len(xs)):
+        if not v.flags.c_contiguous:
+            numbers |= 1 << i
+    return _kernels()(name, width, (*xs, *filled), numbers)
 
 
-def _in_order(xs: tuple[Any, ...]) -> tuple[np.ndarray, ...]:
+def _in_order(xs: tuple[Any, ...], shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ...]:
     """Arrays of one shape and dtype, aligned and in order or a number repeated; none if some are
     not, nor can be written out so."""
-    ordered, x = [], xs[0]
-    for y in xs:
-        if type(y) is not np.ndarray or y.dtype is not x.dtype or y.shape != x.shape:
-            return ()
-        if not y.flags.carray:
-            if 0 in y.strides and any(y.strides):
-                y = y.copy()
-            if not (y.flags.aligned and (y.flags.c_contiguous or not any(y.strides))):
+    ordered = []
+    for v in xs:
+        if type(v) is not np.ndarray or not v.ndim:
+            v = _repeated(v, shape, dtype)
+            if v is None:
                 return ()
-        ordered.append(y)
+        elif v.shape != shape or v.dtype is not dtype:
+            return ()
+        elif not (flags := v.flags).carray:
+            if not flags.c_contiguous and any(v.strides):
+                if 0 not in v.strides:
+                    return ()
+                v = v.copy()
+            elif not flags.aligned:
+                return ()
+        ordered.append(v)
     return tuple(ordered)
+
+
+def _repeated(v: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
+    """A number as an array that repeats it; None for what is none, or would change the type."""
+    if type(v) is float or type(v) is int:
+        v = np.array(v, dtype)
+    elif type(v) not in STRONG or v.dtype is not dtype:
+        return None
+    return np.ndarray(shape, dtype, v, 0, (0,) * len(shape))
 
 
 def row_sums(x: np.ndarray) -> np.ndarray | None:
@@ -284,14 +304,15 @@ def row_sums(x: np.ndarray) -> np.ndarray | None:
         return None
     if dtype.char not in "fd" or not (dtype.isnative and x.flags.carray and settings().compiles):
         return None
-    y = _kernel("row_sums", width, (x,), np.empty(x.shape[:-1], dtype))
+    y = _kernels()("row_sums", width, [x], 0, np.empty(x.shape[:-1], dtype))
     return y if y is not None and is_finite(y) else None  # NumPy warns of others
 
 
 def scaled_rows(x: np.ndarray, factor: Any, axis: tuple[int, ...]) -> np.ndarray:
     """``x`` times a number for each row along ``axis``."""
     if axis == (x.ndim - 1,) and x.flags.c_contiguous and factor.dtype == x.dtype:
-        y = in_one_pass("scaled_rows", x, axis=axis, filled=(np.ascontiguousarray(factor),))
+        y = in_one_pass("scaled_rows", x, axis=axis, filled=(np.ascontiguousarray(factor),),
+                        least=sizes.SCALED)
         if y is not None:
             return y
     kept = [1 if i in axis else n for i, n in enumerate(x.shape)]

@@ -21,6 +21,8 @@ SYSTEM = 1 << 17
 # a process takes 70 ms, and each call saves 2 to 8 us at this size. Widths of the rows that it
 # takes.
 PASSES, NARROWEST, WIDEST = 1 << 9, 8, 4096
+# Entries from which rows are scaled by a kernel, where NumPy makes one pass too.
+SCALED = 1 << 12
 
 # Entries from which a ufunc may be worth sharing among native threads, and nanoseconds of its work
 # from which it is: an empty call of what shares it takes 5,000.

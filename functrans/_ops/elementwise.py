@@ -208,13 +208,19 @@ def _gap(x, y):
     return where((x == y) & isinf(x), 0, x - y)
 
 
+def _moved(g, x, y):
+    """How a change of ``x`` moves ``logaddexp(x, y)``."""
+    moved = large.in_one_pass("logaddexp_slope", g, x, y, least=sizes.VALUES)
+    return g * logistic(_gap(x, y)) if moved is None else moved
+
+
 # row: 1 / (1 + exp(-x)), the slope of logaddexp; its own has no cancellation and nests nothing
 logistic = elementwise(
     "logistic", _logistic, lambda g, x: g * square(0.5 / cosh(x / 2)), formula=logistic_formula
 )
 logaddexp = elementwise(
     "logaddexp", large.valued(np.logaddexp, "logaddexp", "fd"),
-    lambda g, x1, x2: g * logistic(_gap(x1, x2)), lambda g, x1, x2: g * logistic(_gap(x2, x1)),
+    lambda g, x1, x2: _moved(g, x1, x2), lambda g, x1, x2: _moved(g, x2, x1),
 )
 logaddexp2 = elementwise(
     "logaddexp2", np.logaddexp2,
@@ -227,10 +233,8 @@ logaddexp2 = elementwise(
 
 def _sine_slope(kernel, slope, g, x):
     """``g * slope(x)``, of large arrays of float64 by a kernel in a third of NumPy's time."""
-    if type(x) is np.ndarray and x.size >= sizes.VALUES and x.dtype.char == "d" and (
-            type(g) in STRONG and g.dtype is x.dtype and (not g.ndim or g.shape == x.shape)):
-        every = g if g.ndim else np.full(x.shape, g)
-        moved = large.in_one_pass(kernel, every, x, least=sizes.VALUES)
+    if type(x) is np.ndarray and x.dtype.char == "d":
+        moved = large.in_one_pass(kernel, g, x, least=sizes.VALUES)
         if moved is not None and not may_have_nan(moved):
             return moved
     return g * slope(x)

@@ -60,9 +60,8 @@ def _with_shares(x, axis):
     """The value and the shares, from one pass of exponentials; None where other code is faster."""
     if x.dtype.char not in "fd":
         return None
-    shape = reduced_shape(x.shape, axis)
-    if x.size >= sizes.PASSES:
-        y = np.empty(shape, x.dtype)
+    if x.size >= sizes.PASSES and axis == (x.ndim - 1,):
+        y = np.empty(x.shape[:-1], x.dtype)
         share = large.in_one_pass("softmax_and_log", x, axis=axis, filled=(y,))
         if share is not None:
             return y, share
@@ -70,7 +69,7 @@ def _with_shares(x, axis):
         return None
     e, top = _powers(x, axis)
     total = np.add.reduce(e, axis, keepdims=True)
-    y = _log(e, total.reshape(shape), top)
+    y = _log(e, total.reshape(reduced_shape(x.shape, axis)), top)
     e /= total
     return y, e
 
@@ -127,7 +126,8 @@ def _scaled(times, ct, share, axis):
     """``share`` times ``ct``, a number a row."""
     if times is operator.mul and type(ct) is np.ndarray and ct.dtype is share.dtype and (
             ct.flags.c_contiguous):
-        scaled = large.in_one_pass("scaled_rows", share, axis=axis, filled=(ct,))
+        scaled = large.in_one_pass("scaled_rows", share, axis=axis, filled=(ct,),
+                                   least=sizes.SCALED)
         if scaled is not None:
             return scaled
     return times(ct.reshape(kept_shape(share.shape, axis)), share)

@@ -191,8 +191,11 @@ def _add_at(y, indices, pattern, v):
             view += v  # not y[key] += v, which assigns the view to itself afterwards
         else:
             y[key] = view + v
-    elif not (_whole_rows(pattern) and large.add_rows(indices[0], v, y)):
-        places = _places(y, indices, pattern)
+    elif len(indices) == 1:
+        if not (_whole_rows(pattern) and large.add_rows(indices[0], v, y)):
+            np.add.at(y, index_of(pattern, indices), v)
+    else:
+        places = _places(y, indices) if indices[0].size >= NUMBERED else None
         if places is None:
             np.add.at(y, index_of(pattern, indices), v)
         else:
@@ -203,10 +206,9 @@ def _add_at(y, indices, pattern, v):
 NUMBERED = 256
 
 
-def _places(y, indices, pattern):
-    """Where single entries of ``y`` are in its memory; None where they are few or rows."""
-    if len(indices) != y.ndim or len(indices) == 1 or any([e is not ARRAY for e in pattern]) or (
-            indices[0].size < NUMBERED or not y.flags.c_contiguous):
+def _places(y, indices):
+    """Where single entries of ``y`` are in its memory; None where they are rows."""
+    if len(indices) != y.ndim or not y.flags.c_contiguous:
         return None
     try:
         return np.ravel_multi_index(indices, y.shape)

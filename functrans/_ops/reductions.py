@@ -81,6 +81,8 @@ def _sum(x, axis):
 
 def added(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
     """``np.add.reduce(x, axis)``, to the last bit."""
+    if len(axis) == x.ndim:  # one row, which both leave to NumPy
+        return np.add.reduce(x, axis)
     y = large.row_sums(x) if axis == (x.ndim - 1,) else None
     return reduced(x, axis) if y is None else y
 

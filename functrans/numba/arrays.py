@@ -258,6 +258,18 @@ def values(x: Any) -> Any:
 
 @overload(values)
 def _values(x):
+    if isinstance(x, ActiveArray) and isinstance(x.dtype, Pair):
+        imaginary = x.dtype.part.words
+
+        def of_pairs(x):
+            words, y = words_of(x), np.zeros(x.shape, np.complex128)  # type: ignore[call-arg]  # as below
+            for i in np.ndindex(x.shape):
+                y[i] = complex(words[i][0], words[i][imaginary])
+            return y
+
+        return of_pairs
+    if isinstance(x, Pair):
+        return lambda x: complex(values(x.real), values(x.imag))
     if isinstance(x, ActiveArray):
         return lambda x: words_of(x)[..., 0]  # type: ignore[call-arg]  # numba passes a context
     if isinstance(x, InputArray):

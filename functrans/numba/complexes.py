@@ -306,20 +306,29 @@ def log(a):
 
 @of_one(np.sqrt, cmath.sqrt)
 def sqrt(a):
+    # signs as factors: |x| and copysign have no slope at 0, where the root has one
     x, y = a
     e = x.emitter
-    nothing = size(a) == 0.0
-    greater = np.sqrt(0.5 * (np.abs(x) + size(a)))
-    lesser = np.abs(y) / (2.0 * e.choose(nothing, 1.0, greater))
+    nothing, side = size(a) == 0.0, np.copysign(1.0, y)
+    greater = np.sqrt(0.5 * (x * np.copysign(1.0, x) + size(a)))
+    lesser = e.choose(nothing, np.cbrt(y), y / (2.0 * e.choose(nothing, 1.0, greater)))
     left = np.signbit(x)
-    return e.choose(left, lesser, greater), np.copysign(e.choose(left, greater, lesser), y)
+    return e.choose(left, lesser * side, greater), e.choose(left, greater * side, lesser)
 
 
 @of_two(*POWERS)
 def power(a, b):
     x, y = exp(times(b, log(a)))
     e, nothing = x.emitter, size(a) == 0.0
-    return (e.choose(nothing, e.choose(size(b) == 0.0, 1.0, 0.0), x), e.choose(nothing, 0.0, y))
+
+    def near_zero(part: Any) -> Any:
+        """What is 0 at 0, with the slope of the power there: 1, 0, or that of a root."""
+        root = e.choose(b[0] > 1.0, 0.0, np.cbrt(part))
+        return e.choose(equal(b, (e.constant(1.0), e.constant(0.0))), part, root)
+
+    constant = size(b) == 0.0
+    return (e.choose(nothing, e.choose(constant, 1.0, near_zero(a[0])), x),
+            e.choose(nothing, e.choose(constant, 0.0, near_zero(a[1])), y))
 
 
 def _whole_power(a, b):
@@ -367,5 +376,17 @@ def cosh(a):
     return np.cosh(a[0]) * np.cos(a[1]), np.sinh(a[0]) * np.sin(a[1])
 
 
-of_one(np.tan, cmath.tan)(lambda a: over(sin(a), cos(a)))
-of_one(np.tanh, cmath.tanh)(lambda a: over(sinh(a), cosh(a)))
+@of_one(np.tanh, cmath.tanh)
+def tanh(a):
+    x, y = a
+    e, side = x.emitter, np.copysign(1.0, x)
+    near, gap = over(sinh(a), cosh(a)), np.exp(-2.0 * (x * side))
+    far = side * (1.0 - 2.0 * gap * np.cos(2.0 * y)), 4.0 * gap * np.sin(y) * np.cos(y)
+    wide = np.abs(x) > 20.0  # where sinh and cosh are one to rounding, and may overflow
+    return e.choose(wide, far[0], near[0]), e.choose(wide, far[1], near[1])
+
+
+@of_one(np.tan, cmath.tan)
+def tan(a):
+    x, y = tanh((-a[1], a[0]))
+    return y, -x

@@ -18,6 +18,7 @@ from functrans._core.aval import Aval, aval_of, integer
 from functrans._core.bind import Tracer
 from functrans._core.locks import Lock
 from functrans._transforms.arguments import describe
+from functrans._transforms.staging.signature import typed
 from functrans.errors import ArgumentError, UnsupportedError
 from functrans.numba.calls import KernelCall
 from functrans.numba.convert import Copies
@@ -210,7 +211,7 @@ class Differentiable:
         fixed = tuple([None if i in places else x for i, x in enumerate(values)])
         scalars = tuple([not isinstance(x, np.ndarray) and not aval_of(x).shape for x in operands])
         kinds = tuple([(a.dtype, a.ndim) for a in avals])
-        key = tuple(places), scalars, kinds, tuple([(type(x), x) for x in fixed])
+        key = tuple(places), scalars, kinds, typed(fixed)
         try:
             with self.lock:
                 if key in self.ops:

@@ -15,6 +15,7 @@ from numba import njit
 from numba.core import types
 
 from functrans.numba.arrays import at, shape_of, values
+from functrans.numba.complexes import Pair
 
 # What takes the types of a function's operands, with its signature, and tells the kernel.
 FUNCTIONS: dict[Any, tuple[Callable, Callable]] = {}
@@ -98,15 +99,24 @@ def prod(a):
 
 @stands_for(np.mean, method="mean")
 def mean(a):
-    return np.sum(a) / a.size
+    return np.divide(np.sum(a), a.size)  # NaN of none, where / would raise
 
 
-@stands_for(np.var, method="var")
+@chosen_for(np.var, method="var")
 def var(a):
-    center, y = np.mean(a), 0.0
-    for v in a.flat:
-        y += (v - center) ** 2
-    return y / a.size
+    def of_reals(a):
+        center, y = np.mean(a), 0.0
+        for v in a.flat:
+            y += (v - center) ** 2
+        return y / a.size
+
+    def of_complex(a):
+        center, y = np.mean(a), 0.0
+        for v in a.flat:
+            y += np.real(v - center) ** 2 + np.imag(v - center) ** 2
+        return y / a.size
+
+    return of_complex if isinstance(a.dtype, Pair | types.Complex) else of_reals
 
 
 @stands_for(np.std, method="std")
@@ -115,10 +125,11 @@ def std(a):
 
 
 @stands_for(np.trace)
-def trace(a):
+def trace(a, offset=0):
+    i, j = max(-offset, 0), max(offset, 0)
     y = 0.0
-    for i in range(min(a.shape)):
-        y += a[i, i]
+    for k in range(min(a.shape[0] - i, a.shape[1] - j)):
+        y += a[i + k, j + k]
     return y
 
 
@@ -197,8 +208,8 @@ stands_for(np.nanprod)(lambda a: np.prod(numbers_of(a)))
 stands_for(np.nanmean)(lambda a: np.mean(known(a)))
 stands_for(np.nanvar)(lambda a: np.var(known(a)))
 stands_for(np.nanstd)(lambda a: np.std(known(a)))
-stands_for(np.nanmax)(lambda a: np.max(known(a)))
-stands_for(np.nanmin)(lambda a: np.min(known(a)))
+stands_for(np.nanmax)(lambda a: np.max(known(a) if a.size else a))
+stands_for(np.nanmin)(lambda a: np.min(known(a) if a.size else a))
 stands_for(np.nanmedian)(lambda a: np.median(known(a)))
 stands_for(np.nanquantile)(lambda a, q: np.quantile(known(a), q))
 stands_for(np.nanpercentile)(lambda a, q: np.percentile(known(a), q))
@@ -214,8 +225,9 @@ def nancumprod(a):
     return np.cumprod(np.where(np.isnan(a), 1.0, a))
 
 
-@stands_for(np.nan_to_num)
-def nan_to_num(x, copy=True, nan=0.0):
+@njit
+def numbered(x, nan):
+    """The array with numbers in the place of NaN and infinities."""
     most = np.finfo(np.float64).max
     shape = shape_of(x)
     out = new(shape)
@@ -230,17 +242,40 @@ def nan_to_num(x, copy=True, nan=0.0):
     return out
 
 
+@chosen_for(np.nan_to_num)
+def nan_to_num(x, copy=True, nan=0.0):
+    def copied(x, copy=True, nan=0.0):
+        return numbered(x, nan)
+
+    def written(x, copy=True, nan=0.0):
+        y = numbered(x, nan)
+        if copy:
+            return y
+        x[...] = y
+        return x
+
+    def number(x, copy=True, nan=0.0):
+        return numbered(x, nan)[()]
+
+    if not isinstance(x, types.Array):
+        return number
+    always = copy is True or getattr(copy, "literal_value", getattr(copy, "value", None)) is True
+    return copied if always else written
+
+
 # ---- order
 
 
 @stands_for(np.sort)
 def sort(a):
     out = new(a.shape)
-    rows, sorted_rows = np.reshape(a, (-1, a.shape[-1])), np.reshape(out, (-1, a.shape[-1]))
-    for r in range(len(rows)):
-        order = np.argsort(values(rows[r]))
-        for k in range(len(order)):
-            sorted_rows[r, k] = rows[r, order[k]]
+    out[...] = a
+    if out.size > 0:
+        rows = np.reshape(out, (-1, a.shape[-1]))
+        for r in range(len(rows)):
+            row = rows[r].copy()
+            for k, place in enumerate(np.argsort(values(row))):
+                rows[r, k] = row[place]
     return out
 
 
@@ -251,19 +286,21 @@ def sort_in_place(a):
 METHODS["sort"] = sort_in_place, lambda a: sort_in_place
 
 
-@stands_for(np.argsort, method="argsort")
-def argsort(a):
-    return np.argsort(values(a))
+@chosen_for(np.argsort, method="argsort")
+def argsort(a, kind: Any = "quicksort"):
+    if getattr(kind, "literal_value", kind) == "mergesort":
+        return lambda a, kind="mergesort": np.argsort(values(a), kind="mergesort")
+    return lambda a, kind="quicksort": np.argsort(values(a))
 
 
 @stands_for(np.argmax, method="argmax")
-def argmax(a):
-    return np.argmax(values(a))
+def argmax(a, axis=None):
+    return np.argmax(values(a), axis)
 
 
 @stands_for(np.argmin, method="argmin")
-def argmin(a):
-    return np.argmin(values(a))
+def argmin(a, axis=None):
+    return np.argmin(values(a), axis)
 
 
 @stands_for(np.searchsorted)
@@ -287,40 +324,65 @@ def unique(ar):
     return ordered[:n].copy()
 
 
+@stands_for(np.median)
+def median(a):
+    ordered, half = np.sort(a.ravel()), a.size // 2
+    if a.size == 0:
+        return 0.0 * np.sum(a) + np.nan
+    if a.size % 2 == 1:
+        return ordered[half]
+    return (ordered[half - 1] + ordered[half]) / 2
+
+
 @njit
 def place_between(ordered, place):
     """The number at a place, which may lie between two, in an ordered array."""
-    if np.isnan(ordered[-1]):
+    if len(ordered) < 2 or np.isnan(ordered[-1]):
         return ordered[-1]
-    k = min(int(place), len(ordered) - 2) if len(ordered) > 1 else 0
-    if place == k:
-        return ordered[k]
-    return ordered[k] + (place - k) * (ordered[k + 1] - ordered[k])
+    k = min(int(place), len(ordered) - 2)
+    lower, upper, share = ordered[k], ordered[k + 1], place - k
+    if share == 0 and np.isinf(upper):
+        return lower
+    if share == 1 and np.isinf(lower):
+        return upper
+    return lower * (1 - share) + upper * share
 
 
-@stands_for(np.median)
-def median(a):
-    ordered = np.sort(a.ravel())
-    return place_between(ordered, 0.5 * (len(ordered) - 1))
+def for_each(f: Callable) -> Callable:
+    """Decorator: what chooses a function of an array and a number for one number or several."""
+
+    def choose(one: Callable) -> Callable:
+        def several(a, q):
+            out = new((len(q),))
+            for k, p in enumerate(q):
+                out[k] = f(a, p)
+            return out
+
+        def entries(a, q):
+            return f(a, q.ravel())
+
+        def chosen(a, q):
+            if not isinstance(q, types.Array | types.Sequence):
+                return one
+            return entries if isinstance(q, types.Array) and q.ndim != 1 else several
+
+        _enter((f,), "", one, chosen)
+        return one
+
+    return choose
 
 
-@chosen_for(np.quantile)
+@for_each(np.quantile)
 def quantile(a, q):
-    def one(a, q):
-        if not 0 <= q <= 1:
-            raise ValueError("Quantiles must be in the range [0, 1]")
-        ordered = np.sort(a.ravel())
-        return place_between(ordered, q * (len(ordered) - 1))
-
-    def several(a, q):
-        out = new((len(q),))
-        for k in range(len(q)):
-            out[k] = np.quantile(a, q[k])
-        return out
-
-    return several if isinstance(q, types.Array) else one
+    if not 0 <= q <= 1:
+        raise ValueError("Quantiles must be in the range [0, 1]")
+    if a.size == 0:
+        return 0.0 * np.sum(a) + np.nan
+    return place_between(np.sort(a.ravel()), q * (a.size - 1))
 
 
-@stands_for(np.percentile)
+@for_each(np.percentile)
 def percentile(a, q):
+    if not 0 <= q <= 100:
+        raise ValueError("Percentiles must be in the range [0, 100]")
     return np.quantile(a, q / 100)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 from numba.core import types
 from numba.cpython.unsafe.tuple import tuple_setitem
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
 from functrans.numba.arrays import at, entry, length_of, shape_of, spread, values
 from functrans.numba.functions import METHODS, chosen_for, new, stands_for
@@ -49,6 +50,8 @@ def repeat(a, repeats):
         raise ValueError("operands could not be broadcast together")
     size = 0
     for k in range(a.size):
+        if entry(repeats, k) < 0:
+            raise ValueError("negative dimensions are not allowed")
         size += entry(repeats, k)
     out, start = new((size,)), 0
     for k, v in enumerate(a.flat):
@@ -119,24 +122,36 @@ def triu(m, k=0):
 
 @stands_for(np.extract)
 def extract(condition, arr):
-    return arr.ravel()[condition.ravel()]
+    places = np.flatnonzero(values(condition))
+    if len(places) > 0 and places[-1] >= arr.size:
+        raise ValueError("condition shape inconsistent with arr shape")
+    return arr.ravel()[places]
 
 
-@stands_for(np.delete)
+@chosen_for(np.delete)
 def delete(arr, obj):
-    kept = np.ones(arr.size, np.bool_)
-    kept[obj] = False
-    return arr.ravel()[kept]
+    def one(arr, obj):
+        if not -arr.size <= obj < arr.size:
+            raise IndexError("obj must be less than the len(arr)")
+        kept = np.ones(arr.size, np.bool_)
+        kept[obj] = False
+        return arr.ravel()[kept]
+
+    def several(arr, obj):
+        kept = np.ones(arr.size, np.bool_)
+        kept[obj] = False
+        return arr.ravel()[kept]
+
+    return one if isinstance(obj, types.Integer) else several
 
 
 @stands_for(np.select)
 def select(condlist, choicelist, default=0.0):
-    out = new(condlist[0].shape)
-    for i in np.ndindex(out.shape):
-        out[i] = default
-        for k in range(len(condlist) - 1, -1, -1):
-            if condlist[k][i]:
-                out[i] = choicelist[k][i]
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    out = new(choicelist[0].shape) + default
+    for k in range(len(condlist) - 1, -1, -1):
+        out = np.where(condlist[k], choicelist[k], out)
     return out
 
 
@@ -145,6 +160,8 @@ def astype_of(a, dtype):
     kind = getattr(number, "instance_type", number)
     if kind is float or isinstance(kind, types.Float):
         return lambda a, dtype: np.copy(a)
+    if kind is complex or isinstance(kind, types.Complex):
+        return lambda a, dtype: a + 0j
     return lambda a, dtype: values(a).astype(dtype)
 
 
@@ -166,6 +183,13 @@ def _length_along(arrays, axis):
     return lambda arrays, axis: arrays[0].shape[axis] + length_along(arrays[1:], axis)
 
 
+@register_jitable
+def require_alike(shape, expected):
+    """Arrays that are joined have one shape: what assigns them would broadcast."""
+    if shape != expected:
+        raise ValueError("all input arrays must have the same shape but along the axis joined")
+
+
 def write_along(out, start, arrays, axis):
     """Write a tuple of arrays into another, whose first axis is theirs, one after the other."""
     out[start:] = np.concatenate([np.swapaxes(x, 0, axis) for x in arrays])
@@ -178,6 +202,7 @@ def _write_along(out, start, arrays, axis):
 
     def write(out, start, arrays, axis):
         part = np.swapaxes(arrays[0], 0, axis)
+        require_alike(part.shape[1:], out.shape[1:])
         out[start : start + len(part)] = part
         write_along(out, start + len(part), arrays[1:], axis)
 
@@ -195,15 +220,24 @@ def _write_each(out, start, arrays):
         return lambda out, start, arrays: None
 
     def write(out, start, arrays):
+        require_alike(arrays[0].shape, out.shape[1:])
         out[start, ...] = arrays[0]
         write_each(out, start + 1, arrays[1:])
 
     return write
 
 
+@njit
+def place_of(axis, ndim):
+    """The number of an axis, which may be counted from the last."""
+    if not -ndim <= axis < ndim:
+        raise ValueError("axis is out of bounds")
+    return axis % ndim
+
+
 @stands_for(np.concatenate)
 def concatenate(arrays, axis=0):
-    axis = axis % arrays[0].ndim
+    axis = place_of(axis, arrays[0].ndim)
     length = length_along(arrays, axis)
     shape = tuple_setitem(arrays[0].shape, axis, length)  # type: ignore[call-arg]  # numba's own
     out = new(shape)
@@ -216,7 +250,7 @@ def stack(arrays, axis=0):
     out = new((len(arrays), *arrays[0].shape))
     write_each(out, 0, arrays)
     moved = np.swapaxes(out, 0, 0)
-    for k in range(axis % out.ndim):
+    for k in range(place_of(axis, out.ndim)):
         moved = np.swapaxes(moved, k, k + 1)
     copied = new(moved.shape)
     copied[...] = moved
@@ -255,7 +289,9 @@ def column_stack(tup):
 
 
 @stands_for(np.append)
-def append(arr, values):
+def append(arr, values, axis=None):
+    if axis is not None:
+        return np.concatenate((arr, values), axis)
     added = 0
     for _ in np.ndindex(shape_of(values)):
         added += 1

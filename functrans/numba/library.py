@@ -67,6 +67,7 @@ def _typer(signed: Callable, choose: Callable) -> Callable:
         return None if kernel is None else _conversion(element).exchanged(kernel)
 
     typer.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect
+    typer.__name__ = typer.__qualname__ = signed.__name__  # what errors say
     return typer
 
 

@@ -18,6 +18,13 @@ def require_square(a):
 
 
 @njit
+def require_finite(a):
+    for v in a.flat:
+        if not np.isfinite(v):
+            raise np.linalg.LinAlgError("Array must not contain infs or NaNs.")
+
+
+@njit
 def copied(a):
     out = new(a.shape)
     out[...] = a
@@ -53,6 +60,8 @@ def greatest(a, start, stop):
 @njit
 def solved(a, b):
     """The solution for several right hand sides, the columns of ``b``, which is written into."""
+    require_finite(a)
+    require_finite(b)
     n, m = a.shape[0], copied(a)
     for k in range(n):
         p, _ = greatest(m, k, k + 1)
@@ -99,6 +108,7 @@ def eliminated(a):
     It stops where nothing but zeros is left; how many pivots there are is returned too.
     """
     require_square(a)
+    require_finite(a)
     n, m, sign = a.shape[0], copied(a), 1.0
     for k in range(n):
         p, q = greatest(m, k, n)
@@ -143,8 +153,9 @@ def det(a):
 def slogdet(a):
     m, sign, rank = eliminated(a)
     y = 0.0
-    if rank < a.shape[0]:
-        return 0.0, y - np.inf
+    if rank < a.shape[0]:  # of 0, whose slope is infinite
+        y += np.log(without_division(m[rank:, rank:]))
+        sign = 0.0
     for k in range(rank):
         if m[k, k] < 0:
             sign = -sign

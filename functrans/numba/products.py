@@ -26,6 +26,8 @@ def cross(a, b):
         return out
 
     def rows(a, b):
+        if len(a) != len(b):
+            raise ValueError("cross: the arrays differ in length")
         out = new(a.shape)
         for i in range(len(a)):
             out[i] = np.cross(a[i], b[i])
@@ -93,10 +95,15 @@ def convolve(a, v, mode="full"):
 
 @stands_for(np.correlate)
 def correlate(a, v, mode: Any = "valid"):
+    if mode == "same" and 0 < len(a) < len(v):  # as of both exchanged, in reverse
+        start = len(a) // 2
+        return convolved(a, np.conj(v[::-1]), start, start + len(v))
     return np.convolve(a, np.conj(v[::-1]), mode)
 
 
 def trapezoid(y, x=None, dx=1.0):
+    if x is not None and len(x) != len(y):
+        raise ValueError("trapezoid: y and x must be of one length")
     s = 0.0
     for k in range(1, len(y)):
         width = dx if x is None else x[k] - x[k - 1]
@@ -116,8 +123,12 @@ def on_line(x, xp, fp):
     if x > xp[n - 1] or n == 1:
         return fp[n - 1]
     k = min(np.searchsorted(values(xp), values(x), "right"), n - 1)
+    if xp[k] == xp[k - 1]:
+        return fp[k]  # a jump at the end
     slope = (fp[k] - fp[k - 1]) / (xp[k] - xp[k - 1])
     start = k if x == xp[n - 1] else k - 1  # with the value of the last point itself
+    if x == xp[start] and np.isinf(slope):
+        return fp[start]
     return fp[start] + (x - xp[start]) * slope
 
 

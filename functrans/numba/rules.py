@@ -152,11 +152,17 @@ def of_power(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
     if isinstance(b.kind, types.Integer):  # a power by an integer is a product
         less = e.of(b.kind, e.builder.sub(b.value, b.value.type(1)))
         return e.choose(e.call(operator.eq, b, 0.0), 0.0, e.call(operator.pow, a, less) * b)
-    return e.choose(b == 0.0, 0.0, b * a ** (b - 1.0))
+    return e.call(strong_product, b, a ** (b - 1.0))  # 0 where b = 0, even at a = 0
 
 
 def of_exponent(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
     return a.emitter.call(strong_product, y, np.log(a))
+
+
+def times_taken(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
+    """How often b was taken from a, to leave y; the floor of a / b may be another by rounding."""
+    times: Any = np.rint((a - y) / b)
+    return times
 
 
 def of_sum(x: Emitted, y: Emitted) -> Emitted:
@@ -201,8 +207,8 @@ binary(strong_product, slopes=(lambda a, b, y: b, lambda a, b, y: a))
 binary(operator.truediv, operator.itruediv, np.divide, np.true_divide,
        slopes=(lambda a, b, y: 1.0 / b, lambda a, b, y: -y / b))
 binary(operator.mod, operator.imod, np.remainder, np.mod,
-       slopes=(lambda a, b, y: 1.0, lambda a, b, y: -np.floor(a / b)))
-binary(np.fmod, slopes=(lambda a, b, y: 1.0, lambda a, b, y: -np.trunc(a / b)))
+       slopes=(lambda a, b, y: 1.0, lambda a, b, y: -times_taken(a, b, y)))
+binary(np.fmod, slopes=(lambda a, b, y: 1.0, lambda a, b, y: -times_taken(a, b, y)))
 binary(operator.pow, operator.ipow, pow, np.power, math.pow, slopes=(of_power, of_exponent))
 
 # ---- powers, exponentials, logarithms
@@ -230,7 +236,7 @@ unary(math.atan, np.arctan, slope=lambda x, y: 1.0 / (1.0 + x * x))
 unary(math.sinh, np.sinh, slope=lambda x, y: np.cosh(x))
 unary(math.cosh, np.cosh, slope=lambda x, y: np.sinh(x))
 unary(math.tanh, np.tanh, slope=lambda x, y: 1.0 - y * y)
-unary(math.asinh, np.arcsinh, slope=lambda x, y: 1.0 / np.sqrt(1.0 + x * x))
+unary(math.asinh, np.arcsinh, slope=lambda x, y: 1.0 / np.hypot(1.0, x))
 unary(math.acosh, np.arccosh, slope=lambda x, y: 1.0 / (np.sqrt(x - 1.0) * np.sqrt(x + 1.0)))
 unary(math.atanh, np.arctanh, slope=lambda x, y: 1.0 / ((1.0 - x) * (1.0 + x)))
 binary(math.atan2, np.arctan2,

@@ -20,6 +20,7 @@ from functrans._transforms.staging.names import codes_inside
 from functrans.errors import PACKAGE, UnsupportedError, user_frames
 
 NUMBA = os.path.dirname(numba.__file__) + os.sep
+COMPILER = os.path.join(NUMBA, "core") + os.sep
 # What its compiler raises where it takes numbers that carry derivatives for what they are not.
 INTERNAL = AssertionError, RecursionError, NotImplementedError, TypeError, ValueError, LookupError
 
@@ -41,8 +42,12 @@ def explained(kernel: Dispatcher, compiled: Callable, args: Sequence) -> Any:
 
 
 def _is_of_compiling(error: BaseException) -> bool:
-    """Whether numba was at work, which does not raise its own errors only."""
-    return any(_is_numba(f.f_code.co_filename) for f, _ in traceback.walk_tb(error.__traceback__))
+    """Whether numba was at work, which does not raise its own errors only.
+
+    What NumPy's functions in a kernel raise has lines of numba's too, but not its compiler's.
+    """
+    return any(f.f_code.co_filename.startswith(COMPILER)
+               for f, _ in traceback.walk_tb(error.__traceback__))
 
 
 def line_of_call() -> str:
@@ -111,6 +116,8 @@ def _reason(text: str) -> str:
             "it writes into an argument, which is a copy while it is traced. Name that argument, "
             "functrans.numba.differentiable(kernel, outs=...), and what is written is returned"
         )
+    if "cannot be represented as a NumPy dtype" in text:
+        return "a function of NumPy's is called in a form that has no derivative in kernels"
     called = re.search(r"No implementation of function Function\((.*?)\) found for signature:\s*"
                        r"(>>> .*?)\n", text, re.DOTALL)
     if called and called[1].endswith("setitem>"):

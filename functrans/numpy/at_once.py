@@ -51,7 +51,8 @@ def _push_variance(times, t, x, away, axis, n, ddof):
 
 
 def _centred(x, axis, n):
-    return x - (x.sum(axis=axis) / n).reshape(kept_shape(x.shape, axis))
+    total = summed(x, axis) if type(x) is np.ndarray else x.sum(axis=axis)
+    return x - (total / n).reshape(kept_shape(x.shape, axis))
 
 
 VARIANCE = Residual(_variance, _pull_variance, _push_variance)

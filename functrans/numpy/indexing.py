@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import is_labelled, plain
-from functrans._core.bind import PLAIN, AnyArray, Tracer, bind
+from functrans._core.bind import ARRAYS, PLAIN, AnyArray, Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
@@ -62,7 +62,7 @@ def getitem(x: Any, key: Any) -> AnyArray:
     elif kind is np.ndarray and key.dtype.kind in "iu":
         return _gathered(x, (key,))
     elif kind is tuple:
-        if key and all([type(e) is np.ndarray and e.dtype.kind in "iu" for e in key]):
+        if key and ARRAYS.issuperset(map(type, key)) and all([e.dtype.kind in "iu" for e in key]):
             return _gathered(x, key)
         entries = tuple([basic_entry(e) for e in key])
         pattern = None if basic_entry in entries else entries

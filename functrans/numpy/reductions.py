@@ -120,11 +120,15 @@ def count_nonzero(a, axis=None, *, keepdims=False):
 # ---- means and spreads
 
 
+def _count(shape, axis):
+    """The number of entries along ``axis``."""
+    return math.prod(shape if len(axis) == len(shape) else [shape[i] for i in axis])
+
+
 def _weight(a, axis, where):
-    """The number of entries along ``axis``: a Python int, or with a mask an array of floats."""
-    if where is NoValue or not masked(where):
-        shape = a.shape
-        return math.prod(shape if len(axis) == len(shape) else [shape[i] for i in axis])
+    """The same, a Python int, or with a mask an array of floats."""
+    if not masked(where):
+        return _count(a.shape, axis)
     dtype = a.real.dtype if a.dtype.kind == "c" else np.result_type(a.dtype, np.float32)
     return rows.sum(np.broadcast_to(where, a.shape), axis=axis).astype(dtype)
 
@@ -149,9 +153,10 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     >>> ft.grad(np.mean)(np.array([1.0, 2.0]))
     Array([0.5, 0.5])
     """
-    if out is dtype is None and keepdims is where is NoValue and _is_usual(a):
-        axis = axes_of(axis, a.ndim)
-        n = _weight(a, axis, where)
+    shape = a.shape
+    if out is dtype is None and keepdims is where is NoValue and _is_usual(shape, a.dtype):
+        axis = axes_of(axis, len(shape))
+        n = _count(shape, axis)
         y = at_once(MEAN, a, axis=axis, n=n)
         return _total(a, axis) / n if y is None else y
     if out is not None:
@@ -164,9 +169,9 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     return y if narrow is None else y.astype(narrow)
 
 
-def _is_usual(a):
-    """Whether sums of ``a`` are of its own type, and of some entries."""
-    return a.dtype.char in "fd" and 0 not in a.shape
+def _is_usual(shape, dtype):
+    """Whether sums of an array are of its own type, and of some entries."""
+    return dtype.char in "fd" and 0 not in shape
 
 
 def _divide(y, n, warning):
@@ -190,10 +195,10 @@ def _over(y, n):
 def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=NoValue,
         mean=NoValue, correction=NoValue):
     """Mean squared distance from the mean along ``axis``, divided by n - ``ddof``."""
-    unset = keepdims is where is mean is correction is NoValue
-    if out is dtype is None and unset and type(ddof) is int and _is_usual(a):
-        axis = axes_of(axis, a.ndim)
-        n = _weight(a, axis, where)
+    unset, shape = keepdims is where is mean is correction is NoValue, a.shape
+    if out is dtype is None and unset and type(ddof) is int and _is_usual(shape, a.dtype):
+        axis = axes_of(axis, len(shape))
+        n = _count(shape, axis)
         if n > ddof:
             y = at_once(VARIANCE, a, axis=axis, n=n, ddof=ddof)
             if y is not None:

@@ -180,6 +180,13 @@ class Code:
     def flags(self) -> str:
         return "contract " if self.contract and not self.exact else ""
 
+    @contextmanager
+    def contracting(self) -> Iterator[None]:
+        """Lines in which a product and a sum may be rounded once."""
+        before, self.contract = self.contract, True
+        yield
+        self.contract = before
+
     def call(self, name: str, t: str, *xs: str, extra: str = "") -> str:
         """A call of an LLVM intrinsic on operands of one type."""
         kind = {"float": "f32", "double": "f64"}.get(t, t)

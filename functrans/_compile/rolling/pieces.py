@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
 from functrans._compile.rolling.moving_index import Moving, moving
 from functrans._compile.rolling.repeats import Stretch
+from functrans._core.locks import lazy
 from functrans._ops.declare import Elementwise
 from functrans._ops.indexing import getitem
 
@@ -98,7 +98,7 @@ class Pieces:
         shape = eqns[0].params.get("shape") or aval_of_atom(eqns[0].inputs[0]).shape
         return moving([eqn.params["pattern"] for eqn in eqns], shape)
 
-    @functools.cached_property
+    @lazy
     def home(self) -> Home:
         """What each of its variables is an entry of."""
         home: Home = {}

@@ -40,6 +40,7 @@ from functrans._compile.rolling import pieces
 from functrans._compile.rolling.body import Body, constant, plainly
 from functrans._compile.rolling.by_rows import by_rows
 from functrans._compile.rolling.earlier import computed_earlier
+from functrans._compile.rolling.parts import read_by_parts
 from functrans._compile.rolling.pieces import (
     Home,
     Pieces,
@@ -70,7 +71,7 @@ def rolled(program: Program, native: Callable[[Program], bool]) -> Program:
         return program
     try:
         written = dead_code(check(_Writer(apart, loops, native).program()))
-        return share(computed_earlier(dead_code(by_rows(written))))
+        return share(computed_earlier(read_by_parts(dead_code(by_rows(written)))))
     except _Weak:
         return program
 

@@ -11,6 +11,7 @@ vectors too.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -18,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile.emit.module import data_of, declare
-from functrans._compile.lowering import doubles
-from functrans._compile.lowering.doubles import Double
+from functrans._compile.lowering import reals
 from functrans._compile.lowering.numbers import Code, type_of
+from functrans._compile.lowering.reals import Real
 from functrans._compile.run.machine import Machine
 from functrans._compile.run.workers import of_own
 from functrans._core.locks import Interrupted
@@ -57,15 +58,15 @@ def _kernel(operands: int, reduces: bool = False, entry: float = ENTRY) -> Calla
 
 
 class _Writer:
-    """Code of a kernel: ``%x0``, ``%x1``, ... are its operands and ``%y`` its result. Operands that
-    are ``repeated`` are a number each."""
+    """Code of a kernel: ``%x0``, ``%x1``, ... are its operands and ``%y`` its result. ``numbers``
+    has a bit for each operand that is one number, repeated."""
 
-    def __init__(self, dtype: np.dtype, repeated: tuple[bool, ...]):
+    def __init__(self, dtype: np.dtype, numbers: int):
         self.code, self.t = Code(), type_of(dtype)
-        self.repeated = {f"%x{i}" for i, r in enumerate(repeated) if r}
+        self.repeated = {f"%x{i}" for i in range(numbers.bit_length()) if numbers >> i & 1}
         self.bits = 8 * dtype.itemsize
         self.loops = 0
-        self.allocas: list[str] = []
+        self.allocas = [f"  %kept = alloca [{BLOCK // sizes.NARROWEST} x double], align 64"]
 
     @contextmanager
     def loop(self, lo: str, hi: str, step: str = "1") -> Iterator[str]:
@@ -149,6 +150,25 @@ class _Writer:
             code.line(f"store double {code.op(f'fadd reassoc double {have}, {x}')}, ptr {total}")
         return code.op(f"load double, ptr {total}")
 
+    def keep(self, x: str, row: str) -> None:
+        """Keep a number in double precision for a row."""
+        self.code.line(f"store double {x}, ptr {self._kept_at(row)}")
+
+    def kept(self, row: str) -> str:
+        return self.code.op(f"load double, ptr {self._kept_at(row)}")
+
+    @contextmanager
+    def totals(self) -> Any:
+        """For each row of the block which it is, and what is kept for it."""
+        ends = [self.code.op(f"udiv i64 {x}, %width") for x in ("%first", "%stop")]
+        with self.loop(*ends) as row:
+            yield row, Real(self.code, self.kept(row))
+
+    def _kept_at(self, row: str) -> str:
+        first = self.code.op("udiv i64 %first, %width")
+        local = self.code.op(f"sub nuw nsw i64 {row}, {first}")
+        return self.code.op(f"getelementptr inbounds double, ptr %kept, i64 {local}")
+
     def double(self, x: str) -> str:
         return x if self.t == "double" else self.code.op(f"fpext {self.t} {x} to double")
 
@@ -159,30 +179,35 @@ class _Writer:
 # ---- entry by entry
 
 
-def _exp(w: _Writer, x: str) -> str:
-    return w.code.libm("exp", w.t, x)
+def _own(w: _Writer, f: Callable, *xs: str) -> str:
+    """A function of ``reals``."""
+    return f(*[Real(w.code, x, w.t) for x in xs]).name
 
 
-@_kernel(1)
-def _sigmoid(w: _Writer) -> None:
-    one = w.number(1)
-    w.flat(lambda x: w.op("div", one, w.op("add", one, _exp(w, w.code.op(f"fneg {w.t} {x}")))),
-           "%x0", "%y")
+def _entries(f: Callable, operands: int = 1, entry: float = ENTRY) -> _Kernel:
+    """The kernel of a function of ``reals``."""
+
+    def body(w: _Writer) -> None:
+        w.flat(lambda *xs: _own(w, f, *xs), *[f"%x{i}" for i in range(operands)], "%y")
+
+    return _Kernel(operands, body, entry=entry)
 
 
-@_kernel(2, entry=CHEAP)
-def _sigmoid_slope(w: _Writer) -> None:
-    w.flat(lambda g, y: w.op("mul", w.op("mul", w.op("sub", w.number(1), y), y), g),
-           "%x0", "%x1", "%y")
+def _sigmoid(x: Real) -> Real:
+    return 1.0 / (reals.exp(0.0 - x, beyond=math.inf) + 1.0)
 
 
-@_kernel(1)
-def _softplus(w: _Writer) -> None:
-    def value(x: str) -> str:
-        small = _exp(w, w.code.op(f"fneg {w.t} {w.code.call('fabs', w.t, x)}"))
-        return w.op("add", _positive(w, x, x), w.code.libm("log1p", w.t, small))
+def _softplus(x: Real) -> Real:
+    small = reals.exp_within(0.0 - abs(x))
+    return x.number(0.0).if_(x.is_("le", 0.0), x) + reals.log1p_of_unit(small)
 
-    w.flat(value, "%x0", "%y")
+
+KERNELS |= {
+    "sigmoid": _entries(_sigmoid), "softplus": _entries(_softplus),
+    "sigmoid_slope": _entries(lambda g, y: (1.0 - y) * y * g, 2, CHEAP),
+    "logistic": _entries(reals.logistic), "logaddexp": _entries(reals.logaddexp, 2),
+    "logaddexp_slope": _entries(reals.logaddexp_slope, 3),
+}
 
 
 def _positive(w: _Writer, of: str, x: str) -> str:
@@ -191,24 +216,12 @@ def _positive(w: _Writer, of: str, x: str) -> str:
     return w.code.select(w.t, w.code.compare("le", w.t, of, zero), zero, x)
 
 
-@_kernel(1)
-def _logistic(w: _Writer) -> None:
-    one = w.number(1)
-
-    def value(x: str) -> str:
-        small = _exp(w, w.code.op(f"fneg {w.t} {w.code.call('fabs', w.t, x)}"))
-        left = w.code.compare("le", w.t, x, w.number(0))
-        return w.op("div", w.code.select(w.t, left, small, one), w.op("add", one, small))
-
-    w.flat(value, "%x0", "%y")
-
-
 def _valued(f: Callable, operands: int = 1) -> _Kernel:
-    """The kernel of a function of ``doubles``; other numbers are widened for it."""
+    """The kernel of a function of double precision; other numbers are widened for it."""
 
     def body(w: _Writer) -> None:
         def value(*xs: str) -> str:
-            return w.single(f(*[Double(w.code, w.double(x)) for x in xs]).name)
+            return w.single(f(*[Real(w.code, w.double(x)) for x in xs]).name)
 
         w.flat(value, *[f"%x{i}" for i in range(operands)], "%y")
 
@@ -216,18 +229,17 @@ def _valued(f: Callable, operands: int = 1) -> _Kernel:
 
 
 def _power(n: int) -> _Kernel:
-    def value(x: Double) -> Double:
-        return doubles.power(x, n)
+    def value(x: Real) -> Real:
+        return reals.power(x, n)
 
     return _valued(value)
 
 
 KERNELS |= {f"power{n}": _power(n) for n in WHOLE} | {
-    "sin": _valued(lambda x: doubles.sine(x, 0)), "cos": _valued(lambda x: doubles.sine(x, 1)),
-    "sin_slope": _valued(lambda g, x: g * doubles.sine(x, 1), 2),
-    "cos_slope": _valued(lambda g, x: g * doubles.sine(x, 2), 2),
-    "log1p": _valued(doubles.log1p), "tanh": _valued(doubles.tanh),
-    "logaddexp": _valued(doubles.logaddexp, 2),
+    "sin": _valued(lambda x: reals.sine(x, 0)), "cos": _valued(lambda x: reals.sine(x, 1)),
+    "sin_slope": _valued(lambda g, x: g * reals.sine(x, 1), 2),
+    "cos_slope": _valued(lambda g, x: g * reals.sine(x, 2), 2),
+    "log1p": _valued(reals.log1p), "tanh": _valued(reals.tanh),
 }
 
 
@@ -259,39 +271,38 @@ def _relu_slope(w: _Writer) -> None:
 
 @_kernel(1)
 def _softmax(w: _Writer) -> None:
-    _shares(w, lambda lo, top: None, lambda lo, total: None)
+    _shares(w, lambda row, top: None)
 
 
 @_kernel(2)
 def _softmax_and_log(w: _Writer) -> None:
     """The second operand is filled with the logarithms of the sums, a number a row."""
-    code = w.code
-
-    def with_log(lo: str, total: str) -> None:
-        row = code.op(f"udiv i64 {lo}, %width")
-        log = code.libm("log", "double", total)
-        top = w.double(w.load("%x1", row))
-        w.store(w.single(code.arith("add", "double", log, top)), "%x1", row)
-
-    _shares(w, lambda lo, top: w.store(top, "%x1", code.op(f"udiv i64 {lo}, %width")), with_log)
+    _shares(w, lambda row, top: w.store(top, "%x1", row))
+    with w.totals() as (row, total):
+        log = reals.log1p(total - 1.0)  # the greatest has 1
+        w.store(w.single((log + Real(w.code, w.double(w.load("%x1", row)))).name), "%x1", row)
 
 
-def _shares(w: _Writer, note_top: Callable, note_total: Callable) -> None:
-    code, zero = w.code, w.number(0)
-    with w.rows() as (lo, hi):
+def _shares(w: _Writer, note_top: Callable) -> None:
+    with w.counted_rows() as (row, lo, hi):
         top = w.greatest("%x0", lo, hi)
-        note_top(lo, top)
+        note_top(row, top)
         with w.loop(lo, hi) as i:  # infinity minus itself is 0 here
             x = w.load("%x0", i)
-            same = code.compare("eq", w.t, x, top)
-            w.store(code.select(w.t, same, zero, w.op("sub", x, top)), "%y", i)
+            same = w.code.compare("eq", w.t, x, top)
+            w.store(w.code.select(w.t, same, w.number(0), w.op("sub", x, top)), "%y", i)
     w.flat(lambda x: _exp(w, x), "%y", "%y")
-    with w.rows() as (lo, hi):
+    with w.counted_rows() as (row, lo, hi):
         exact = w.total(lambda x: x, lo, hi, "%y")
-        note_total(lo, exact)
+        w.keep(exact, row)
         total = w.single(exact)
         with w.loop(lo, hi) as i:
             w.store(w.op("div", w.load("%y", i), total), "%y", i)
+
+
+def _exp(w: _Writer, x: str) -> str:
+    """Of a number that is not positive, or NaN."""
+    return _own(w, reals.exp_within, x)
 
 
 @_kernel(2, entry=CHEAP)
@@ -367,10 +378,13 @@ def _log_softmax(w: _Writer) -> None:
     with w.loop("%first", "%stop") as i:
         local = w.code.op(f"sub nuw nsw i64 {i}, %first")
         w.store(_exp(w, w.load("%y", i)), "%room", local)
-    with w.rows() as (lo, hi):
+    with w.counted_rows() as (row, lo, hi):
         ends = [w.code.op(f"sub nuw nsw i64 {x}, %first") for x in (lo, hi)]
-        total = w.total(lambda x: x, *ends, "%room")
-        log = w.single(w.code.libm("log", "double", total))
+        w.keep(w.total(lambda x: x, *ends, "%room"), row)
+    with w.totals() as (row, total):
+        w.keep(reals.log1p(total - 1.0).name, row)  # the greatest has 1
+    with w.counted_rows() as (row, lo, hi):
+        log = w.single(w.kept(row))
         with w.loop(lo, hi) as i:
             w.store(w.op("sub", w.load("%y", i), log), "%y", i)
 
@@ -388,11 +402,11 @@ def _log_softmax_slope(w: _Writer) -> None:
 # ---- compiled
 
 
-def text(name: str, dtype: np.dtype, repeated: tuple[bool, ...], vectors: Any, wide: bool) -> str:
+def text(name: str, dtype: np.dtype, numbers: int, vectors: Any, wide: bool) -> str:
     """The module of a kernel; empty where it calls a function of which the C library has no
     ``vectors``, and NumPy may have some."""
     operands, body, *_ = KERNELS[name]
-    w = _Writer(dtype, repeated)
+    w = _Writer(dtype, numbers)
     body(w)
     called = [(f, how.split()[0]) for f, how in w.code.functions.items() if "@" not in how]
     if not all([vectors.variants(f, t, 1) for f, t in called]):
@@ -432,43 +446,40 @@ _NUMPYS = ("log1p", "tanh")
 
 
 @functools.cache
-def _native(
-    name: str, char: str, repeated: tuple[bool, ...]
-) -> Callable[[list, int, float], int] | None:
+def _native(name: str, char: str, numbers: int) -> Callable[[list, int, float], int] | None:
     """The compiled kernel; None where none pays, or none compiles."""
     dtype = np.dtype(char)
 
     def source(machine: Machine) -> str:
         if machine.wide and name in _NUMPYS:
             return ""
-        return text(name, dtype, repeated, machine.library, machine.wide)
+        return text(name, dtype, numbers, machine.library, machine.wide)
 
     return of_own(source, "rows", f"{name} of {dtype}")
 
 
 def run(
-    name: str, width: int, xs: Sequence[np.ndarray], out: np.ndarray | None = None
+    name: str, width: int, xs: Sequence[np.ndarray], numbers: int = 0,
+    out: np.ndarray | None = None,
 ) -> np.ndarray | None:
-    """The kernel ``name`` of arrays of one dtype, all in order or one number repeated, with rows of
-    ``width`` entries.
+    """The kernel ``name`` of arrays of one dtype, in order, with rows of ``width`` entries.
 
+    ``numbers`` has a bit for each that is one number, repeated.
     The result, ``out`` if that is given, has the shape of the first, or a number for each of its
     rows where the kernel reduces; None where the kernel does not compile.
     """
-    x = xs[0]
+    x, kernel = xs[0], KERNELS[name]
     try:
-        found = _native(name, x.dtype.char, tuple([not x.flags.c_contiguous for x in xs]))
+        found = _native(name, x.dtype.char, numbers)
     except Interrupted:  # called while this thread compiles
         return None
     if found is None:
         return None
-    kernel = KERNELS[name]
     y = out
     if y is None:
         y = np.empty(x.shape[:-1] if kernel.reduces else x.shape, x.dtype)
-    size = max(x.size, y.size)
-    counts, chunks = _counts(size, width)
-    found([*xs, y, counts], chunks, size * x.itemsize * kernel.entry)
+    counts, chunks = _counts(x.size, width)
+    found([*xs, y, counts], chunks, x.nbytes * kernel.entry)
     return y
 
 

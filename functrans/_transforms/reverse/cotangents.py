@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import STRONG, Tracer, cast, may_have_nan
+from functrans._core.bind import PLAIN, STRONG, Tracer, cast, may_have_nan
 from functrans._core.references import is_exact
 from functrans._kernels import large, sizes
 
@@ -70,9 +70,8 @@ def accumulate(cts: list, late: dict, parent: int, action: Any, ct: Any, saved: 
 def scatter(cts: list, parent: int, action: Any, ct: Any, saved: tuple) -> None:
     """Add a scatter to the parent's cotangent, in place where no one else can see that."""
     x, fixed, params = saved
-    if (cts[parent] is not None and type(cts[parent]) not in STRONG) or (
-        fixed and any([isinstance(v, Tracer) for v in fixed])
-    ):
+    if (cts[parent] is not None and type(cts[parent]) not in STRONG) or not (
+            PLAIN.issuperset(map(type, fixed))):
         c = action.pull(ct, *saved)
         cts[parent] = c if cts[parent] is None else cts[parent] + c
         return

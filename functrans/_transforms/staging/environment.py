@@ -74,9 +74,11 @@ _VIEWS: tuple[type, ...] = (
     MappingProxyType, type({}.keys()), type({}.values()), type({}.items()),
     type(functools.cmp_to_key(lambda x, y: 0)),
 )
-_COLLECTIONS = (UserDict, UserList, ChainMap, np.vectorize)
+_COLLECTIONS = (UserDict, UserList, ChainMap, np.vectorize, np.poly1d, weakref.WeakSet,
+                weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _BUFFERS = (array, bytearray, memoryview)
 _GETTERS = (operator.attrgetter, operator.methodcaller)
+_HAVE_NO_ATTRIBUTES = (list, dict, set, deque, tuple, frozenset, np.ndarray)
 Key = tuple[Any, ...]
 
 
@@ -105,11 +107,14 @@ class Environment:
         self.generators: dict[str, Any] = {}
         self.libraries: set[str] = set()
         self._names: set[str] = set()  # of attributes, in all the code that was met
+        self._asked: set[str] = set()  # those of them that may not be there
         self._objects: list[tuple[Any, Callable]] = []  # what has attributes
         self._kinds: dict[int, type] = {}  # classes of what was met
         self._seen: dict[int, Any] = {}  # kept, so that no other object gets its id
         self._todo: list[tuple[Any, str, Key]] = []
         self._homes = homes(functions)
+        # functions given to transforms, whose own code is not compared, which saves 30 ns a call
+        self._given = set(map(id, functions))
         for f in functions:
             self._visit(f, "an argument")
         self._walk()
@@ -157,17 +162,23 @@ class Environment:
             self._visit(x, label, (*key, i) if 0 < len(key) < DEEPEST else ())
 
     def _read(self, label: str, read: str, holder: Any, name: Any, x: Any) -> None:
-        """Note a place and what stands there."""
+        """Note a place and what stands there, and look into that."""
         key = id(holder), name
         if key not in self.places:
             if not isinstance(x, ModuleType):
                 self.places[key] = Place(label, read, holder, x)
             self._visit(x, label, key)
 
+    def _note(self, label: str, read: str, holder: Any, name: Any, x: Any) -> None:
+        """Note a place alone."""
+        self.places.setdefault((id(holder), name), Place(label, read, holder, x))
+
     def _read_entry(self, label: str, namespace: Any, name: str | int) -> None:
         self._read(label, "{}[" + repr(name) + "]", namespace, name, namespace[name])
 
     def _look_at(self, x: Any, label: str, key: Key) -> None:
+        if isinstance(x, _HAVE_NO_ATTRIBUTES) and hasattr(x, "__dict__") and type(x) is not Array:
+            self._objects.append((x, self._look_into_instance))  # of a class derived from one
         if isinstance(x, np.ndarray):
             if _may_change(x):
                 self.mutable[id(x)] = label, x
@@ -187,10 +198,14 @@ class Environment:
             self._look_into_function(x)
         elif (parts := parts_of(x)) is not None:
             self._visit_all(parts, label, key)
+            for name, value in x.keywords.items() if isinstance(x, functools.partial) else ():
+                self._note(label, "{}.keywords[" + repr(name) + "]", x, name, value)
             self._look_into_kind(type(x))
         elif package_of(type(x)) == "functrans" and not _is_sparse(x):
-            inside = tuple(getattr(x, "__dict__", {}).values())
-            self._visit_all([v for v in inside if callable(v) and not isinstance(v, type)], label)
+            inside = [v for v in getattr(x, "__dict__", {}).values()
+                      if callable(v) and not isinstance(v, type)]
+            self._given.update(map(id, inside))
+            self._visit_all(inside, label)
         elif isinstance(x, type):
             self._look_into_kind(x, called=True)
         elif isinstance(x, ContextVar):
@@ -198,6 +213,10 @@ class Environment:
         elif isinstance(x, _GETTERS):
             texts = [text for text in x.__reduce__()[1] if type(text) is str]
             self._names.update(*[text.split(".") for text in texts])
+        elif isinstance(x, _COLLECTIONS):
+            for name in sorted(vars(x)):
+                self._read_entry(label, vars(x), name)
+            self._look_into_kind(type(x))
         else:
             look = self._look_into_module if isinstance(x, ModuleType) else self._look_into_instance
             self._objects.append((x, look))
@@ -219,17 +238,26 @@ class Environment:
         ours = self._is_library(package_of_code(f))
         for name, cell, x in contents_of(f):
             if ours:
+                self._given.add(id(x))
                 self._visit(x, f"`{name}`", (id(cell),))
             else:
                 self._read(f"`{name}`", "{}.cell_contents", cell, name, x)
-        defaults = f.__dict__.get("__wrapped__"), f.__defaults__, f.__kwdefaults__
+        wrapped = f.__dict__.get("__wrapped__")
+        defaults = wrapped, f.__defaults__, f.__kwdefaults__
         self._visit_all(defaults, f"a default of `{f.__name__}`", (id(f),))
         if ours:
+            self._given.add(id(wrapped))
             return
+        if id(f) not in self._given:
+            self._note(f"the code of `{f.__name__}`", "{}.__code__", f, "__code__", f.__code__)
+        for name in ("__defaults__", "__kwdefaults__"):
+            if (value := getattr(f, name)) is not None:
+                self._note(f"a default of `{f.__name__}`", "{}." + name, f, name, value)
         if f.__dict__:
             self._objects.append((f, self._look_into_instance))
         names = names_read(f.__code__)
         self._names |= names.attributes
+        self._asked |= names.asked
         if "type" in names.globals:  # `type(self)(...)`
             self._names.add("__class__")
         for name in sorted((names.globals | names.by_text) & f.__globals__.keys()):
@@ -252,6 +280,9 @@ class Environment:
                 self._read_entry(label, vars(module), name)
             elif isinstance(vars(module)[name], ModuleType | MethodType | BuiltinMethodType):
                 self._visit(vars(module)[name], label)
+        for name in sorted(() if ours else self._asked - vars(module).keys()):
+            label = f"`{module.__name__}.{name}`"
+            self._note(label, f"({name!r} in {{}})", vars(module), ("in", name), False)
 
     def _look_into_kind(self, cls: type, called: bool = False) -> None:
         """Look at what objects of a class do, and, if it may be called, at what makes them."""
@@ -266,16 +297,24 @@ class Environment:
     def _look_into_class(self, cls: type) -> None:
         if "__class__" in self._names:
             self._visit_all(makers_of(cls), cls.__name__)
+        read = set(self._names)
         for base in cls.__mro__:
             if self._is_library(package_of(base)):
                 continue
             for name, x in tuple(vars(base).items()):
-                implicit = name.startswith("__") and isinstance(x, FunctionType)
-                if implicit and name not in _NOT_IMPLICIT:
-                    self._visit(x, name)
-                elif name in self._names and not isinstance(x, GetSetDescriptorType):
-                    read = "{}.__dict__[" + repr(name) + "]"
-                    self._read(f"`{base.__name__}.{name}`", read, base, name, x)
+                if name.startswith("__") and isinstance(x, FunctionType) and (
+                        name not in _NOT_IMPLICIT):
+                    read.add(name)
+                if name in read and not isinstance(x, GetSetDescriptorType):
+                    place = "{}.__dict__[" + repr(name) + "]"
+                    self._read(f"`{base.__name__}.{name}`", place, base, name, x)
+        inherited = read & _names_in(cls) | self._asked
+        for name in sorted(inherited - vars(cls).keys()):  # which it may get itself
+            label, (place, x) = f"`{cls.__name__}.{name}`", _in_class(cls, name)
+            if place:
+                self._note(label, place, cls, name, x)
+            elif x is None and name in self._asked:
+                self._note(label, f"_ft_has({{}}, {name!r})", cls, name, False)
 
     def _look_into_instance(self, x: Any) -> None:
         cls = type(x)
@@ -293,12 +332,46 @@ class Environment:
         names = attributes.keys() if every else self._names | held_by(x, attributes)
         for name in sorted(names & attributes.keys()):
             self._read_entry(f"attribute `{name}` of {cls.__name__}", attributes, name)
+        self._note_absent(x, cls, attributes)
         for base in cls.__mro__:
             slots = base.__dict__.get("__slots__", ())
             for name in sorted(self._names.intersection([slots] if type(slots) is str else slots)):
                 if hasattr(x, name):
                     label = f"attribute `{name}` of {cls.__name__}"
                     self._read(label, "{}." + name, x, name, getattr(x, name))
+
+    def _note_absent(self, x: Any, cls: type, attributes: dict) -> None:
+        """Note the class of an object, and attributes that only that has, or nothing as yet."""
+        absent = (self._names & _names_in(cls) | self._asked) - attributes.keys()
+        if self._is_library(package_of(cls)):
+            absent &= self._asked
+        else:
+            self._note(f"the class of a {cls.__name__}", "{}.__class__", x, "__class__", cls)
+        for name in sorted(absent if hasattr(x, "__dict__") else ()):
+            found = _in_class(cls, name)
+            if name in self._asked or (found.read and not isinstance(found.value, property)):
+                label = f"attribute `{name}` of {cls.__name__}"
+                self._note(label, f"({name!r} in {{}})", attributes, ("in", name), False)
+
+
+class _InClass(NamedTuple):
+    """How an attribute of a class is read without a call, and what is there; nothing: not so."""
+
+    read: str
+    value: Any
+
+
+def _names_in(cls: type) -> set[str]:
+    return set().union(*map(vars, cls.__mro__))
+
+
+def _in_class(cls: type, name: str) -> _InClass:
+    x = next((vars(k)[name] for k in cls.__mro__ if name in vars(k)), None)
+    if isinstance(x, staticmethod | classmethod):
+        bound = ".__func__" if isinstance(x, classmethod) else ""
+        return _InClass("{}." + name + bound, x.__func__)
+    plain = isinstance(x, FunctionType | property) or not hasattr(type(x), "__get__")
+    return _InClass("{}." + name if plain and x is not None else "", x)
 
 
 def has_places(x: Any) -> bool:
@@ -324,8 +397,8 @@ def parts_of(x: Any) -> tuple | None:
         return (x(),)
     if isinstance(x, _VIEWS) or is_iterators(type(x)):
         return tuple(gc.get_referents(x))
-    if isinstance(x, _COLLECTIONS):
-        return tuple(vars(x).values())
+    if isinstance(x, np.flatiter):
+        return (x.base,)
     return tuple(behind(x)) or None
 
 

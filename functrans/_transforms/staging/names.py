@@ -22,20 +22,25 @@ MAKERS = frozenset({"__new__", "__init__", "__post_init__", "__init_subclass__",
 # Names of what reaches variables and modules by names that are texts.
 _BY_TEXT = frozenset({"globals", "vars", "locals", "eval", "exec", "modules", "import_module",
                       "__import__", "__globals__"})
+_CACHED = type(functools.lru_cache(lambda: None))
 _WRITTEN = (FunctionType, classmethod, staticmethod)
 _DESCRIPTORS = (property, staticmethod, classmethod, functools.partialmethod,
                 functools.singledispatchmethod)
+# Builtin functions that ask for an attribute that may not be there.
+_ASK = frozenset({"getattr", "hasattr"})
 
 
 class Names(NamedTuple):
     """What code names: globals that it loads, attributes, modules that it imports; ``by_text`` are
-    globals that it may load by names that are texts.
+    globals that it may load by names that are texts, ``asked`` attributes that it asks for, which
+    may not be there.
     """
 
     globals: frozenset[str]
     attributes: frozenset[str]
     modules: frozenset[str]
     by_text: frozenset[str]
+    asked: frozenset[str]
 
 
 def codes_inside(code: CodeType) -> list[CodeType]:
@@ -46,7 +51,8 @@ def codes_inside(code: CodeType) -> list[CodeType]:
 @functools.lru_cache(4096)
 def names_read(code: CodeType) -> Names:
     """The names in a function's code, and in the code of functions inside it."""
-    loaded: dict[str, set[str]] = {"GLOBAL": set(), "ATTR": set(), "IMPORT": set(), "TEXT": set()}
+    loaded: dict[str, set[str]] = {"GLOBAL": set(), "ATTR": set(), "IMPORT": set(), "TEXT": set(),
+                                   "ASKED": set()}
     texts: list[str] = []
     todo = [code]
     while todo:
@@ -54,10 +60,11 @@ def names_read(code: CodeType) -> Names:
         for step in dis.get_instructions(code):
             if step.opname in _KINDS:
                 loaded[_KINDS[step.opname]].add(step.argval)
-        texts += [c for c in code.co_consts if isinstance(c, str)]
+        own = [c for c in code.co_consts if isinstance(c, str)]
+        loaded["ASKED"].update(filter(_is_name, own) if _ASK.intersection(code.co_names) else ())
+        texts += own
         todo += codes_inside(code)
-    # getattr may be given them
-    loaded["ATTR"].update([c for c in texts if c.isidentifier() and not iskeyword(c)])
+    loaded["ATTR"].update(filter(_is_name, texts))  # getattr may be given them
     if not _BY_TEXT.isdisjoint(loaded["GLOBAL"] | loaded["ATTR"]):
         loaded["IMPORT"].update(texts)
         loaded["ATTR"].update(*[re.findall(r"[^\W\d]\w*", text) for text in texts])
@@ -65,8 +72,17 @@ def names_read(code: CodeType) -> Names:
     return Names(*map(frozenset, loaded.values()))
 
 
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not iskeyword(text)
+
+
 def behind(x: Any) -> list[Any]:
-    """The functions that a property, a static or class method, or their like, is made of."""
+    """What a property, a static or class method, or their like, is made of, or a cached function.
+    """
+    if isinstance(x, functools.partialmethod):
+        return [x.func, *x.args, *x.keywords.values()]
+    if isinstance(x, _CACHED):
+        return [x.__wrapped__]
     if isinstance(x, _DESCRIPTORS) or hasattr(type(x), "__set_name__"):
         return [getattr(x, name, None) for name in ("fget", "func", "__func__", "dispatcher")]
     return []

@@ -31,17 +31,11 @@ def compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
 
 
 @functools.cache
-def _row_kernels() -> ModuleType:
+def kernels() -> Callable[..., np.ndarray | None]:
+    """What runs the kernels of rows."""
     from functrans._compile.run import row_kernels  # lazy: few programs need it
 
-    return row_kernels
-
-
-def kernel(
-    name: str, width: int, xs: Sequence[np.ndarray], out: np.ndarray | None = None
-) -> np.ndarray | None:
-    """The kernel ``name`` of arrays with rows of ``width`` entries, None where there is none."""
-    return _row_kernels().run(name, width, xs, out)
+    return row_kernels.run
 
 
 def added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:

@@ -191,4 +191,5 @@ def same_items(x: dict, saved: tuple[tuple, tuple]) -> bool:
 
 _HELPERS = {"_ft_same": same, "_ft_same_all": same_all, "_ft_same_items": same_items,
             "_ft_content": content, "_ft_bytes": lambda x: bytes(memoryview(x)),
-            "_ft_in_context": in_context, "_ft_gone": (AttributeError, LookupError, NameError)}
+            "_ft_in_context": in_context, "_ft_has": hasattr,
+            "_ft_gone": (AttributeError, LookupError, NameError)}

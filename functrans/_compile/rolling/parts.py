@@ -1,0 +1,160 @@
+"""Arrays of which only parts are read: the parts, without the arrays.
+
+Behind a loop that wrote an array row by row, often no more is read of it than the rows that pieces
+before or behind the loop touch. What a basic index reads of an array that was set or added to is a
+part of what was set, a part of the array before, or a sum of parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from functrans._compile.ir.expand import Writer
+from functrans._compile.ir.passes import dead_code
+from functrans._compile.ir.program import Atom, Eqn, Program, Var, aval_of_atom, check, is_weak
+from functrans._compile.rolling.body import constant
+from functrans._core.aval import Aval
+from functrans._ops import elementwise as ops
+from functrans._ops.indexing import ARRAY, WHOLE, getitem, put_add, result_shape, scatter_set
+from functrans._ops.structure import broadcast_to
+
+# How many equations a part is followed through.
+FURTHEST = 12
+
+
+def read_by_parts(program: Program) -> Program:
+    """The program without arrays of which it only reads parts."""
+    walk = _Walk(program)
+    eqns = [new for eqn in program.eqns for new in walk.process(eqn)]
+    if not walk.known:
+        return program
+    outputs = tuple(map(walk.read, program.outputs))
+    return dead_code(check(Program(program.inputs, tuple(eqns), outputs), program))
+
+
+class _Walk:
+    def __init__(self, program: Program):
+        self.makers = {v: eqn for eqn in program.eqns for v in eqn.outputs}
+        self.whole = _whole(program)
+        self.known: dict[Var, Atom] = {}
+        self.parts: dict[tuple, Atom | None] = {}  # by array and pattern
+
+    def read(self, a: Atom) -> Atom:
+        return self.known.get(a, a) if isinstance(a, Var) else a
+
+    def process(self, eqn: Eqn) -> list[Eqn]:
+        if _is_basic(eqn, getitem) and eqn.inputs[0] not in self.whole:
+            array, write = eqn.inputs[0], Writer(eqn)
+            part = self._part(write, array, eqn.params["pattern"], FURTHEST)
+            if part is not None:
+                self.known[eqn.outputs[0]] = part
+                return write.eqns
+        inputs = tuple(map(self.read, eqn.inputs))
+        if all([a is b for a, b in zip(inputs, eqn.inputs, strict=True)]):
+            return [eqn]
+        return [Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line)]
+
+    def _part(self, write: Writer, a: Atom, pattern: tuple, left: int) -> Atom | None:
+        """What an index reads of an array, without the array; None where it takes the array."""
+        eqn = self.makers.get(a) if isinstance(a, Var) and a not in self.whole and left else None
+        if eqn is None:
+            return None
+        key = a, tuple([(type(e), e) for e in pattern])
+        if key not in self.parts:
+            self.parts[key] = self._made(write, eqn, pattern, left - 1)
+        return self.parts[key]
+
+    def _made(self, write: Writer, eqn: Eqn, pattern: tuple, left: int) -> Atom | None:
+        shape, dtype = eqn.outputs[0].aval
+        if eqn.prim is ops.add:
+            if any([aval_of_atom(b).shape not in (shape, ()) for b in eqn.inputs]):
+                return None
+            return write(ops.add, *[self._operand(write, b, pattern, left) for b in eqn.inputs])
+        if not (_is_basic(eqn, put_add) or _is_basic(eqn, scatter_set)):
+            return None
+        *base, value = eqn.inputs
+        written = eqn.params["pattern"]
+        inside = _inside(pattern, written, shape)
+        if inside is None:
+            return None
+        if inside:
+            fits = aval_of_atom(value) == Aval(_shape(written, shape), dtype) and not is_weak(value)
+            return self._in_value(write, value, inside) if fits else None
+        if base:
+            return self._operand(write, base[0], pattern, left)
+        return write(broadcast_to, constant(np.zeros((), dtype)), shape=_shape(pattern, shape))
+
+    def _operand(self, write: Writer, a: Atom, pattern: tuple, left: int) -> Atom:
+        """A part of an operand, which may be a number."""
+        if not aval_of_atom(a).shape:
+            return self.read(a)
+        part = self._part(write, a, pattern, left)
+        return write(getitem, self.read(a), pattern=pattern) if part is None else part
+
+    def _in_value(self, write: Writer, value: Atom, pattern: Sequence) -> Atom:
+        value = self.read(value)
+        if all([e == WHOLE or e is Ellipsis for e in pattern]):
+            return value
+        return write(getitem, value, pattern=tuple(pattern))
+
+
+def _whole(program: Program) -> set[Atom]:
+    """The arrays that something reads as a whole."""
+    whole: set[Atom] = {a for a in program.outputs if isinstance(a, Var)}
+    for eqn in reversed(program.eqns):
+        for i, a in enumerate(eqn.inputs):
+            if not isinstance(a, Var):
+                continue
+            if i == 0 and _is_basic(eqn, getitem):
+                continue
+            alike = aval_of_atom(a) == eqn.outputs[0].aval or not a.aval.shape
+            passes = (i == 0 and _is_basic(eqn, scatter_set)) or (eqn.prim is ops.add and alike)
+            if not passes or eqn.outputs[0] in whole:
+                whole.add(a)
+    return whole
+
+
+def _is_basic(eqn: Eqn, prim: object) -> bool:
+    """Whether it is an equation of a row with a basic index that adds no axes."""
+    pattern = eqn.params.get("pattern", ()) if eqn.prim is prim else ()
+    return bool(pattern) and not any([e is ARRAY or e is None or e is Ellipsis for e in pattern])
+
+
+def _shape(pattern: tuple, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of what a basic index reads."""
+    return result_shape(shape, (), pattern)
+
+
+def _inside(part: tuple, written: tuple, shape: tuple[int, ...]) -> list | None:
+    """Where a part of an array lies in what was written into it: an index of that; empty where
+    the two have nothing in common, None where the part is also outside."""
+    pattern: list = []
+    outside = False
+    for axis, n in enumerate(shape):
+        p, w = [e[axis] if axis < len(e) else WHOLE for e in (part, written)]
+        if p == w and type(p) is type(w) is tuple:
+            pattern.append(WHOLE)
+            continue
+        to_read, places = [range(*slice(*e).indices(n)) if type(e) is tuple
+                           else range(e % n, e % n + 1) for e in (p, w)]
+        found = [i for i in to_read if i in places]
+        if not found:
+            return []
+        if len(found) < len(to_read):
+            outside = True
+            continue
+        if type(w) is not tuple:
+            pattern += [None] * (type(p) is tuple)
+            continue
+        at = [places.index(i) for i in found]
+        if type(p) is not tuple:
+            pattern.append(at[0])
+        elif at == list(range(len(places))):
+            pattern.append(WHOLE)
+        else:
+            step = at[1] - at[0] if len(at) > 1 else 1
+            stop = at[-1] + (1 if step > 0 else -1)
+            pattern.append((at[0], stop if stop >= 0 else None, step))
+    return None if outside else pattern or [...]

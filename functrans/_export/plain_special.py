@@ -1,0 +1,221 @@
+"""SciPy's special functions as plain C, for libraries that bring nothing along."""
+
+from __future__ import annotations
+
+from functrans._compile.lowering.special_functions import PREFIX
+
+# What the arguments are, and the value.
+OF_NUMBERS = {
+    **{name: ("x", value) for name, value in {
+        "cbrt": "cbrt(x)", "cosdg": "of_degrees(x, 1)", "cosm1": "-2 * sin(x / 2) * sin(x / 2)",
+        "ellipe": "elliptic(x, 1 - x, 1)", "ellipk": "elliptic(x, 1 - x, 0)",
+        "ellipkm1": "elliptic(1 - x, x, 0)",
+        "erfinv": "copysign(inverse_erfc(fabs(x), 0), x)", "exp10": "pow(10, x)",
+        "exp2": "exp2(x)", "expm1": "expm1(x)",
+        "exprel": "x == 0 ? 1 : x > 717 ? INFINITY : expm1(x) / x",
+        "gamma": "tgamma(x)", "gammasgn": "gamma_sign(x)", "j0": "j0(x)", "j1": "j1(x)",
+        "log1p": "log1p(x)", "loggamma": "x < 0 ? NAN : lgamma(x)", "logit": "log(x / (1 - x))",
+        "ndtri": "x < 0.5 ? -M_SQRT2 * inverse_erfc(1 - 2 * x, 2 * x) : "
+                 "M_SQRT2 * inverse_erfc(2 * x - 1, 2 - 2 * x)",
+        "rgamma": "x <= 0 && x == floor(x) ? 0 : 1 / tgamma(x)", "round": "rint(x)",
+        "sindg": "of_degrees(x, 0)", "y0": "y0(x)", "y1": "y1(x)",
+    }.items()},
+    "beta": ("a b", "a * b == 0 ? (a + b >= 0 ? INFINITY : NAN) : "
+                    "gamma_sign(a) * gamma_sign(b) * gamma_sign(a + b) * exp(log_beta(a, b))"),
+    "betainc": ("a b x", "beta_part(a, b, x)"), "betaincc": ("a b x", "beta_part(b, a, 1 - x)"),
+    "betainccinv": ("a b p", "b > 0 && a + b < INFINITY ? inverse(a, b, p, 1) : NAN"),
+    "betaincinv": ("a b p", "b > 0 && a + b < INFINITY ? inverse(a, b, p, 0) : NAN"),
+    "betaln": ("a b", "log_beta(a, b)"),
+    "boxcox": ("x power", "fabs(power) < 1e-19 ? log(x) : expm1(power * log(x)) / power"),
+    "boxcox1p": ("x power", "fabs(power) < 1e-19 ? log1p(x) : "
+                            "expm1(power * log1p(x)) / power"),
+    "gammainc": ("a x", "gamma_part(a, x, 0)"), "gammaincc": ("a x", "gamma_part(a, x, 1)"),
+    "gammainccinv": ("a p", "inverse(a, -1, p, 1)"),
+    "gammaincinv": ("a p", "inverse(a, -1, p, 0)"),
+    "huber": ("d x", "d < 0 ? INFINITY : fabs(x) <= d ? x * x / 2 : d * (fabs(x) - d / 2)"),
+    "inv_boxcox": ("y power", "power == 0 ? exp(y) : exp(log1p(power * y) / power)"),
+    "inv_boxcox1p": ("y power", "power == 0 ? expm1(y) : fabs(power * y) < 1e-154 ? y : "
+                                "expm1(log1p(power * y) / power)"),
+    "kl_div": ("x y", "isnan(x + y) ? NAN : x > 0 && y > 0 ? x * log(x / y) - x + y : "
+                      "x == 0 && y >= 0 ? y : INFINITY"),
+    "pdtr": ("k x", "k < 0 ? NAN : gamma_part(floor(k) + 1, x, 1)"),
+    "pdtrc": ("k x", "k < 0 ? NAN : gamma_part(floor(k) + 1, x, 0)"),
+    "powm1": ("x y", "x > 0 && fabs(y * log(x)) < 0.5 ? expm1(y * log(x)) : "
+                       "x < 0 && (isinf(y) || y != floor(y)) ? NAN : pow(x, y) - 1"),
+    "pseudo_huber": ("d x", "d < 0 ? INFINITY : d == 0 || x == 0 ? 0 : "
+                            "d * d * expm1(log1p(x / d * (x / d)) / 2)"),
+    "rel_entr": ("x y", "isnan(x + y) ? NAN : x > 0 && y > 0 ? x * log(x / y) : "
+                        "x == 0 && y >= 0 ? 0 : INFINITY"),
+    "stdtr": ("df t", "student(df, t)"),
+    "zeta": ("x q", "hurwitz(x, q)"),
+}
+# Newton's steps to where erf is p, or the logarithm of erfc that of q = 1 - p, if that is given.
+_INVERSE_ERFC = """
+static double inverse_erfc(double p, double q)
+{
+  double rest = q > 0 ? q : 1 - p, y = sqrt(-M_PI_4 * log(rest * (1 + p)));
+  if (!(p > 0 && rest > 0)) return p == 0 ? 0 : p == 1 ? INFINITY : NAN;
+  for (int i = 0; i < 32; i++) {
+    double e = p < 0.5 ? p - erf(y) : erfc(y) * log(erfc(y) / rest);
+    e /= M_2_SQRTPI * exp(-y * y);
+    y += e;
+    if (fabs(e) < 1e-9 * y) break;
+  }
+  return y;
+}
+"""
+# Their series and continued fractions, by the method of Lentz: a sum, or d and c of a quotient.
+_PARTS = """
+static double fraction(double d, double *c, double top, double bottom, double *y)
+{
+  double tiny = 1e-300;
+  d = bottom + top * d;
+  *c = bottom + top / *c;
+  d = 1 / (fabs(d) < tiny ? tiny : d);
+  *c = fabs(*c) < tiny ? tiny : *c;
+  *y *= d * *c;
+  return d;
+}
+
+static double gamma_part(double a, double x, int above)
+{
+  if (!(a >= 0 && x >= 0)) return NAN;
+  if (a == 0) return x > 0 ? !above : NAN;
+  if (x == 0) return above;
+  if (isinf(a)) return isinf(x) ? NAN : above;
+  if (isinf(x)) return !above;
+  double front = a * log(x) - x - lgamma(a), r = 1 / (a * a);
+  if (a > 10) front = a * (log1p((x - a) / a) - (x - a) / a) + log(a / (2 * M_PI)) / 2
+    - (1. / 12 - r * (1. / 360 - r * (1. / 1260 - r * (1. / 1680 - r / 1188)))) / a;
+  front = exp(front);
+  if (x < a + 1) {
+    double term = 1 / a, sum = term;
+    for (double n = 1; term > 1e-17 * sum; n++) sum += term *= x / (a + n);
+    return above ? 1 - front * sum : front * sum;
+  }
+  double b = x + 1 - a, c = 1e300, d = 1 / b, y = d, last = 0;
+  for (double n = 1; fabs(y - last) > 1e-16 * fabs(y) && n < 1e6; n++) {
+    last = y;
+    d = fraction(d, &c, -n * (n - a), b += 2, &y);
+  }
+  return above ? front * y : 1 - front * y;
+}
+
+static double beta_part(double a, double b, double x)
+{
+  if (!(a >= 0 && b >= 0 && x >= 0 && x <= 1)) return NAN;
+  if (a == b && (a == 0 || isinf(a))) return NAN;
+  if (x == 0 || x == 1) return x;
+  if (a == 0 || b == 0 || isinf(a) || isinf(b)) return a == 0 || isinf(b);
+  if (x > (a + 1) / (a + b + 2)) return 1 - beta_part(b, a, 1 - x);
+  double front = exp(a * log(x) + b * log1p(-x) + lgamma(a + b) - lgamma(a) - lgamma(b)) / a;
+  double c = 1, d = 1 / (1 - (a + b) * x / (a + 1)), y = d, last = 0;
+  for (double n = 1; fabs(y - last) > 1e-16 * fabs(y) && n < 1e6; n++) {
+    last = y;
+    d = fraction(d, &c, n * (b - n) * x / ((a + 2 * n - 1) * (a + 2 * n)), 1, &y);
+    d = fraction(d, &c, -(a + n) * (a + b + n) * x / ((a + 2 * n) * (a + 2 * n + 1)), 1, &y);
+  }
+  return front * y;
+}
+
+static double hurwitz(double x, double q)
+{
+  static const double over[] = {12, -720, 30240, -1209600, 47900160, -1307674368000 / 691.,
+    74724249600, -10670622842880000 / 3617.};
+  if (x == 1) return INFINITY;
+  if (!(x > 1)) return NAN;
+  if (!(q > 0)) return q == floor(q) ? INFINITY : NAN;
+  double sum = 0;
+  for (int k = 0; k < 12; k++) sum += pow(q + k, -x);
+  q += 12;
+  double power = pow(q, -x), factor = x;
+  sum += power * q / (x - 1) + power / 2;
+  for (int j = 0; j < 8; j++) {
+    power /= q;
+    sum += factor * power / over[j];
+    power /= q;
+    factor *= (x + 2 * j + 1) * (x + 2 * j + 2);
+  }
+  return sum;
+}
+
+static double gamma_sign(double x)
+{
+  if (x == 0) return copysign(1, x);
+  if (isnan(x) || (x < 0 && x == floor(x))) return NAN;
+  return x > 0 || fmod(floor(x), 2) == 0 ? 1 : -1;
+}
+
+static double log_beta(double a, double b)
+{
+  return a == 0 || b == 0 ? INFINITY : lgamma(a) + lgamma(b) - lgamma(a + b);
+}
+
+static double student(double df, double t)
+{
+  if (!(df > 0)) return NAN;
+  if (isinf(df) || isinf(t)) return erfc(-t * M_SQRT1_2) / 2;
+  double tail = beta_part(df / 2, 0.5, df / (df + t * t)) / 2;
+  return t < 0 ? tail : t > 0 ? 1 - tail : t == 0 ? 0.5 : NAN;
+}
+
+/* Where an incomplete function is p, that of gamma if b is -1: positive numbers are in the order of
+   their bits, which are halved until two neighbours are left. */
+static double inverse(double a, double b, double p, int above)
+{
+  if (!(a > 0 && p >= 0 && p <= 1)) return NAN;
+  double end = b > 0 ? 1 : INFINITY, x, y;
+  if (p == 0 || p == 1) return (p == 0) == above ? end : 0;
+  int64_t low = 0, high, middle;
+  memcpy(&high, &end, 8);
+  while (high - low > 1) {
+    middle = low + (high - low) / 2;
+    memcpy(&x, &middle, 8);
+    if (b < 0) y = gamma_part(a, x, above);
+    else if (above && p < 0.5) y = beta_part(b, a, 1 - x);
+    else y = above ? 1 - beta_part(a, b, x) : beta_part(a, b, x);
+    if ((y < p) != above) low = middle;
+    else high = middle;
+  }
+  memcpy(&x, &high, 8);
+  return x;
+}
+
+/* By quarters of a turn, which are exact. */
+static double of_degrees(double x, int quarters)
+{
+  int turned;
+  if (fabs(x) > 1e14) return 0;
+  double r = remquo(x, 90, &turned) * (M_PI / 180);
+  turned = (turned + quarters) & 3;
+  return (turned & 1 ? cos(r) : sin(r)) * (turned & 2 ? -1 : 1);
+}
+
+/* By the arithmetic and geometric mean; m + rest = 1. */
+static double elliptic(double m, double rest, int second)
+{
+  if (!(rest >= 0)) return NAN;
+  if (rest == 0) return second ? 1 : INFINITY;
+  if (isinf(m)) return second ? INFINITY : 0;
+  double a = 1, b = sqrt(rest), sum = m / 2, factor = 1, c = 1;
+  while (fabs(c) > 1e-9 * a) {
+    c = (a - b) / 2;
+    double mean = (a + b) / 2;
+    b = sqrt(a * b);
+    a = mean;
+    sum += factor * c * c;
+    factor *= 2;
+  }
+  return M_PI_2 / a * (second ? 1 - sum : 1);
+}
+"""
+
+
+def source(names: set[str]) -> str:
+    """The functions of these names."""
+    parts = [_INVERSE_ERFC, _PARTS]
+    for name in sorted(names):
+        xs, y = OF_NUMBERS[name]
+        given = "".join([f"double {x}, " for x in xs.split()])
+        parts.append(f"double {PREFIX}{name}({given}int32_t skip)\n{{\n  return {y};\n}}\n")
+    return "\n".join(parts)
