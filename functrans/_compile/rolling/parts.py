@@ -137,7 +137,7 @@ def _inside(part: tuple, written: tuple, shape: tuple[int, ...]) -> list | None:
         if p == w and type(p) is type(w) is tuple:
             pattern.append(WHOLE)
             continue
-        to_read, places = [range(*slice(*e).indices(n)) if type(e) is tuple
+        to_read, places = [range(*slice(*e).indices(n)) if isinstance(e, tuple)
                            else range(e % n, e % n + 1) for e in (p, w)]
         found = [i for i in to_read if i in places]
         if not found:
