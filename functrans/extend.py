@@ -28,7 +28,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from functrans._core.aval import Aval, aval_of, is_inexact
-from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, cast, is_finite, spread, sum_to
+from functrans._core.bind import (
+    AnyArray,
+    Outputs,
+    PrimalTracer,
+    Trace,
+    Tracer,
+    bind,
+    cast,
+    is_finite,
+    spread,
+    sum_to,
+)
 from functrans._core.deprecation import deprecated
 from functrans._core.locks import Lock
 from functrans._core.primitive import Primitive
@@ -169,9 +180,9 @@ def push(row: Primitive, ts: Sequence, y: Any, xs: Sequence, params: dict) -> An
 
 __all__ = [
     "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT",
-    "Aval", "Bilinear", "Elementwise", "General", "Linear", "Lock", "Observer", "Observers", "Op",
-    "PrimalTracer", "Primitive", "Trace", "Tracer", "aval_of", "bilinear", "bind", "cast",
-    "constant", "deprecated", "elementwise", "hand_out", "implements", "is_finite", "is_inexact",
-    "linear", "observed", "primitive", "pull", "push", "split_key", "spread", "sum_to",
-    "withdraw",
+    "AnyArray", "Aval", "Bilinear", "Elementwise", "General", "Linear", "Lock", "Observer",
+    "Observers", "Op", "Outputs", "PrimalTracer", "Primitive", "Trace", "Tracer", "aval_of",
+    "bilinear", "bind", "cast", "constant", "deprecated", "elementwise", "hand_out", "implements",
+    "is_finite", "is_inexact", "linear", "observed", "primitive", "pull", "push", "split_key",
+    "spread", "sum_to", "withdraw",
 ]

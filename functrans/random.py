@@ -36,6 +36,7 @@ import numpy as np
 
 from functrans._core.array import Array, wrap
 from functrans._core.aval import dtype_of, shape_of
+from functrans._core.bind import AnyArray
 from functrans._transforms.arguments import describe, is_number
 from functrans.errors import ArgumentError, ShapeError, user_line
 from functrans.numpy.public import public
@@ -58,7 +59,7 @@ def _threefry(key: Any, first: Any, second: Any) -> tuple[Any, Any]:
     return a, b
 
 
-def _require_key(who: str, key: Any) -> Any:
+def _require_key(who: str, key: Any) -> AnyArray:
     if getattr(key, "dtype", None) != np.uint32 or shape_of(key) != (2,):
         raise ArgumentError(
             f"{user_line()}: random.{who} takes a key, as of random.key(seed), but got "
@@ -98,7 +99,7 @@ def _shape(who: str, size: Any, *parameters: Any) -> tuple[int, ...]:
     return common
 
 
-def _uniform(who: str, key: Any, shape: tuple[int, ...]) -> Any:
+def _uniform(who: str, key: Any, shape: tuple[int, ...]) -> AnyArray:
     """53 random bits each, from 0 up to but not including 1."""
     high, low = _words(who, key, _DRAWS, math.prod(shape))
     bits = (high >> np.uint32(5)).astype(float) * 2.0**26 + (low >> np.uint32(6)).astype(float)
@@ -120,7 +121,7 @@ def key(seed: int) -> Array:
     return wrap(np.array([number >> 32, number & 0xFFFFFFFF], np.uint32))
 
 
-def split(key: Any, n: int = 2) -> Any:
+def split(key: Any, n: int = 2) -> AnyArray:
     """``n`` new keys, in an array with a row each. Do not use the old one any more.
 
     >>> split(key(0), 3).shape
@@ -129,7 +130,7 @@ def split(key: Any, n: int = 2) -> Any:
     return np.stack(_words("split", key, _KEYS, operator.index(n)), axis=-1)
 
 
-def fold_in(key: Any, number: Any) -> Any:
+def fold_in(key: Any, number: Any) -> AnyArray:
     """A new key of a key and an integer, which may be traced: the key of a step of a loop.
 
     >>> bool((fold_in(key(0), 1) == fold_in(key(0), 2)).any())
@@ -141,7 +142,7 @@ def fold_in(key: Any, number: Any) -> Any:
     return np.concatenate(_threefry(_require_key("fold_in", key), _FOLDED, counter))
 
 
-def random(key: Any, size: Any = None) -> Any:
+def random(key: Any, size: Any = None) -> AnyArray:
     """Uniform numbers from 0 up to but not including 1.
 
     >>> bool(0 <= random(key(0)) < 1)
@@ -150,7 +151,7 @@ def random(key: Any, size: Any = None) -> Any:
     return _uniform("random", key, _shape("random", size))
 
 
-def uniform(key: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+def uniform(key: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> AnyArray:
     """Uniform numbers from ``low`` up to ``high``.
 
     >>> uniform(key(0), -1.0, 1.0, size=3).shape
@@ -160,7 +161,7 @@ def uniform(key: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
     return low + (high - low) * u
 
 
-def normal(key: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+def normal(key: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> AnyArray:
     r"""Normal numbers, by :math:`\sqrt{-2 \log(1 - u)} \cos(2 \pi v)` (Box and Muller, Annals of
     Mathematical Statistics 29, 1958).
 
@@ -171,7 +172,7 @@ def normal(key: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
     return loc + scale * standard_normal(key, _shape("normal", size, loc, scale))
 
 
-def standard_normal(key: Any, size: Any = None) -> Any:
+def standard_normal(key: Any, size: Any = None) -> AnyArray:
     """Normal numbers with mean 0 and variance 1.
 
     >>> standard_normal(key(0), (2, 3)).shape
@@ -182,7 +183,7 @@ def standard_normal(key: Any, size: Any = None) -> Any:
     return np.sqrt(-2.0 * np.log1p(-u[0])) * np.cos(2 * np.pi * u[1])
 
 
-def exponential(key: Any, scale: Any = 1.0, size: Any = None) -> Any:
+def exponential(key: Any, scale: Any = 1.0, size: Any = None) -> AnyArray:
     """Exponential numbers with mean ``scale``.
 
     >>> bool(abs(exponential(key(0), 3.0, size=10_000).mean() - 3) < 0.1)
@@ -192,7 +193,7 @@ def exponential(key: Any, scale: Any = 1.0, size: Any = None) -> Any:
     return -scale * np.log1p(-u)
 
 
-def integers(key: Any, low: Any, high: Any, size: Any = None) -> Any:
+def integers(key: Any, low: Any, high: Any, size: Any = None) -> AnyArray:
     """Integers from ``low`` up to but not including ``high``, at most 2**53 of them.
 
     >>> sorted(set(integers(key(0), 1, 7, size=100).tolist()))
@@ -202,7 +203,7 @@ def integers(key: Any, low: Any, high: Any, size: Any = None) -> Any:
     return low + np.floor((high - low) * u).astype(np.int64)
 
 
-def permutation(key: Any, n: int) -> Any:
+def permutation(key: Any, n: int) -> AnyArray:
     """The integers from 0 up to but not including ``n`` in random order.
 
     >>> sorted(permutation(key(0), 4).tolist())

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import warnings
 from contextvars import Context
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 import functrans as ft
 from functrans._compile.run import machine, sources, store
 from functrans._compile.run.sources import stamp_of
+from tests.threads import at_once, elsewhere
 
 PROCESS = """
 import sys, numpy as np, functrans as ft
@@ -153,11 +153,7 @@ def test_threads_at_once_leave_whole_files(where):
             store.put(key, code, [("program", "p")])
             found.append(store.get(key))
 
-    threads = [threading.Thread(target=work, args=(c,)) for c in codes]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(work, codes)
     assert set(found) <= set(codes)
     assert [x.name for x in where.iterdir()] == [f"{key}.object"]
 
@@ -466,10 +462,7 @@ def test_off_neither_reads_nor_writes(where, compiled):
 def test_off_ends_with_its_block_and_holds_in_its_thread_only():
     seen = []
     with contextlib.suppress(ZeroDivisionError), ft.cache.off():
-        t = threading.Thread(target=Context().run, args=(lambda: seen.append(store.enabled()),))
-        t.start()
-        t.join()
-        seen.append(store.enabled())
+        seen += [elsewhere(Context().run, store.enabled), store.enabled()]
         raise ZeroDivisionError
     assert [*seen, store.enabled()] == [True, False, True]
 

@@ -13,6 +13,7 @@ import pytest
 import functrans as ft
 from functrans.config import Named, _process
 from functrans.errors import ArgumentError, KinkWarning
+from tests.threads import elsewhere
 
 DEFAULTS = {
     "jit": True, "keep_memory": True, "threads": None, "kinks": "subgradient", "log": None,
@@ -32,14 +33,6 @@ def _restored():
     ft.config.set(**DEFAULTS)
 
 
-def in_a_thread(f):
-    results = []
-    thread = threading.Thread(target=lambda: results.append(f()))
-    thread.start()
-    thread.join()
-    return results[0]
-
-
 def now():
     return {name: getattr(ft.config, name) for name in DEFAULTS}
 
@@ -55,9 +48,9 @@ def test_every_setting_is_a_row_with_a_type():
 def test_a_block_sets_for_its_time_and_its_thread(name):
     with ft.config(**{name: OTHERS[name]}):
         assert getattr(ft.config, name) == OTHERS[name]
-        assert in_a_thread(now) == (now() if INHERITED else DEFAULTS)
+        assert elsewhere(now) == (now() if INHERITED else DEFAULTS)
     assert now() == DEFAULTS
-    assert in_a_thread(now) == DEFAULTS
+    assert elsewhere(now) == DEFAULTS
 
 
 def test_the_inner_block_goes_first_and_leaves_the_rest():
@@ -126,7 +119,7 @@ def test_a_generator_that_ends_early_takes_only_its_own_block_with_it():
 
 def test_a_block_is_left_where_it_was_entered():
     block = ft.config(threads=2)
-    in_a_thread(block.__enter__)
+    elsewhere(block.__enter__)
     with pytest.raises(ArgumentError, match=r"config\(threads=2\): .* the thread .* entered it"):
         block.__exit__(None, None, None)
 
@@ -138,7 +131,7 @@ def test_a_block_is_left_where_it_was_entered():
 def test_the_process_setting_is_read_here_and_in_new_threads(name):
     ft.config.set(**{name: OTHERS[name]})
     assert getattr(ft.config, name) == OTHERS[name]
-    assert in_a_thread(now) == now()
+    assert elsewhere(now) == now()
 
 
 def test_running_threads_see_it_unless_they_have_set_their_own():

@@ -3,7 +3,6 @@
 import html.parser
 import inspect
 import re
-import threading
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import pytest
 import functrans as ft
 from functrans._core.bind import watching
 from functrans.debug import explain
+from tests.threads import at_once
 
 A, B = np.array([1.0, 0.0, 4.0]), np.array([2.0, 3.0, 4.0])
 
@@ -254,13 +254,7 @@ def test_only_the_functions_own_ops_count():
 def test_nothing_is_watched_afterwards_and_threads_do_not_mix():
     explain(rectifier)(A)
     assert watching.get() is None
-    reports = []
-    threads = [threading.Thread(target=lambda g=g: reports.append(explain(g)(A)))
-               for g in (rectifier, absolute)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    reports = at_once(lambda g: explain(g)(A), [rectifier, absolute])
     assert sorted(r.name for r in reports) == ["absolute", "rectifier"]
     assert all(len(r.kinds()) for r in reports)
 

@@ -20,6 +20,7 @@ from functrans._ops.declare import Elementwise
 from functrans._transforms.programs import make_program
 from functrans._transforms.staging.jit import Jitted
 from tests.test_native import FUNCTIONS, frozen, misaligned, same
+from tests.threads import at_once
 
 X = np.linspace(0.5, 1.5, 6)
 
@@ -410,17 +411,12 @@ def test_threads_compile_an_executable_once(monkeypatch):
 
     monkeypatch.setattr(executable, "NativeProgram", counted)
     f = ft.jit(lambda x: np.exp(x) * x)
-    found = []
 
-    def work():
+    def work(x):
         start.wait()
-        found.append(f(X))
+        return f(x)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    found = at_once(work, [X] * 8)
     assert len(made) == 1
     assert all(np.array_equal(y, found[0]) for y in found) and len(found) == 8
 
@@ -428,17 +424,8 @@ def test_threads_compile_an_executable_once(monkeypatch):
 def test_threads_that_stage_at_once_keep_one_program():
     both = threading.Barrier(2, timeout=60)
     f = Jitted(lambda x: both.wait() * 0 + np.exp(x), (), (), AS_NUMPY)
-    entries = []
-
-    def work():
-        entries.append(f._entry(f.signature.of((X,), {}))[0])
-
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert len(entries) == 2 and entries[0] is entries[1]
+    one, other = at_once(lambda x: f._entry(f.signature.of((x,), {}))[0], [X] * 2)
+    assert one is other
 
 
 def test_errors_are_those_of_the_general_way():

@@ -1,7 +1,6 @@
 """Products of matrices that stand in for BLAS's, against NumPy."""
 
 import ctypes
-import threading
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from functrans._compile.run import gemm
 from functrans._compile.run.machine import local
 from functrans._kernels import routines
 from tests.covering import covering
+from tests.threads import at_once
 
 DTYPES = {"d": np.float64, "s": np.float32}
 SIDES = [1, 3, 4, 5, 15, 16, 17, 24, 31, 48, 50, 63, 130, 193, 385, 513]
@@ -110,11 +110,7 @@ def test_threads_have_room_of_their_own(product):
         for _ in range(20):
             call(a, b, y)
 
-    threads = [threading.Thread(target=work, args=(y,)) for y in results]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, results)
     assert_array_equal(results, np.broadcast_to(a @ b, results.shape))
 
 

@@ -20,6 +20,7 @@ from numpy.testing import assert_array_equal
 
 import functrans as ft
 from functrans.errors import ArgumentError, UnsupportedError
+from tests.threads import at_once
 
 X = np.array([1.0, 2.0, 3.0])
 W = np.ones(3)
@@ -385,13 +386,7 @@ def test_threads_see_the_array_as_it_is():
     f = ft.jit(lambda x: x * w)
     f(X)
     w[:] = 2.0
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(f(X))) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    for y in found:
+    for y in at_once(f, [X] * 4):
         assert_array_equal(y, 2 * X)
 
 

@@ -1,6 +1,5 @@
 """config(kinks=...): what a derivative exactly at a kink is."""
 
-import threading
 import warnings
 from contextvars import Context
 
@@ -14,6 +13,7 @@ from functrans._transforms.forward.jvp import JVPTrace
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans.errors import ArgumentError, KinkWarning, NotDifferentiable
 from functrans.extend import TABLE, Elementwise
+from tests.threads import elsewhere
 
 X = np.array([1.0, 0.0, -2.0])
 
@@ -223,13 +223,9 @@ def test_blocks_nest_and_leave_other_settings_alone():
 
 
 def test_other_threads_keep_their_own():
-    found = []
     with ft.config(kinks="raise"):
-        thread = threading.Thread(
-            target=Context().run, args=(lambda: found.append(ft.grad(size)(X)),))
-        thread.start()
-        thread.join()
-    assert_array_equal(found[0], [1, 0, -1])
+        found = elsewhere(Context().run, ft.grad(size), X)
+    assert_array_equal(found, [1, 0, -1])
 
 
 def test_an_unknown_setting_is_refused():

@@ -3,7 +3,6 @@
 import inspect
 import math
 import random
-import threading
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from scipy import integrate, ndimage, special
 
 import functrans as ft
 from functrans.errors import ArgumentError, OutOfMemoryError, ShapeError, UnsupportedError
+from tests.threads import at_once
 
 numba = pytest.importorskip("numba")  # an extra: its releases follow NumPy's after a while
 njit = numba.njit
@@ -529,18 +529,11 @@ def test_a_tape_that_is_too_short_is_made_longer():
 
 
 def test_threads_have_their_tapes():
-    found = {}
-
     def run(k):
-        found[k] = [ft.grad(REVERSE)(X * k, 1.3) for _ in range(20)]
+        return [ft.grad(REVERSE)(X * k, 1.3) for _ in range(20)]
 
-    threads = [threading.Thread(target=run, args=(k,)) for k in (1, 2)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    for k in (1, 2):
-        agree(found[k], [ft.grad(plainly)(X * k, 1.3)] * 20)
+    for k, found in zip((1, 2), at_once(run, (1, 2)), strict=True):
+        agree(found, [ft.grad(plainly)(X * k, 1.3)] * 20)
 
 
 def test_a_pullback_can_be_called_again():

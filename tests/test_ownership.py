@@ -1,7 +1,6 @@
 """What a transform hands out is its own: no one can change it, who has what it was made from."""
 
 import gc
-import threading
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import functrans as ft
 from functrans._core.references import FREE_THREADED, is_exact
 from functrans._transforms import arguments
 from functrans._transforms.reverse.cotangents import is_alone
+from tests.threads import at_once
 
 
 def fresh():
@@ -171,10 +171,7 @@ def test_what_only_the_transform_has_is_not_copied(run, monkeypatch):
 
 
 def test_without_the_interpreter_lock_counts_are_relied_on_for_what_the_thread_has_made():
-    made = []
-    thread = threading.Thread(target=lambda: made.append(np.ones(3)))
-    thread.start()
-    thread.join()
+    made = at_once(np.ones, [3])
     alone = is_alone([np.ones(3)], 0)
     assert alone and is_exact(np.ones(3))
     alone = is_alone(made, 0)  # not inside of an assertion, which keeps references

@@ -17,6 +17,7 @@ from functrans._transforms.staging import recording, walking
 from functrans._transforms.staging.jit import Jitted
 from functrans._transforms.staging.paths import Tree
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError
+from tests.threads import at_once
 
 X = np.array([0.5, -1.25, 2.0])
 
@@ -603,21 +604,15 @@ def test_threads_that_call_at_once_get_what_one_gets(make):
     f = make(ft.jit(newton))
     points = [0.5 + 0.25 * k for k in range(24)]
     expected = [float(eager(make(newton), x)) for x in points]
-    results = [None] * 4
     start = threading.Barrier(4)
 
     def work(i):
         start.wait()
         order = points[6 * i:] + points[:6 * i]
         by_point = {x: float(f(x)) for x in order}
-        results[i] = [by_point[x] for x in points]
+        return [by_point[x] for x in points]
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    for r in results:
+    for r in at_once(work, range(4)):
         np.testing.assert_allclose(r, expected, rtol=1e-13)
 
 

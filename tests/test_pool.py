@@ -1,10 +1,10 @@
 """Is memory of large arrays kept for others, bounded, and never for two at once?"""
 
 import ctypes
+import functools
 import gc
 import subprocess
 import sys
-import threading
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -18,6 +18,7 @@ import functrans.torch as torch
 from functrans._compile.run import pool as pools
 from functrans._compile.run.pool import LARGEST, SMALLEST, Handler, pool
 from functrans._kernels import large, sizes
+from tests.threads import at_once
 
 handler_name = np._core.multiarray.get_handler_name  # type: ignore[attr-defined]
 kept: Any = pool()
@@ -177,11 +178,7 @@ def test_threads_get_memory_of_their_own(inside):
             if not ((x == number).all() and (y == number + 1).all()):
                 wrong.append((number, i))
 
-    threads = [threading.Thread(target=inside, args=(work, k)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(functools.partial(inside, work), range(4))
     assert not wrong
 
 

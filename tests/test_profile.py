@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import threading
 from contextvars import Context
 
 import numpy as np
@@ -14,6 +13,7 @@ from functrans._core.bind import Trace, watching
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans.errors import ArgumentError
 from functrans.profile import profile, record_function
+from tests.threads import elsewhere
 
 X = np.ones((3, 4))
 
@@ -179,9 +179,7 @@ def test_profiles_nest(options):
 
 def test_other_threads_are_not_recorded_but_tasks_are():
     with profile() as prof:
-        t = threading.Thread(target=Context().run, args=(ft.grad(np.cos), 1.0))
-        t.start()
-        t.join()
+        elsewhere(Context().run, ft.grad(np.cos), 1.0)
 
         async def task():
             ft.grad(np.sin)(1.0)
@@ -200,9 +198,7 @@ def test_a_profile_ends_in_its_own_thread():
             failures.append(str(e))
 
     with profile() as prof:
-        t = threading.Thread(target=leave)
-        t.start()
-        t.join()
+        elsewhere(leave)
         ft.grad(np.sin)(1.0)
     assert "must end in the thread" in failures[0] and names(prof, "forward") == ["sin"]
 

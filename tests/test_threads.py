@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from tests.threads import at_once
 
 X = np.linspace(0.1, 1.0, 5)
 LARGE = np.linspace(-1.0, 1.0, 150_000)
@@ -71,9 +72,5 @@ def test_threads_that_share_functions_get_their_own_results(round):
                 wrong.append((first + i) % len(JOBS))
 
     shift = len(JOBS) // THREADS
-    threads = [threading.Thread(target=work, args=(round + k * shift,)) for k in range(THREADS)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(work, [round + k * shift for k in range(THREADS)])
     assert wrong == []

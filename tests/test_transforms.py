@@ -1,6 +1,5 @@
 """What each transform returns: values, structure, order of results, and that they agree."""
 
-import threading
 from collections import namedtuple
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 from functrans.profile import profile
+from tests.threads import at_once
 
 X = np.array([0.3, -1.2, 2.0])
 Pair = namedtuple("Pair", "a b")
@@ -318,21 +318,14 @@ def test_an_exception_in_the_middle_leaves_nothing_behind():
 
 
 def test_threads_do_not_disturb_each_other():
-    results = {}
-
     def work(i):
         x = X * i
-        results[i] = all(
+        return all(
             np.allclose(ft.grad(lambda x: (x * ft.grad(cubic)(x)).sum())(x), 9 * x**2, rtol=1e-14)
             for _ in range(50)
         )
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(1, 9)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert results == dict.fromkeys(range(1, 9), True)
+    assert at_once(work, range(1, 9)) == [True] * 8
 
 
 def test_a_deep_chain_needs_no_recursion():

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 import warnings
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import functrans as ft
 from functrans._compile.run import verify
 from functrans._compile.run.machine import OPTIONS, SAFE, Machine
 from functrans.errors import ArgumentError, MiscompilationWarning
+from tests.threads import at_once
 
 X = np.linspace(0.5, 2.0, 5)
 
@@ -109,13 +109,8 @@ def test_a_call_that_raises_verifies_nothing_and_the_next_one_does(plant):
 
 def test_threads_that_call_at_first_all_get_right_values(plant):
     plant("fsub", "fadd")
-    f, results = ft.jit(compute), []
     with pytest.warns(MiscompilationWarning):
-        threads = [threading.Thread(target=lambda: results.append(f(X))) for _ in range(4)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        results = at_once(ft.jit(compute), [X] * 4)
     for y in results:
         np.testing.assert_allclose(y, compute(X), rtol=1e-15)
 

@@ -13,6 +13,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as np
 from functrans._transforms.staging import warned
+from tests.threads import at_once
 
 HERE = __file__
 ZERO = plain_np.array([0.0, 1.0])
@@ -142,11 +143,7 @@ def test_threads_warn_by_their_own_state():
             except FloatingPointError as e:
                 found[how] = str(e)
 
-    threads = [threading.Thread(target=run, args=(how,)) for how in ("ignore", "raise")]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(run, ["ignore", "raise"])
     assert found == {"ignore": -plain_np.inf, "raise": OF_LOG}
 
 

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import signal
-import threading
 import time
 import warnings
 from typing import Any
@@ -19,6 +18,7 @@ from functrans._compile.run.workers import WORDS, Workers, on_threads, workers
 from functrans._core import bind
 from functrans._kernels import large, sizes
 from tests.drawing import generator
+from tests.threads import at_once
 
 pytestmark = pytest.mark.skipif(workers() is None, reason="there are no such threads here")
 
@@ -88,7 +88,7 @@ def test_each_chunk_is_computed_once(team, counting, chunks):
 def test_several_callers_at_once(team, counting):
     wrong = []
 
-    def call():
+    def call(_):
         with ft.config(threads=3):
             for _ in range(300):
                 counts = np.zeros(9, np.int64)
@@ -96,11 +96,7 @@ def test_several_callers_at_once(team, counting):
                     wrong.append(counts)
 
     refresh(team)
-    threads = [threading.Thread(target=call) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(call, range(4))
     assert not wrong
 
 

@@ -3,7 +3,6 @@
 import functools
 import operator
 import sys
-import threading
 import tracemalloc
 import types
 
@@ -22,6 +21,7 @@ from functrans._transforms.writing import may_write
 from functrans.errors import ConcretizationError, UnsupportedError
 from functrans.numpy.layouts import is_ordered
 from tests.compiling import without_optimising
+from tests.threads import at_once
 
 X = plain_np.array([0.3, -1.2, 0.7, 2.0, -0.4, 1.1])
 
@@ -890,17 +890,10 @@ def test_flat_of_an_array_that_is_not_contiguous_is_refused():
 
 
 def test_two_threads_write_at_once():
-    results: list = [None, None]
-
     def run(k):
-        results[k] = [ft.grad(recurrence)(X * (k + 1)) for _ in range(20)]
+        return [ft.grad(recurrence)(X * (k + 1)) for _ in range(20)]
 
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(2)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    for k, got in enumerate(results):
+    for k, got in enumerate(at_once(run, range(2))):
         want = ft.grad(recurrence_by_parts)(X * (k + 1))
         for g in got:
             plain_np.testing.assert_allclose(g, want, rtol=1e-13)

@@ -85,7 +85,7 @@ def floating_of(dtype: np.dtype) -> np.dtype:
     return dtype if inexact_dtype(dtype) else np.result_type(dtype, np.float16)
 
 
-def finfo(dtype: np.dtype) -> Any:
+def finfo(dtype: np.dtype) -> np.finfo:
     """``np.finfo``, of bfloat16 too."""
     if dtype.kind != "V":
         return np.finfo(dtype)

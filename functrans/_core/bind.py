@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from math import isfinite, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -36,7 +36,10 @@ from functrans.errors import (
 )
 
 if TYPE_CHECKING:
+    from functrans._core.methods import Methods
     from functrans._core.primitive import Primitive
+else:
+    Methods = object
 
 next_level = itertools.count(1).__next__
 
@@ -81,11 +84,11 @@ class Trace:
         """The result of ``prim`` on ``args``, of which at least one is a tracer of this trace."""
         raise NotImplementedError
 
-    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
         """``prim`` on two operands, one of them mine; traces may have a faster path for it."""
         return bind(prim, x1, x2)
 
-    def unary(self, prim: Primitive, x: Any) -> Any:
+    def unary(self, prim: Primitive, x: Any) -> AnyArray:
         """``prim`` on one operand of mine, without parameters."""
         return bind(prim, x)
 
@@ -125,7 +128,7 @@ class Trace:
         )
 
 
-class Tracer:
+class Tracer(Methods):
     """A value that a transform follows. Its methods and operators come from ``functrans.numpy``."""
 
     __slots__ = ("owner",)
@@ -158,7 +161,7 @@ class Tracer:
         """The plain values inside, of all entries of a batch; None if they are not known."""
         return None
 
-    def current(self) -> Any:
+    def current(self) -> Tracer | np.ndarray:
         """Itself; of a name for a value that may change, the value it has now."""
         return self
 
@@ -194,7 +197,7 @@ class Tracer:
     def __iter__(self):
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(len(self)))  # type: ignore[index]  # from functrans.numpy
+        return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
         return f"<{self.dtype}[{','.join(map(str, self.shape))}] traced by {self.owner.fun}>"
@@ -252,7 +255,7 @@ class Tracer:
             raise TypeError(f"only integer values can be used as an index, not {self!r}")
         return self.decide(operator.index, "an index")
 
-    def __round__(self, ndigits: int | None = None) -> Any:
+    def __round__(self, ndigits: int | None = None) -> AnyArray | int:
         """As of NumPy's numbers: without ``ndigits`` an int, which has no derivative."""
         if self.shape:
             raise ArgumentError(
@@ -274,8 +277,7 @@ class Tracer:
         if self.size != 1 and not args:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         index = args[0] if len(args) == 1 else args or 0
-        x = self if isinstance(index, tuple) else self.reshape(-1)  # type: ignore[attr-defined]
-        return x[index]  # type: ignore[index]  # both from functrans.numpy
+        return self[index] if isinstance(index, tuple) else self.reshape(-1)[index]
 
     def tolist(self):
         """Nested lists of traced scalars."""
@@ -292,12 +294,17 @@ class Tracer:
             return newer.operand(self).decide(convert, use)
         return self._decide(convert, use)
 
-    def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+    def _decide(self, convert: Callable[[Any], Any], use: str) -> NoReturn:
         raise ConcretizationError(
             f"{user_line()}: {use} of {self!r} depends on more than one value at once. "
             "Use np.where(condition, a, b) instead of `if`, or ft.cond; or give ft.vmap the "
             "function under ft.jit, where entries of a batch may take paths of their own."
         )
+
+
+# An array, traced or not. As for ndarrays, NumPy's number is one that has no axes.
+AnyArray = Tracer | np.ndarray
+Outputs = AnyArray | tuple[AnyArray, ...]  # of an op
 
 
 def text_of(x: Any) -> Any:
@@ -460,7 +467,7 @@ def is_staged(x: Any) -> bool:
     return False
 
 
-def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> AnyArray:
     """``x`` summed over broadcast axes to ``shape`` and cast: broadcasting, transposed."""
     if type(x) is np.ndarray and x.shape == shape and x.dtype is dtype:
         return x
@@ -472,14 +479,14 @@ def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return cast(x, dtype)
 
 
-def spread(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+def spread(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> AnyArray:
     """``x`` broadcast to ``shape`` and cast to ``dtype``."""
     if shape_of(x) != shape:
         x = np.broadcast_to(x, shape)
     return cast(x, dtype)
 
 
-def cast(x: Any, dtype: np.dtype) -> Any:
+def cast(x: Any, dtype: np.dtype) -> AnyArray:
     """``x`` in ``dtype``; from complex to real its real part, the transpose of the embedding."""
     have = dtype_of(x)
     if have is dtype or have == dtype:

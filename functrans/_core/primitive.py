@@ -102,7 +102,7 @@ class Primitive:
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple | str:
         """A row of the table pickles by its name."""
         return (_row, (self.name,)) if _is_row(self) else object.__reduce_ex__(self, 2)
 

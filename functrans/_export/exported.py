@@ -80,7 +80,7 @@ class Exported:
         takes = ", ".join([f"{x.dtype}{list(x.shape)}" for x in self._code.frame.arguments])
         return f"<{self._code.name}({takes}), exported>"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple:
         return _unpickled, (self._bytes(),)
 
     # ---- files

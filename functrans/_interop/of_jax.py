@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from functrans._interop.leaves import LeafFunction, Leaves
 from functrans.errors import ArgumentError, name_of, user_line
 
 
-def _jax() -> Any:
+def _jax() -> ModuleType:
     return importlib.import_module("jax")
 
 

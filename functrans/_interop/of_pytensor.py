@@ -95,7 +95,7 @@ def _made(name: str, g: LeafFunction, types: Sequence[Aval]) -> Any:
 
 
 @functools.cache
-def _operation() -> Any:
+def _operation() -> type:
     """The rules as a class of PyTensor's."""
     bases = (Rules, importlib.import_module("pytensor.graph.op").Op)
     return types.new_class("FunctransOp", bases)

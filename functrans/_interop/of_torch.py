@@ -6,6 +6,7 @@ import functools
 import importlib
 import types
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from functrans._interop.leaves import LeafFunction, Leaves, writable
 from functrans.errors import name_of
 
 
-def _torch() -> Any:
+def _torch() -> ModuleType:
     return importlib.import_module("torch")
 
 
@@ -81,7 +82,7 @@ class Rules:
 
 
 @functools.cache
-def _operation() -> Any:
+def _operation() -> type:
     """The rules as a class of PyTorch's."""
     bases = (Rules, _torch().autograd.Function)
     return types.new_class("FunctransFunction", bases)

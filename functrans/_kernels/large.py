@@ -181,7 +181,7 @@ def valued(ufunc: np.ufunc, kernel: str, kinds: str = "d") -> Callable:
     Where that is not finite NumPy does it, and warns.
     """
 
-    def large_value(x: np.ndarray, *xs: Any) -> Any:
+    def large_value(x: np.ndarray, *xs: Any) -> np.ndarray:
         if x.dtype.char in kinds and settings().values == NATIVE:
             y = in_one_pass(kernel, *xs, least=sizes.VALUES)
             if y is not None and is_finite(y):
@@ -217,7 +217,7 @@ def whole_power(x: np.ndarray, n: float) -> np.ndarray | None:
 
 
 @functools.wraps(np.power)
-def power(x1: Any, x2: Any) -> Any:
+def power(x1: Any, x2: Any) -> np.ndarray:
     if type(x1) is np.ndarray and type(x2) in (int, float) and config.values == NATIVE:
         y = whole_power(x1, x2)
         if y is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import is_inexact
-from functrans._core.bind import is_staged, may_have_nan
+from functrans._core.bind import AnyArray, is_staged, may_have_nan
 from functrans._core.products import NanArrived, Products, products
 from functrans._ops.declare import Linear, linear
 
@@ -20,7 +20,7 @@ def arrived(parts: Sequence) -> list:
     return [x if x is None or not is_inexact(x) else _looked_at(x) for x in parts]
 
 
-def _looked_at(x: Any) -> Any:
+def _looked_at(x: Any) -> AnyArray:
     if is_staged(x):
         return checked(x)
     if may_have_nan(x):  # of constants alone, known while it is written
@@ -28,7 +28,7 @@ def _looked_at(x: Any) -> Any:
     return x
 
 
-def _checked(x: Any) -> Any:
+def _checked(x: Any) -> AnyArray:
     if np.isnan(x).any():
         raise NanArrived
     return x

@@ -12,7 +12,7 @@ _BITS = {np.dtype(np.float32): np.int32, np.dtype(np.float64): np.int64}
 LARGE = 1024
 
 
-def choose(c: Any, x1: Any, x2: Any) -> Any:
+def choose(c: Any, x1: Any, x2: Any) -> np.ndarray:
     """``np.where(c, x1, x2)``; with zero for one of them, the bits of the other times 0 or 1."""
     if type(c) is np.ndarray and c.size >= LARGE and c.dtype == np.bool_:
         if _is_zero(x2) and _fits(x1, c):

@@ -18,6 +18,7 @@ import numpy as np
 from functrans._core.aval import Aval, aval_of, dtype_of, ndim_of, shape_of
 from functrans._core.bind import (
     PLAIN,
+    AnyArray,
     Tracer,
     bind,
     bind_operands,
@@ -85,7 +86,7 @@ class Action:
         self.masks = bool(self.needs) and not propagates
         self.pull = self.push = act if selects or not self.needs else self.strong
 
-    def strong(self, g: Any, *saved: Any) -> Any:
+    def strong(self, g: Any, *saved: Any) -> AnyArray:
         """The action with strong zero: zero change, or zero slope, contributes exactly zero."""
         moved = self.act(g, *saved)
         if not may_have_nan(moved):
@@ -119,10 +120,10 @@ class LinearAction:
     singular = False
 
     def __init__(self, prim: Linear, accumulate: Callable | None, transpose: Callable):
-        def pull(ct: Any, x: Aval, fixed: tuple, params: dict) -> Any:
+        def pull(ct: Any, x: Aval, fixed: tuple, params: dict) -> AnyArray:
             return transpose(ct, x, *fixed, **params) if fixed else transpose(ct, x, **params)
 
-        def push(t: Any, x: Aval, fixed: tuple, params: dict) -> Any:
+        def push(t: Any, x: Aval, fixed: tuple, params: dict) -> AnyArray:
             return bind(prim, t, *fixed, **params)
 
         self.act = self.pull = pull
@@ -140,12 +141,12 @@ class BilinearAction:
     def __init__(self, prim: Bilinear, i: int):
         transpose = prim.transposes[i]
 
-        def pull(ct: Any, x: Aval, other: Any, params: dict) -> Any:
+        def pull(ct: Any, x: Aval, other: Any, params: dict) -> AnyArray:
             a, b = (other, x) if i else (x, other)
             moved = transpose(ct, a, b, **params) if params else transpose(ct, a, b)
             return sum_to(moved, x.shape, x.dtype)
 
-        def push(t: Any, x: Aval, other: Any, params: dict) -> Any:
+        def push(t: Any, x: Aval, other: Any, params: dict) -> AnyArray:
             return bind(prim, other, t, **params) if i else bind(prim, t, other, **params)
 
         self.act = pull
@@ -155,7 +156,7 @@ class BilinearAction:
 def _strongly(product: Callable) -> Callable:
     """Sums of products with strong zero: what is not finite counts only times what is not zero."""
 
-    def strong(g: Any, x: Aval, other: Any, params: dict) -> Any:
+    def strong(g: Any, x: Aval, other: Any, params: dict) -> AnyArray:
         moved = product(g, x, other, params)
         if not may_have_nan(moved) or (isinstance(moved, Tracer) and not _is_final(moved)):
             return moved
@@ -179,9 +180,8 @@ class Elementwise(Primitive):
 
     __slots__ = ("actions", "entry", "operands", "singular")
 
-    def __init__(self, name: str, impl: Callable, actions: Sequence[Callable | None],
-                 arity: int, singular: bool, propagates: bool = False, selects: bool = False,
-                 **columns: Any):
+    def __init__(self, name: str, impl: Callable, actions: Sequence[Callable | None], arity: int,
+                 singular: bool, propagates: bool = False, selects: bool = False, **columns: Any):
         super().__init__(name, impl, differentiable=any(actions), **columns)
         self.singular = singular
         self.operands = ("x",) if arity == 1 else tuple(f"x{i + 1}" for i in range(arity))
@@ -208,13 +208,13 @@ class Elementwise(Primitive):
         needs = {n for a, w in zip(self.actions, wanted, strict=True) if a and w for n in a.needs}
         return "y" in needs, tuple(name in needs for name in self.operands)
 
-    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict, strong: bool = True) -> Any:
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict,
+            strong: bool = True) -> AnyArray | None:
         total = None
         for t, action in zip(ts, self.actions, strict=True):
-            if t is None or action is None:
-                continue
-            part = (action.push if strong else action.act)(t, *action.pick(y, *xs))
-            total = part if total is None else total + part
+            if t is not None and action is not None:
+                part = (action.push if strong else action.act)(t, *action.pick(y, *xs))
+                total = part if total is None else total + part
         return None if total is None else spread(total, shape_of(y), dtype_of(y))
 
     def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]) -> list:
@@ -225,7 +225,7 @@ class Elementwise(Primitive):
                 out[i] = sum_to(action.pull(ct, *action.pick(y, *xs)), x.shape, x.dtype)
         return out
 
-    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
+    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> AnyArray:
         ndim = max(ndim_of(x) - b for x, b in zip(xs, batched, strict=True))
         return bind(self, *[_align(x, ndim) if b else x for x, b in zip(xs, batched, strict=True)])
 
@@ -307,7 +307,7 @@ class Linear(Primitive):
         n = len(wanted) if self.operands is None else self.operands
         return False, (False,) * n + (True,) * (len(wanted) - n)
 
-    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> AnyArray | None:
         n = len(xs) if self.operands is None else self.operands
         if all(t is None for t in ts[:n]):
             return None
@@ -321,7 +321,7 @@ class Linear(Primitive):
             return [self.transpose(ct, *operands, **params)] + [None] * (len(xs) - 1)
         return list(self.transpose(ct, *operands, wanted=wanted, **params)) + [None] * (len(xs) - n)
 
-    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
+    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> AnyArray:
         return self._batch(size, xs, batched, **params)
 
 
@@ -366,7 +366,7 @@ class Bilinear(Primitive):
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         return False, (wanted[1], wanted[0])
 
-    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> AnyArray | None:
         (t1, t2), (x1, x2), (a1, a2) = ts, xs, self.actions
         first = None if t1 is None else a1.push(t1, x1, x2, params)
         second = None if t2 is None else a2.push(t2, x2, x1, params)
@@ -381,7 +381,7 @@ class Bilinear(Primitive):
             for action, x, other, w in zip(self.actions, xs, others, wanted, strict=True)
         ]
 
-    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
+    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> AnyArray:
         return self._batch(size, xs, batched, **params)
 
 

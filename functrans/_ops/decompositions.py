@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._ops import lapack, limits
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
@@ -48,7 +48,7 @@ def _by_column(x):
     return x.reshape((*x.shape, 1))
 
 
-def top(*xs: Any) -> Any:
+def top(*xs: Any) -> AnyArray:
     """The size of the largest entry of the matrices ``xs``, None for one that is absent."""
     sizes = [magnitude(x).max(axis=(-2, -1), initial=0.0) for x in xs if x is not None]
     most = sizes[0]
@@ -57,7 +57,7 @@ def top(*xs: Any) -> Any:
     return most.reshape((*most.shape, 1, 1))
 
 
-def visible(m: Any, most: Any) -> Any:
+def visible(m: Any, most: Any) -> np.ndarray:
     """Where an entry of ``m`` is not just rounding beside the size ``most``."""
     return magnitude(m) > most * float(np.sqrt(np.finfo(m.dtype).eps))
 
@@ -70,7 +70,7 @@ def first_flag(flags: Any) -> tuple[int, ...] | None:
     return tuple(int(k[0]) for k in np.nonzero(known))
 
 
-def number(x: Any, at: tuple[int, ...]) -> Any:
+def number(x: Any, at: tuple[int, ...]) -> AnyArray:
     """The entry of ``x`` at an index, for an error message."""
     return (x.concrete() if isinstance(x, Tracer) else x)[at]
 
@@ -167,7 +167,7 @@ def _moved(u1, u2, turned, outward, s, shape, most):
     return du if u2 is None else beside(du, -(u1 @ (adjoint(grown) @ u2)))
 
 
-def beside(a: Any, b: Any) -> Any:
+def beside(a: Any, b: Any) -> AnyArray:
     """Two matrices as one, or stacks of them."""
     return concatenate(a, b, axis=len(a.shape) - 1)
 

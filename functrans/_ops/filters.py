@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._core.bind import bind, cast, sum_to
+from functrans._core.bind import AnyArray, bind, cast, sum_to
 from functrans._ops.declare import bilinear, linear, primitive
 
 # ---- convolution
@@ -21,7 +21,7 @@ def _last(ndim: int) -> tuple[int, ...]:
     return tuple(range(-ndim, 0))
 
 
-def _flip(x: Any, ndim: int) -> Any:
+def _flip(x: Any, ndim: int) -> AnyArray:
     return np.flip(x, _last(ndim))
 
 
@@ -146,7 +146,7 @@ def _lfilter_vjp(ct, y, xs, wanted):
     return out
 
 
-def _taps(v: Any, x: Any, n: int) -> Any:
+def _taps(v: Any, x: Any, n: int) -> AnyArray:
     """The sums of v[m] x[m - k], for k below n."""
     if 0 in x.shape:
         return np.zeros(n, x.dtype)

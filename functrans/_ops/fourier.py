@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._core.bind import bind, cast
+from functrans._core.bind import AnyArray, bind, cast
 from functrans._ops.declare import linear
 from functrans._ops.elementwise import conjugate
 
@@ -97,7 +97,8 @@ irfft = linear(
 PARTNER = {1: 1, 2: 3, 3: 2, 4: 4}
 
 
-def _trigonometric(x: Any, kind: str, type: int, axis: int, norm: str, orthogonalize: bool) -> Any:
+def _trigonometric(x: Any, kind: str, type: int, axis: int, norm: str,
+                   orthogonalize: bool) -> AnyArray:
     from scipy import fft as theirs  # lazy: slow to import
 
     return getattr(theirs, kind)(x, type, axis=axis, norm=norm, orthogonalize=orthogonalize)
@@ -122,7 +123,7 @@ def _weights(kind: str, type: int, n: int, behind: int, dtype: np.dtype) -> np.n
 
 def _trigonometric_transpose(
     ct: Any, x: Any, kind: str, type: int, axis: int, norm: str, orthogonalize: bool
-) -> Any:
+) -> AnyArray:
     transform = functools.partial(bind, trigonometric, kind=kind, type=PARTNER[type], axis=axis,
                                   norm=norm, orthogonalize=orthogonalize)
     if orthogonalize or type == 4 or (kind, type) == ("dst", 1):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of, ndim_of, shape_of
-from functrans._core.bind import bind, cast
+from functrans._core.bind import AnyArray, bind, cast
 from functrans._kernels import large
 from functrans._ops.declare import TABLE, linear, primitive
 from functrans._ops.structure import batched_to
@@ -122,7 +122,7 @@ def align(indices: tuple, batched: tuple, count: int) -> list:
 MANY, SHORT = 1 << 10, 16
 
 
-def _in_order(x: Any, y: Any) -> Any:
+def _in_order(x: Any, y: Any) -> AnyArray:
     """A part of ``x``, in memory of its own if it has short rows: NumPy takes 5 ns for each row at
     every pass, be it of three entries, and one copy takes as long as half a pass."""
     short = type(x) is np.ndarray and x.flags.c_contiguous and y.ndim > 1 and y.shape[-1] <= SHORT

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._ops.calls import stop
 from functrans._ops.declare import General, Linear, primitive, strong_multiply
 from functrans._ops.elementwise import absolute, ratio, where
@@ -56,7 +56,7 @@ enter = Linear(
 )
 
 
-def settled(x: Any, split: float | None) -> Any:
+def settled(x: Any, split: float | None) -> AnyArray:
     """``x`` without the tangents that tell coinciding values apart; see the rows' ``split``."""
     inside = split is not None and isinstance(x, Tracer) and x.owner.level >= split
     return settle(x, of=split) if inside else x
@@ -73,7 +73,7 @@ def may_meet(near: Any) -> bool:
     return near.size > 0 and (flags is None or bool(np.any(flags)))
 
 
-def blocks(near: Any) -> Any:
+def blocks(near: Any) -> AnyArray:
     """The number of each sorted entry's block; ``near`` says which are close, with a row and a
     column for each entry."""
     n = near.shape[-1]
@@ -100,13 +100,13 @@ def equal_and_apart(w: Any, near: Any) -> tuple | None:
     return where(count > 1, stop(equal) + (w - stop(w)), w), slopes
 
 
-def unmoved(x: Any, flags: Any) -> Any:
+def unmoved(x: Any, flags: Any) -> AnyArray:
     """0, whose derivative is NaN where a flag is set and ``x`` moves."""
     gone = where(flags, np.nan, np.zeros((), x.real.dtype))
     return strong_multiply(x - stop(x), gone)
 
 
-def first_order(x: Any, flags: Any, *sources: Any) -> Any:
+def first_order(x: Any, flags: Any, *sources: Any) -> AnyArray:
     """``x``, entries of matrices, whose derivatives in ``sources`` are NaN for each matrix with a
     flag: there the rule holds only for fixed values."""
     if not may_meet(flags):
@@ -119,7 +119,7 @@ def first_order(x: Any, flags: Any, *sources: Any) -> Any:
     return x
 
 
-def shared(ct: Any, near: Any) -> Any:
+def shared(ct: Any, near: Any) -> AnyArray:
     """The cotangent of sorted values, where those of a block that coincides differ their mean.
 
     A function that tells such values apart has a kink there. Its subgradient of least norm is the

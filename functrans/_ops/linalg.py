@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._core.bind import bind, sum_to
+from functrans._core.bind import AnyArray, bind, sum_to
 from functrans._kernels.substitution import substituted
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
@@ -37,17 +37,17 @@ from functrans._ops.structure import batched_to
 from functrans.errors import NotDifferentiable
 
 
-def conj(x: Any) -> Any:
+def conj(x: Any) -> AnyArray:
     """The conjugate; a real value as it is."""
     return conjugate(x) if x.dtype.kind == "c" else x
 
 
-def mT(x: Any) -> Any:
+def mT(x: Any) -> AnyArray:
     """The matrices in the last two axes transposed."""
     return x.T if len(x.shape) == 2 else x.mT
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x: Any) -> AnyArray:
     """The conjugate transpose."""
     return conj(mT(x))
 
@@ -56,18 +56,18 @@ def hermitian(x):
     return (x + adjoint(x)) / 2
 
 
-def of_triangle(x: Any, lower: bool) -> Any:
+def of_triangle(x: Any, lower: bool) -> AnyArray:
     """The Hermitian matrices that the triangles of ``x`` stand for."""
     half = _triangle(x, lower, False, 0.5)
     return half + adjoint(half)
 
 
-def _onto_triangle(x: Any, lower: bool) -> Any:
+def _onto_triangle(x: Any, lower: bool) -> AnyArray:
     """The transpose of ``of_triangle``, up to conjugation, at a Hermitian ``x``."""
     return 2 * _triangle(x, lower, False, 0.5)
 
 
-def column(x: Any) -> Any:
+def column(x: Any) -> AnyArray:
     """``x``, one number a matrix, against the entries of the matrices."""
     return x.reshape((*x.shape, 1, 1))
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval
+from functrans._core.bind import AnyArray
 from functrans._ops.declare import primitive
 from functrans._ops.linalg import floating, stacked, triangular_solve
 from functrans._ops.structure import concatenate
@@ -49,7 +50,7 @@ def _jvp(ts, y, xs):
     return dl, du
 
 
-def _over(x: Any, u: Any) -> Any:
+def _over(x: Any, u: Any) -> AnyArray:
     """x u^-1."""
     turned = triangular_solve(u, np.swapaxes(x, -1, -2), lower=False, transposed=True, unit=False)
     return np.swapaxes(turned, -1, -2)

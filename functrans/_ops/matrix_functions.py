@@ -13,25 +13,25 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._core.bind import bind, sum_to
+from functrans._core.bind import AnyArray, bind, sum_to
 from functrans._ops.declare import General, primitive
 from functrans._ops.linalg import floating, mT, same, stacked
 from functrans._ops.structure import concatenate
 
 
-def block(a: Any, e: Any) -> Any:
+def block(a: Any, e: Any) -> AnyArray:
     """[[a, e], [0, a]]."""
     top = concatenate(a, e, axis=len(a.shape) - 1)
     bottom = concatenate(0 * e, a, axis=len(a.shape) - 1)
     return concatenate(top, bottom, axis=len(a.shape) - 2)
 
 
-def _along(row: Callable, a: Any, e: Any, params: dict[str, Any]) -> Any:
+def _along(row: Callable, a: Any, e: Any, params: dict[str, Any]) -> AnyArray:
     n = a.shape[-1]
     return bind(row(), block(a, e), **params)[..., :n, n:]
 
 
-def _wide(x: Any, dtype: np.dtype) -> Any:
+def _wide(x: Any, dtype: np.dtype) -> AnyArray:
     """In double precision, in which all of SciPy's algorithms have been tuned."""
     return np.asarray(x, complex if dtype.kind == "c" else float)
 
@@ -39,7 +39,7 @@ def _wide(x: Any, dtype: np.dtype) -> Any:
 def _by_scipy(name: str) -> Callable:
     """SciPy's function of each matrix of a stack, which must not leave the real numbers."""
 
-    def impl(x: Any, **params: Any) -> Any:
+    def impl(x: Any, **params: Any) -> np.ndarray:
         from scipy import linalg  # lazy: slow to import
 
         dtype = floating(np.asarray(x).dtype)
@@ -57,7 +57,7 @@ def _by_scipy(name: str) -> Callable:
 ROUNDING = 1e4
 
 
-def _real(name: str, y: Any) -> Any:
+def _real(name: str, y: Any) -> AnyArray:
     if y.dtype.kind != "c":
         return y
     size = np.abs(y).max(initial=0.0)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._core.bind import Tracer, cast
+from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
 from functrans._ops.decompositions import first_flag, number
@@ -31,7 +31,7 @@ def _roots(p, lead):
     return r.astype(np.result_type(p.dtype, np.complex64))
 
 
-def powers(x: Any, n: int) -> Any:
+def powers(x: Any, n: int) -> AnyArray:
     """The powers of ``x`` from n - 1 down to 0, along a new last axis."""
     powers = [np.ones_like(x)]
     for _ in range(n - 1):

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.bind import AnyArray
 from functrans._kernels import large
 
 
-def whole_power(x: np.ndarray, n: int) -> Any:
+def whole_power(x: np.ndarray, n: int) -> AnyArray:
     """``x**n`` as the power of ``|x|`` with its sign: vectors of positive numbers, in a sixtieth of
     the time of ``np.power`` on numbers of both signs, and as accurate."""
     if n in (1, 2):

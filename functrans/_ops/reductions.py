@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval, dtype_of, finfo, floating_of
-from functrans._core.bind import PLAIN, STRONG, cast, is_finite, may_have_nan
+from functrans._core.bind import PLAIN, STRONG, AnyArray, cast, is_finite, may_have_nan
 from functrans._core.sums import reduced
 from functrans._kernels import large, sizes
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
@@ -56,7 +56,7 @@ SMALL = 4096
 FEW, MANY = 4, 1024
 
 
-def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
+def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> AnyArray:
     """``v``, reduced over ``axis``, repeated along it to ``shape``: the transpose of ``sum``."""
     if type(v) not in PLAIN:
         return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
@@ -125,7 +125,7 @@ def tied(axis: tuple[int, ...], x: Any, y: Any) -> tuple[Any, Any]:
     return tie, np.add.reduce(tie, axis, np.intp, keepdims=True)
 
 
-def share_out(axis: tuple[int, ...], x: np.ndarray, y: Any, ct: Any) -> Any:
+def share_out(axis: tuple[int, ...], x: np.ndarray, y: Any, ct: Any) -> AnyArray:
     """``ct``, one number for each y, in equal shares to the entries of x that equal it."""
     tie, count = tied(axis, x, y)
     share = ct / count.astype(_wide(ct.dtype))
@@ -141,7 +141,7 @@ def _wide(dtype: np.dtype) -> np.dtype:
     return np.result_type(real, np.float32)
 
 
-def weigh(g: Any, share: Any) -> Any:
+def weigh(g: Any, share: Any) -> AnyArray:
     """``g * share``, where a share of zero stays zero against an infinite ``g``."""
     return g * share if is_finite(g) else strong_multiply(g, share)
 
@@ -345,7 +345,7 @@ cumprod = primitive(
 )
 
 
-def others(x: Any, y: Any, axis: int) -> Any:
+def others(x: Any, y: Any, axis: int) -> AnyArray:
     """The product of all entries along ``axis`` but the one itself; ``y`` is the product of all."""
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray | np.generic):
         y = np.expand_dims(y, axis)

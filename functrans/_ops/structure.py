@@ -7,21 +7,25 @@ normalised: axes are non-negative, shapes are tuples of ints.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, shape_of
-from functrans._core.bind import bind, cast, sum_to
+from functrans._core.bind import AnyArray, bind, cast, sum_to
 from functrans._ops.declare import linear, primitive
 from functrans._ops.windows import windows as windows  # for the table
+
+# NumPy's, whose types leave out traced arrays.
+move_axis: Callable[..., AnyArray] = np.moveaxis
 
 
 def _array(x: Any) -> Any:
     return np.asarray(x) if type(x) in PYTHON_SCALARS else x
 
 
-def batched_to(x: Any, batched: bool, size: int) -> Any:
+def batched_to(x: Any, batched: bool, size: int) -> AnyArray:
     """``x`` with a batch axis 0, repeated along it where it had none."""
     return x if batched else np.broadcast_to(x, (size, *aval_of(x).shape))
 

@@ -14,24 +14,24 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import dtype_of
-from functrans._core.bind import Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known
 from functrans._ops.calls import stop
 from functrans.errors import ArgumentError, user_line
 
 
-def _log(x: Any, base: Any = math.e) -> Any:
+def _log(x: Any, base: Any = math.e) -> AnyArray:
     return np.log(x) if base is math.e else np.log(x) / np.log(base)
 
 
-def _hypot(*xs: Any) -> Any:
+def _hypot(*xs: Any) -> AnyArray | float:
     return functools.reduce(np.hypot, xs, 0.0) if len(xs) != 2 else np.hypot(*xs)
 
 
-def _dist(p: Iterable, q: Iterable) -> Any:
+def _dist(p: Iterable, q: Iterable) -> AnyArray | float:
     return _hypot(*[a - b for a, b in zip(p, q, strict=True)])
 
 
-def _sum(xs: Iterable) -> Any:
+def _sum(xs: Iterable) -> AnyArray:
     """With what each addition loses added up beside it (Neumaier, ZAMM 54, 1974)."""
     total = lost = 0.0
     for x in xs:
@@ -42,15 +42,15 @@ def _sum(xs: Iterable) -> Any:
     return total + np.where(np.isfinite(stop(total)), lost, 0.0)
 
 
-def _prod(xs: Iterable, *, start: Any = 1) -> Any:
+def _prod(xs: Iterable, *, start: Any = 1) -> AnyArray:
     return functools.reduce(operator.mul, xs, start)
 
 
-def _sumprod(p: Iterable, q: Iterable) -> Any:
+def _sumprod(p: Iterable, q: Iterable) -> AnyArray:
     return _sum([a * b for a, b in zip(p, q, strict=True)])
 
 
-def _remainder(x: Any, y: Any) -> Any:
+def _remainder(x: Any, y: Any) -> AnyArray:
     """By ``fmod``, which is exact, for two steps; halves of a step go to the even one."""
     r = np.fmod(x, 2 * y)
     size, step = np.abs(stop(r)), np.abs(stop(y))

@@ -28,7 +28,7 @@ class ByValue:
         """What ``__reduce__`` returns without a name."""
         raise NotImplementedError
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple | str:
         return global_name(self) or self.by_value()
 
 
@@ -103,7 +103,7 @@ class Derived(ByValue, functools.partial):
 
         return of_call(self, args, kwargs)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: Any, owner: type | None = None) -> Derived | MethodType:
         return self if instance is None else MethodType(self, instance)
 
     def __copy__(self) -> Derived:

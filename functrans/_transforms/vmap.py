@@ -12,7 +12,16 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import integer, ndim_of, shape_of
-from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
+from functrans._core.bind import (
+    PLAIN,
+    AnyArray,
+    Outputs,
+    Trace,
+    Tracer,
+    bind,
+    bind_operands,
+    is_finite,
+)
 from functrans._core.primitive import Primitive
 from functrans._kernels.large import keep_memory
 from functrans._transforms import paths
@@ -69,7 +78,7 @@ class BatchTracer(Tracer):
     def followed(self) -> bool:
         return isinstance(self.value, Tracer) and self.value.followed()
 
-    def whole(self) -> Any:
+    def whole(self) -> np.ndarray | None:
         if self.owner.taken_by() is not None:
             return None
         return self.value.whole() if isinstance(self.value, Tracer) else self.value
@@ -89,7 +98,7 @@ class BatchTrace(Trace):
         self.batch_size, self.whole = batch_size, whole
         self.states: dict[int, object] = {}  # of generators that draw for each row
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if self.closed:
             self.require_open(prim)
         batched = [type(x) is BatchTracer and x.owner is self for x in args]
@@ -121,7 +130,7 @@ class BatchTrace(Trace):
         ys = call.batch(self, xs, batched)
         return tuple(y.value if type(y) is Unbatched else BatchTracer(self, y) for y in ys)
 
-    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
         v1 = x1.value if type(x1) is BatchTracer and x1.owner is self else None
         v2 = x2.value if type(x2) is BatchTracer and x2.owner is self else None
         if self.closed:
@@ -137,7 +146,7 @@ class BatchTrace(Trace):
             return bind(prim, x1, x2)
         return BatchTracer(self, bind_operands(prim, v1, v2))
 
-    def unary(self, prim: Primitive, x: BatchTracer) -> Any:
+    def unary(self, prim: Primitive, x: BatchTracer) -> AnyArray:
         if self.closed:
             return bind(prim, x)
         v = x.value
@@ -181,7 +190,7 @@ def vmap(
     axis_size: int | None = None,
     chunk_size: int | None = None,
     executor: Executor | None = None,
-) -> Any:  # as the overloads say
+) -> Callable:  # as the overloads say
     """``f`` on every slice of its arguments at once.
 
     ``in_axes`` says for each positional argument which axis to run over, None to pass it whole; an

@@ -12,6 +12,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.extending import (
@@ -95,7 +96,7 @@ def words_type(kind: ActiveArray) -> types.Array:
     return types.Array(types.float64, kind.ndim + 1, layout, readonly=not kind.mutable)
 
 
-def reinterpret(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
+def reinterpret(context: Any, builder: Any, source: Any, target: Any, value: Any) -> ir.Value:
     """An array's structure with the last axis made part of an entry, or split off."""
     x = context.make_array(source)(context, builder, value=value)
     y = context.make_array(target)(context, builder)
@@ -124,7 +125,7 @@ def words_of(typingctx: Any, x: Any) -> Any:
     """The memory of an array of active numbers, as float64 with an axis more."""
     target = words_type(x)
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> ir.Value:
         y = reinterpret(context, builder, x, target, args[0])
         context.nrt.incref(builder, target, y)
         return y
@@ -141,7 +142,7 @@ def active(element: Kept) -> Any:
         layout = "C" if words.layout == "C" else "A"
         target = ActiveArray(element, words.ndim - 1, layout, readonly=not words.mutable)
 
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> ir.Value:
             y = reinterpret(context, builder, words, target, args[0])
             context.nrt.incref(builder, target, y)
             return y
@@ -243,7 +244,7 @@ def _entry(x, i):
 
 @intrinsic
 def _innermost(typingctx: Any, x: Any) -> Any:
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> ir.Value:
         e = Emitter(context, builder)
         return e.innermost(e.of(x, args[0])).value
 

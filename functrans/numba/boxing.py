@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import NativeValue, box, typeof_impl, unbox
 
@@ -71,7 +72,7 @@ class Returned:
         return repr(self.words[..., 0])  # as a kernel prints it
 
 
-def _returned(c: Any, words: Any) -> Any:
+def _returned(c: Any, words: Any) -> ir.Value:
     kind = c.pyapi.unserialize(c.pyapi.serialize_object(Returned))
     y = c.pyapi.call_function_objargs(kind, (words,))
     c.pyapi.decref(kind)
@@ -80,14 +81,14 @@ def _returned(c: Any, words: Any) -> Any:
 
 
 @box(ActiveArray)
-def _box_array(kind: ActiveArray, value: Any, c: Any) -> Any:
+def _box_array(kind: ActiveArray, value: Any, c: Any) -> ir.Value:
     target = words_type(kind)
     return _returned(c, c.box(target, reinterpret(c.context, c.builder, kind, target, value)))
 
 
 @box(Dual)
 @box(Taped)
-def _box_number(kind: Active, value: Any, c: Any) -> Any:
+def _box_number(kind: Active, value: Any, c: Any) -> ir.Value:
     data = c.context.data_model_manager[kind].as_data(c.builder, value)
     place = cgutils.alloca_once_value(c.builder, data)
     size = c.context.get_constant(types.intp, 8 * kind.words)

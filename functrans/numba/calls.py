@@ -15,6 +15,7 @@ import numpy as np
 from functrans._core.aval import aval_of
 from functrans._core.bind import Tracer, is_staged
 from functrans._ops.calls import Call
+from functrans._ops.declare import General
 from functrans._transforms.reverse.nodes import CallNode, recorded
 from functrans.numba.ops import KernelOp
 
@@ -36,7 +37,7 @@ class KernelCall(Call):
             self._checked = self.make(True)
         return self._checked
 
-    def row(self, operands: Sequence) -> Any:
+    def row(self, operands: Sequence) -> General:
         return (self.checked if any(map(is_staged, operands)) else self.op).row
 
     def bound(self, *operands: Any) -> tuple:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.typeconv.castgraph import Conversion
 from numba.extending import (
@@ -82,7 +83,7 @@ def pair(typingctx: Any, x: Any, y: Any) -> Any:
     part = part_of(x, y)
     assert part is not None, (x, y)
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> ir.Value:
         z = cgutils.create_struct_proxy(signature.return_type)(context, builder)
         z.real, z.imag = [context.cast(builder, v, k, part)
                           for v, k in zip(args, signature.args, strict=True)]
@@ -115,7 +116,7 @@ def alike(typingctx: Any, x: Any, a: Any, b: Any) -> Any:
     part = part_of(a, b)
     assert part is not None, (a, b)
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> ir.Value:
         return context.cast(builder, args[0], x, signature.return_type)
 
     return Pair(part)(x, a, b), build

@@ -16,6 +16,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic, overload
@@ -77,7 +78,7 @@ def _picked(places: tuple[int, ...]) -> Any:
     def pick(typingctx: Any, args: Any) -> Any:
         target = types.Tuple([args[i] for i in places])
 
-        def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, values: Any) -> ir.Value:
             picked = [builder.extract_value(values[0], i) for i in places]
             y = context.make_tuple(builder, target, picked)
             context.nrt.incref(builder, target, y)
@@ -166,7 +167,7 @@ class Module(python_types.ModuleType):
 
 
 @functools.cache
-def _compiler(element: Active | None) -> Any:
+def _compiler(element: Active | None) -> type:
     """numba's compiler for kernels with such numbers."""
     base = TapeCompiler if isinstance(element, Taped) else KernelCompiler
     if element is not None:  # made before numba compiles, which does not learn of them meanwhile

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from llvmlite import ir
@@ -181,21 +181,21 @@ QUIET = {operator.add: ir.IRBuilder.fadd, operator.sub: ir.IRBuilder.fsub,
 
 @lower_cast(Joint, Joint)
 @lower_cast(Joint, Taped)
-def _settled(context: Any, builder: Any, source: Any, target: Any, x: Any) -> Any:
+def _settled(context: Any, builder: Any, source: Any, target: Any, x: Any) -> ir.Value:
     """A number as one of more places, or as one that moves with a node of its own."""
     e = Emitter(context, builder)
     number = e.of(source, x)
     return e.moving(target, e.part(number, "value"), e.terms(number)).value
 
 
-def strongly(builder: Any, a: Any, b: Any, y: Any) -> Any:
+def strongly(builder: Any, a: Any, b: Any, y: Any) -> ir.Value:
     """The product ``y`` of ``a`` and ``b``, 0 where it is no number and a factor is 0."""
     zeros = ir.Constant(y.type, [0.0] * y.type.count if hasattr(y.type, "count") else 0.0)
     either = builder.or_(builder.fcmp_ordered("==", a, zeros), builder.fcmp_ordered("==", b, zeros))
     return builder.select(builder.and_(either, builder.fcmp_unordered("uno", y, y)), zeros, y)
 
 
-def strong_product(a: Any, b: Any) -> Any:
+def strong_product(a: Any, b: Any) -> NoReturn:
     """``a * b``, 0 where that is NaN and a factor is 0."""
     raise NotImplementedError("for kernels only")
 

@@ -74,13 +74,13 @@ class InputModel(TapedModel):
     def get_return_type(self) -> Any:
         return self.get_value_type()
 
-    def as_return(self, builder: Any, value: Any) -> Any:
+    def as_return(self, builder: Any, value: Any) -> ir.Value:
         return value
 
-    def from_return(self, builder: Any, value: Any) -> Any:
+    def from_return(self, builder: Any, value: Any) -> ir.Value:
         return value
 
-    def load_from_data_pointer(self, builder: Any, ptr: Any, align: Any = None) -> Any:
+    def load_from_data_pointer(self, builder: Any, ptr: Any, align: Any = None) -> ir.Value:
         place = builder.ptrtoint(ptr, INT64)
         index = builder.add(builder.lshr(place, INT64(3)), tape.offset(builder, self._fe_type.slot))
         y = ir.Constant(self.get_value_type(), ir.Undefined)
@@ -90,7 +90,7 @@ class InputModel(TapedModel):
 
 
 @lower_cast(Input, Taped)
-def _computed(context: Any, builder: Any, source: Any, target: Any, x: Any) -> Any:
+def _computed(context: Any, builder: Any, source: Any, target: Any, x: Any) -> ir.Value:
     """The same words, in registers."""
     return x
 
@@ -142,7 +142,7 @@ def memory_of(typingctx: Any, x: Any) -> Any:
     """The values of such an array, which are its memory."""
     target = types.Array(types.float64, x.ndim, x.layout, readonly=True)
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> ir.Value:
         y = _of_same_memory(context, builder, x, target, args[0])
         context.nrt.incref(builder, target, y)
         return y
@@ -150,7 +150,7 @@ def memory_of(typingctx: Any, x: Any) -> Any:
     return target(x), build
 
 
-def _of_same_memory(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
+def _of_same_memory(context: Any, builder: Any, source: Any, target: Any, value: Any) -> ir.Value:
     """An array's structure as that of entries of another type of the same size."""
     given = cgutils.create_struct_proxy(source)(context, builder, value=value)
     y = cgutils.create_struct_proxy(target)(context, builder)

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from llvmlite import ir as llvm
 from numba.core import ir, types
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.ir_utils import mk_unique_var
@@ -34,7 +35,7 @@ def entry_of(element: Active) -> Any:
         of_complex = Pair(element) if isinstance(x, types.Complex) else x
         target = element if isinstance(x, types.Float) else of_complex
 
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> llvm.Value:
             if target is x:
                 context.nrt.incref(builder, x, args[0])
             return context.cast(builder, args[0], x, target)

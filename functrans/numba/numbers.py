@@ -187,7 +187,7 @@ def is_plain(kind: types.Type) -> bool:
 @lower_cast(types.Integer, Active)
 @lower_cast(types.Float, Active)
 @lower_cast(types.Boolean, Active)
-def _constant(context: Any, builder: Any, source: Any, target: Any, x: Any) -> Any:
+def _constant(context: Any, builder: Any, source: Any, target: Any, x: Any) -> ir.Value:
     """A plain number as one that does not move."""
     zeros = ir.Constant(context.get_value_type(target), None)
     y = cgutils.create_struct_proxy(target)(context, builder, value=zeros)

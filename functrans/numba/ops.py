@@ -24,7 +24,7 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
 from functrans._core.aval import Aval, aval_of
-from functrans._core.bind import Tracer, cast
+from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.declare import General
 from functrans.errors import ShapeError, UnsupportedError
 from functrans.numba.convert import Copies
@@ -79,7 +79,7 @@ class KernelOp:
 
     # ---- values
 
-    def run(self, *xs: Any) -> Any:
+    def run(self, *xs: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         arrays = [np.asarray(x) for x in xs]
         operands = [self.args.plain(i, x) for i, x in enumerate(arrays)]
         result = leaves_of(explained(self.kernel, self.plain, self.plain_args.filled(operands)))
@@ -112,7 +112,7 @@ class KernelOp:
                 "In a compiled function the shapes of results must not depend on values."
             )
 
-    def abstract(self, *avals: Aval) -> Any:
+    def abstract(self, *avals: Aval) -> Aval | tuple[Aval, ...]:
         ys = self.out_avals(avals)
         return tuple(ys) if self.outputs > 1 else ys[0]
 
@@ -226,17 +226,17 @@ class Level:
 
     # ---- forward
 
-    def run_push(self, *operands: Any) -> Any:
+    def run_push(self, *operands: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         xs, columns, _ = self.split([np.asarray(x) for x in operands])
         ys = self.op.runs.tangents(xs, self.active, columns, self.depth, self.op.moving)
         return self._outs(ys)
 
-    def _outs(self, ys: Sequence) -> Any:
+    def _outs(self, ys: Sequence) -> np.ndarray | tuple[np.ndarray, ...]:
         """Values of the outputs that move, in their dtypes."""
         found = [np.asarray(y, d) for y, d in zip(ys, self.op.dtypes, strict=True)]
         return tuple(found) if len(found) > 1 else found[0]
 
-    def push_abstract(self, *avals: Any) -> Any:
+    def push_abstract(self, *avals: Any) -> Aval | tuple[Aval, ...]:
         ys = self.op.out_avals(avals[: self.inputs])
         found = [ys[i] for i in self.op.moving]
         return tuple(found) if len(found) > 1 else found[0]
@@ -298,7 +298,7 @@ class Level:
 
     # ---- backward
 
-    def run_pull(self, *operands: Any) -> Any:
+    def run_pull(self, *operands: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         xs, columns, cts = self.split([np.asarray(x) for x in operands])
         return self._cotangents(xs, self.linearized(xs, columns).pull(cts))
 
@@ -309,7 +309,8 @@ class Level:
         components = [[xs[i], *c] for i, c in zip(self.active, columns, strict=True)]
         return Tapes(self.op.runs, xs, self.active, components, self.depth, self.op.moving)
 
-    def _cotangents(self, xs: Sequence, by_operand: Sequence[np.ndarray]) -> Any:
+    def _cotangents(self, xs: Sequence,
+                    by_operand: Sequence[np.ndarray]) -> np.ndarray | tuple[np.ndarray, ...]:
         """Cotangents, ordered by operand and then component, as the row has them."""
         width = len(self.active)
         found = [np.asarray(by_operand[k * self.components + j], xs[i].dtype)
@@ -317,7 +318,7 @@ class Level:
                                                                  strict=True)]
         return tuple(found) if len(found) > 1 else found[0]
 
-    def pull_abstract(self, *avals: Any) -> Any:
+    def pull_abstract(self, *avals: Any) -> Aval | tuple[Aval, ...]:
         found = [aval_of(avals[i]) for _ in range(self.components) for i in self.active]
         return tuple(found) if len(found) > 1 else found[0]
 
@@ -402,7 +403,7 @@ def _all(row: General, operands: Sequence) -> Sequence:
     return ys if row.outputs > 1 else (ys,)
 
 
-def _or_zeros(x: Any, like: Any) -> Any:
+def _or_zeros(x: Any, like: Any) -> AnyArray:
     a = aval_of(like)
     return np.zeros(a.shape, a.dtype) if x is None else cast(x, a.dtype)
 

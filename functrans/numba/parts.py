@@ -12,6 +12,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic, overload
@@ -69,7 +70,7 @@ def _joined(complexes: Sequence[bool]) -> Any:
             kinds.append(_complex_type(kind, next(rest)) if has_parts else kind)
         target = types.Tuple(kinds)
 
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> ir.Value:
             given = iter(enumerate(parts))
 
             def taken() -> tuple[Any, Any]:

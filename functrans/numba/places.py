@@ -12,6 +12,7 @@ import operator
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from llvmlite import ir as llvm
 from numba.core import ir
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.ir_utils import mk_unique_var, replace_vars_stmt
@@ -32,7 +33,7 @@ def read_at(typingctx: Any, x: Any, place: Any) -> Any:
     """A taped number at a place; others stay as they are."""
     target = Joint((place.literal_value,), x.strong) if isinstance(x, Taped) else x
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> llvm.Value:
         e = Emitter(context, builder)
         number = e.of(x, args[0])
         if not isinstance(target, Joint):
@@ -49,7 +50,7 @@ def settled(typingctx: Any, x: Any) -> Any:
     """A number that moves with a node of its own; others stay as they are."""
     target = taped(0, x.strong) if isinstance(x, Joint) else x
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> llvm.Value:
         if target is x:
             context.nrt.incref(builder, x, args[0])
         return context.cast(builder, args[0], x, target)

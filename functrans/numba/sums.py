@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from llvmlite import ir as llvm
 from numba.core import ir, types
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.extending import intrinsic
@@ -39,7 +40,7 @@ def adding(f: Any, sign: float) -> Any:
         own = function.get_call_type(typingctx, (total, x), {})
         target: Any = taped(0, x.strong) if taped_sum else own.return_type
 
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> llvm.Value:
             e = Emitter(context, builder)
             xs = [e.of(k, v) for k, v in zip((total, x), args, strict=True)]
             if not taped_sum:
@@ -60,7 +61,7 @@ def adding(f: Any, sign: float) -> Any:
 def close(typingctx: Any, x: Any) -> Any:
     """Leave the open node as it is, which may be that of ``x``."""
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> llvm.Value:
         if _is_taped(x):
             tape.closed(builder)
         return context.get_dummy_value()

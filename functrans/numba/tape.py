@@ -104,7 +104,7 @@ def closed(builder: Any) -> None:
     builder.store(INT64(0), Header(builder).open)
 
 
-def offset(builder: Any, slot: int) -> Any:
+def offset(builder: Any, slot: int) -> ir.Value:
     """What makes a node of an address of an argument."""
     header = builder.inttoptr(INT64(_header.ctypes.data), INT64.as_pointer())
     return builder.load(builder.gep(header, [INT64(FIELDS + slot)]))
@@ -114,7 +114,7 @@ def offset(builder: Any, slot: int) -> Any:
 def enter(typingctx: Any, i: Any, j: Any, p: Any, q: Any) -> Any:
     """A new node that moves as ``p`` times node i and ``q`` times node j."""
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> ir.Value:
         i, j, p, q = args
         return entered(builder, [(i, p), (j, q)])[0]
 

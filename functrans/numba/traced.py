@@ -67,13 +67,13 @@ def _unbox(kind: Any, x: Any, c: Any) -> NativeValue:
 
 
 @box(TracedType)
-def _box(kind: Any, x: Any, c: Any) -> Any:
+def _box(kind: Any, x: Any, c: Any) -> llvm.Value:
     c.pyapi.incref(x)
     return x
 
 
 @box(ResultType)
-def _box_result(kind: Any, x: Any, c: Any) -> Any:
+def _box_result(kind: Any, x: Any, c: Any) -> llvm.Value:
     return x
 
 
@@ -115,7 +115,7 @@ def _typeof(met: Met, context: Any) -> MetType:
 
 
 @lower_constant(MetType)
-def _constant(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+def _constant(context: Any, builder: Any, kind: Any, value: Any) -> llvm.Value:
     return context.get_dummy_value()
 
 
@@ -123,7 +123,7 @@ def _constant(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 def _call(typingctx: Any, kernel: Any, args: Any) -> Any:
     """Call a kernel's ``Met`` with Python objects."""
 
-    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> llvm.Value:
         api = context.get_python_api(builder)
         environment = context.get_env_manager(builder)
         state = api.gil_ensure()  # the kernel may be one that runs without it

@@ -9,6 +9,7 @@ import numpy as np
 
 from functrans._core.bind import Tracer, known
 from functrans._ops import elementwise as ops
+from functrans._ops.structure import move_axis
 from functrans._transforms.staging.staging import example_of
 from functrans.errors import UnsupportedError, name_of, user_line
 from functrans.numpy.structure import (
@@ -33,7 +34,7 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     rest = arr.shape[:axis] + arr.shape[axis + 1 :]
     if 0 in rest:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
-    a = np.moveaxis(arr, axis, -1)  # a view, where the function may write into the slices
+    a = move_axis(arr, axis, -1)  # a view, where the function may write into the slices
     y = np.stack([as_operand(func1d(a[i], *args, **kwargs)) for i in np.ndindex(rest)])
     own = y.ndim - 1
     y = reshape(y, rest + y.shape[1:])

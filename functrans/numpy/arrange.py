@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import structure as rows
 from functrans.numpy.at_once import REPEAT, ROLL, at_once, rolled
@@ -218,7 +218,7 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     return tuple([broadcast_to(x, shape) for x in out])
 
 
-def _diagonal_method(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def _diagonal_method(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> AnyArray:
     return diagonal(self, offset, axis1, axis2)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind, is_finite
+from functrans._core.bind import AnyArray, Tracer, bind, is_finite
 from functrans._core.sums import summed
 from functrans._kernels import sizes
 from functrans._ops.reductions import added, expand, kept_shape
@@ -60,7 +60,7 @@ VARIANCE = Residual(_variance, _pull_variance, _push_variance)
 # ---- entries in other places
 
 
-def rolled(x: Any, shifts: tuple[tuple[int, int], ...]) -> Any:
+def rolled(x: Any, shifts: tuple[tuple[int, int], ...]) -> AnyArray:
     """``x`` shifted by each number of places along the axis beside it."""
     for n, i in shifts:
         n = n % x.shape[i] if x.shape[i] else 0

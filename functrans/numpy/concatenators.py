@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans._core.array import Array
 from functrans._core.aval import PYTHON_SCALARS
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._core.writing import handed, writing
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand, is_traced, moveaxis, reshape
@@ -52,7 +52,7 @@ def _has_traced(key: Any) -> bool:
     ])
 
 
-def concatenated(theirs: Any, key: Any) -> Any:
+def concatenated(theirs: Any, key: Any) -> AnyArray:
     """``theirs[key]`` with traced values in the key; ``theirs`` has NumPy's options."""
     entries = list(key) if isinstance(key, tuple) else [key]
     axis, ndmin, place = theirs.axis, theirs.ndmin, theirs.trans1d

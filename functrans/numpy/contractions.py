@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS
-from functrans._core.bind import Tracer, bind, newest_trace
+from functrans._core.bind import AnyArray, Tracer, bind, newest_trace
 from functrans._ops import contractions as rows
 from functrans._ops import elementwise as ops
+from functrans._ops.structure import move_axis
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.protocols import USE_RESULT, refused
 from functrans.numpy.sparse_operands import defers, is_other, is_sparse, with_sparse
@@ -126,7 +127,7 @@ def vecdot(x1, x2, /, *, axis=-1):
     """Inner products along an axis, ``x1`` conjugated, the other axes broadcast."""
     x1, x2 = _pair(x1, x2)
     if axis != -1:
-        x1, x2 = np.moveaxis(x1, axis, -1), np.moveaxis(x2, axis, -1)
+        x1, x2 = move_axis(x1, axis, -1), move_axis(x2, axis, -1)
     return _einsum("...a,...a->...", [_conj(x1), x2])
 
 
@@ -220,7 +221,7 @@ def kron(a, b):
 # ---- einsum
 
 
-def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: Any) -> Any:
+def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: Any) -> AnyArray:
     """Sum of products in Einstein's notation, of any number of operands.
 
     >>> import functrans as ft, functrans.numpy as np
@@ -275,7 +276,7 @@ class Step(NamedTuple):
 _Term = tuple[str, list]
 
 
-def _einsum(subscripts: str, arrays: list) -> Any:
+def _einsum(subscripts: str, arrays: list) -> AnyArray:
     stack = list(arrays)
     for step in _steps(subscripts, tuple([x.shape for x in arrays])):
         operands = [stack.pop(i) for i in step.positions][::-1]
@@ -468,8 +469,8 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     a, b = _pair(a, b)
     if not a.shape or not b.shape:
         raise ValueError("At least one array has zero dimension")
-    a = np.moveaxis(a, one_axis(axisa, a.ndim), -1)
-    b = np.moveaxis(b, one_axis(axisb, b.ndim), -1)
+    a = move_axis(a, one_axis(axisa, a.ndim), -1)
+    b = move_axis(b, one_axis(axisb, b.ndim), -1)
     n, m = a.shape[-1], b.shape[-1]
     if n not in (2, 3) or m not in (2, 3):
         raise ValueError(
@@ -482,7 +483,7 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
             "a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]."
         )
     y = rows.cross(a, b)
-    return y if axisc in (-1, y.ndim - 1) else np.moveaxis(y, -1, axisc)
+    return y if axisc in (-1, y.ndim - 1) else move_axis(y, -1, axisc)
 
 
 METHODS = {"dot": dot.__wrapped__, "__matmul__": _method, "__rmatmul__": _reflected}  # type: ignore[attr-defined]  # set by functools.wraps

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind, known
+from functrans._core.bind import AnyArray, Tracer, bind, known
 from functrans._ops import decompositions as rows
 from functrans._ops.calls import stop
 from functrans._ops.eigenvalues import eig as _eig_row
@@ -42,18 +42,18 @@ class EigResult(NamedTuple):
     eigenvectors: Any
 
 
-def _matrices(a: Any) -> Any:
+def _matrices(a: Any) -> AnyArray:
     a = matrices(a)
     return as_floats(a)
 
 
-def _hermitian(a: Any, hermitian: bool) -> Any:
+def _hermitian(a: Any, hermitian: bool) -> AnyArray:
     """``a``, of which NumPy reads the lower triangle alone where it is declared Hermitian."""
     a = _matrices(a)
     return from_triangle(a, True) if hermitian else a
 
 
-def _constant(x: Any) -> Any:
+def _constant(x: Any) -> np.ndarray:
     return stop(x) if isinstance(x, Tracer) else x
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from functrans._core import scipy_names
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, dtype_of
-from functrans._core.bind import Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known
 from functrans._core.warned import STATE, USUAL, WARNED
 from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
@@ -38,7 +38,7 @@ def _scalar_or_operand(x: Any) -> Any:
 # ---- ufuncs
 
 
-def power(x1: Any, x2: Any) -> Any:
+def power(x1: Any, x2: Any) -> AnyArray:
     """``x1`` to the power ``x2``, by the cheapest op."""
     return x1**x2 if isinstance(x1, Tracer) else ops.power(x1, x2)
 
@@ -62,7 +62,7 @@ def frexp(x: Any) -> tuple:
     return ops.ldexp(x, -exponent), exponent
 
 
-def isnan(x: Any) -> Any:
+def isnan(x: Any) -> AnyArray:
     """Whether an entry is not a number; an error where a solver in C would lose a derivative."""
     if isinstance(x, Tracer) and scipy_names.asked_by_solver():
         float(x)
@@ -111,7 +111,7 @@ def round(a, decimals=0, out=None):
     """``a`` rounded to ``decimals`` decimals; its derivative is zero."""
     a, decimals = as_operand(a), operator.index(decimals)
     if a.dtype.kind == "c":
-        return round(a.real, decimals) + 1j * round(a.imag, decimals)
+        return round(np.real(a), decimals) + 1j * round(np.imag(a), decimals)
     if a.dtype.kind in "iu" and decimals >= 0:
         return a
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
@@ -171,8 +171,8 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     """``x`` with NaN and infinities replaced; only unchanged entries have a derivative."""
     x = as_operand(x)
     if x.dtype.kind == "c":
-        return (nan_to_num(x.real, copy, nan, posinf, neginf)
-                + 1j * nan_to_num(x.imag, copy, nan, posinf, neginf))
+        return (nan_to_num(np.real(x), copy, nan, posinf, neginf)
+                + 1j * nan_to_num(np.imag(x), copy, nan, posinf, neginf))
     if x.dtype.kind != "f":
         return x
     bounds = np.finfo(x.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import bind
+from functrans._core.bind import AnyArray, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import fourier as rows
 from functrans._ops import indexing
@@ -38,7 +38,7 @@ def _length(n: Any) -> int:
     return n
 
 
-def _fit(x: Any, n: int, axis: int) -> Any:
+def _fit(x: Any, n: int, axis: int) -> AnyArray:
     """``x`` with ``n`` entries along ``axis``: truncated, or padded with zeros at the end."""
     have = x.shape[axis]
     if n <= have:
@@ -48,7 +48,7 @@ def _fit(x: Any, n: int, axis: int) -> Any:
     return bind(indexing.put_add, x, pattern=pattern, shape=shape)
 
 
-def _transform(a: Any, n: Any, axis: int, norm: str | None, inverse: bool) -> Any:
+def _transform(a: Any, n: Any, axis: int, norm: str | None, inverse: bool) -> AnyArray:
     a = as_operand(a)
     axis = one_axis(axis, a.ndim)
     n = _length(a.shape[axis] if n is None else n)
@@ -129,7 +129,7 @@ def _plan(a: Any, s: Any, axes: Any, half: bool) -> tuple[list, list]:
     return lengths, axes
 
 
-def _each(transform: Callable, a: Any, lengths: list, axes: list, norm: str | None) -> Any:
+def _each(transform: Callable, a: Any, lengths: list, axes: list, norm: str | None) -> AnyArray:
     for n, axis in reversed(list(zip(lengths, axes, strict=True))):
         a = transform(a, n, axis, norm)
     return a

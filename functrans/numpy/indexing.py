@@ -54,7 +54,7 @@ def _slice_of_indices(*parts):
     return tuple([None if p is None else operator.index(p) for p in parts])
 
 
-def getitem(x: Any, key: Any) -> Any:
+def getitem(x: Any, key: Any) -> AnyArray:
     """``x[key]``."""
     kind = type(key)
     pattern = None
@@ -81,7 +81,7 @@ def getitem(x: Any, key: Any) -> Any:
     return bind(rows.getitem, x, *indices, pattern=pattern)
 
 
-def _gathered(x: Any, indices: tuple) -> Any:
+def _gathered(x: Any, indices: tuple) -> AnyArray:
     """The entries of ``x`` at plain arrays of indices."""
     pattern = _GATHER * len(indices)
     if isinstance(x, Tracer) and not x.owner.closed:
@@ -122,7 +122,7 @@ def _after_windows(x: Any, key: tuple) -> tuple[Any, tuple]:
     return x, tuple(rest)
 
 
-def _window(e: slice, n: int) -> Any:
+def _window(e: slice, n: int) -> AnyArray | None:
     """The places of a slice of an axis of ``n`` entries if it has a length of its own; else None.
 
     Where it reaches beyond the axis NumPy shortens it: that is for Python, if Python can decide by
@@ -141,7 +141,7 @@ def _window(e: slice, n: int) -> Any:
     return start + np.arange(length)
 
 
-def item(x: np.ndarray, key: Any) -> Any:
+def item(x: np.ndarray, key: Any) -> AnyArray:
     """``x[key]`` of a plain array, by a key that may be traced."""
     for e in key if type(key) is tuple else (key,):
         parts = [e.start, e.stop, e.step] if type(e) is slice else e
@@ -383,7 +383,7 @@ def choose(a, choices, out=None, mode="raise"):
     return y if n > 1 else np.broadcast_to(y, np.broadcast_shapes(y.shape, a.shape))
 
 
-def _within(a: Any, n: int) -> Any:
+def _within(a: Any, n: int) -> AnyArray:
     """``a`` if all its entries are in ``range(n)``; else NumPy's error."""
     values = a.whole() if isinstance(a, Tracer) else a
     if values is None:  # the compiled program will check its indices

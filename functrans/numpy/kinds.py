@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import Array
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans.numpy.public import public
 from functrans.numpy.writable import Writable
 
@@ -51,7 +51,7 @@ class ndarray(np.ndarray, metaclass=_Kind):  # NumPy's name
 
 
 def _made(shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0,
-          strides: Any = None, order: Any = None) -> Any:
+          strides: Any = None, order: Any = None) -> AnyArray:
     if buffer is None and strides is None:
         return _empty(shape, dtype, order or "C")
     return np.ndarray(shape, dtype, buffer, offset, strides, order)

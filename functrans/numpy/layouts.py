@@ -51,7 +51,7 @@ def _falls(x: np.ndarray) -> bool:
     return not steps or (steps[-1] > 0 and all(map(gt, steps, steps[1:])))
 
 
-def layout_of(call: Callable, args: tuple, options: dict) -> Any:
+def layout_of(call: Callable, args: tuple, options: dict) -> np.ndarray | None:
     """What NumPy makes of operands in this layout; its numbers mean nothing."""
     with np.errstate(all="ignore"):
         try:
@@ -60,7 +60,7 @@ def layout_of(call: Callable, args: tuple, options: dict) -> Any:
             return None
 
 
-def numbers(x: Any) -> Any:
+def numbers(x: Any) -> AnyArray:
     """The memory behind names, and zeros for other traced values."""
     if isinstance(x, tuple | list):
         return rebuilt(x, map(numbers, x))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, dtype_of
-from functrans._core.bind import Tracer, bind_operands, cast
+from functrans._core.bind import AnyArray, Tracer, bind_operands, cast
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 
@@ -36,7 +36,7 @@ class Root(NamedTuple):
 
 def length(
     y: Any, square: Callable, operands: tuple, options: tuple = (), degree: int = 1
-) -> Any:
+) -> AnyArray:
     """``y``, marked as the square root of ``square(*operands, *options)``."""
     return _with_root(y, Root(square, operands, options, degree))
 
@@ -55,7 +55,7 @@ def root_of(x: Any) -> Root | None:
 # ---- operations whose results are lengths
 
 
-def multiply(x1: Any, x2: Any) -> Any:
+def multiply(x1: Any, x2: Any) -> AnyArray:
     """The product: a length where one factor is, and smooth for two lengths with one root."""
     r1, r2 = root_of(x1), root_of(x2)
     if r1 is not None and r2 is not None and _alike(r1[:4], r2[:4]):
@@ -66,30 +66,30 @@ def multiply(x1: Any, x2: Any) -> Any:
     return y if r2 is None else _scaled(y, r2, operator.mul, x1)
 
 
-def divide(x1: Any, x2: Any) -> Any:
+def divide(x1: Any, x2: Any) -> AnyArray:
     """The quotient, which is a length where ``x1`` is."""
     y, root = bind_operands(ops.divide, x1, x2), root_of(x1)
     return y if root is None else _scaled(y, root, operator.truediv, x2)
 
 
-def negative(x: Tracer) -> Any:
+def negative(x: Tracer) -> AnyArray:
     """``-x``, whose even powers are those of ``x``."""
     y = x.owner.unary(ops.negative, x)
     return y if x.root_of is None else _scaled(y, x.root_of, operator.mul, -1)
 
 
-def positive(x: Tracer) -> Any:
+def positive(x: Tracer) -> AnyArray:
     """``+x``."""
     y = x.owner.unary(ops.positive, x)
     return y if x.root_of is None else _with_root(y, x.root_of)
 
 
-def square(x: Tracer) -> Any:
+def square(x: Tracer) -> AnyArray:
     """``x * x``."""
     return x.owner.unary(ops.square, x) if x.root_of is None else even_power(x, 2)
 
 
-def float_power(x1: Any, x2: Any) -> Any:
+def float_power(x1: Any, x2: Any) -> AnyArray:
     """``x1 ** x2``, in double precision at least."""
     if root_of(x1) is not None and is_even(x2):
         return even_power(x1, x2, ops.float_power)
@@ -120,7 +120,7 @@ def is_even(exponent: Any) -> bool:
     return type(number) in (int, float) and bool(number > 0 and number % 2 == 0)
 
 
-def even_power(y: Tracer, exponent: Any, power: Callable = operator.pow) -> Any:
+def even_power(y: Tracer, exponent: Any, power: Callable = operator.pow) -> AnyArray:
     """A length to the power 2, 4, ..."""
     root = y.root_of
     assert root is not None, y
@@ -154,11 +154,11 @@ def _product(x1, x2, r1, r2):
     return ops.moving_as(value, cast(s, dtype_of(value)))
 
 
-def squared_size(x: Any) -> Any:
+def squared_size(x: Any) -> AnyArray:
     """|x|^2, entry by entry."""
     return x.real**2 + x.imag**2 if dtype_of(x).kind == "c" else x**2
 
 
-def of_root(x: Any) -> Any:
+def of_root(x: Any) -> AnyArray:
     """The square of the square root of ``x``: ``x``, or NaN where the root is NaN."""
     return x if dtype_of(x).kind == "c" else x * ops.where(x < 0, np.nan, 1)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import determinants
 from functrans._ops import elementwise as ops
 from functrans._ops import linalg as rows
@@ -39,7 +39,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Any
 
 
-def matrices(a: Any) -> Any:
+def matrices(a: Any) -> AnyArray:
     """``a`` as an operand with at least two axes."""
     a = as_operand(a)
     if len(a.shape) < 2:
@@ -49,7 +49,7 @@ def matrices(a: Any) -> Any:
     return a
 
 
-def _square(a: Any) -> Any:
+def _square(a: Any) -> AnyArray:
     a = matrices(a)
     if a.shape[-1] != a.shape[-2]:
         raise LinAlgError("Last 2 dimensions of the array must be square")
@@ -161,7 +161,7 @@ def slogdet(a):
     return SlogdetResult(*determinants.slogdet(_square(a)))
 
 
-def from_triangle(a: Any, lower: bool) -> Any:
+def from_triangle(a: Any, lower: bool) -> AnyArray:
     """The Hermitian matrix of which ``a`` has one triangle: a function of that triangle alone."""
     strict = np.tril(a, -1) if lower else np.triu(a, 1)
     own = np.tril(a) if lower else np.triu(a)

@@ -164,7 +164,7 @@ class Section:
         return self.base.memory.run
 
     @property
-    def value(self) -> Any:
+    def value(self) -> AnyArray:
         x = self.base.current()
         if isinstance(x, Tracer):
             return x[self.key]  # type: ignore[index]  # from functrans.numpy
@@ -191,7 +191,7 @@ class Half(Section):
     __slots__ = ()
 
     @property
-    def value(self) -> Any:
+    def value(self) -> AnyArray:
         return getattr(self.base.current(), self.key)
 
     def replace(self, value: Any) -> None:

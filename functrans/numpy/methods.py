@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._ops import elementwise as ops
 from functrans.errors import (
     ArgumentError,
@@ -23,7 +23,7 @@ def contains(self: Tracer, value: Any) -> bool:
     return bool(np.any(ops.equal(self, value)))
 
 
-def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
+def view(self: Any, dtype: Any = None, type: Any = None) -> AnyArray:
     """The same numbers; complex ones also as pairs of real ones."""
     have, want = self.dtype, self.dtype if dtype is None else np.dtype(dtype)
     if want == have:

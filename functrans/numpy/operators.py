@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import PLAIN, OtherOperand, Tracer
+from functrans._core.bind import PLAIN, AnyArray, OtherOperand, Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
 from functrans._transforms.writing import require_rebinding
@@ -51,13 +51,13 @@ def _with_other(name: str, self: Tracer, other: Any, error: OtherOperand) -> Any
 
 
 def _binary(name: str, prim: Elementwise) -> tuple[Callable, Callable]:
-    def forward(self: Tracer, other: Any) -> Any:
+    def forward(self: Tracer, other: Any) -> AnyArray:
         try:
             return self.owner.binary(prim, self, other)
         except OtherOperand as error:
             return _with_other(name, self, other, error)
 
-    def reflected(self: Tracer, other: Any) -> Any:
+    def reflected(self: Tracer, other: Any) -> AnyArray:
         try:
             return self.owner.binary(prim, other, self)
         except OtherOperand as error:
@@ -142,7 +142,7 @@ def _pow(self: Tracer, other: Any) -> Any:
         return _with_other("pow", self, other, error)
 
 
-def _rpow(self: Tracer, other: Any) -> Any:
+def _rpow(self: Tracer, other: Any) -> AnyArray:
     return self.owner.binary(ops.power, other, self)
 
 
@@ -169,7 +169,7 @@ def _in_place(name: str) -> Callable:
     """``y += v``: another array; a number becomes another one in NumPy, too."""
     fresh = getattr(operator, f"__{name}__")
 
-    def rebind(self: Tracer, other: Any) -> Any:
+    def rebind(self: Tracer, other: Any) -> AnyArray:
         y = fresh(self, other)
         if shape := self.shape:
             require_rebinding(sys._getframe(1))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
 from functrans.errors import UnsupportedError
@@ -28,7 +28,7 @@ def like(numpy_function: Callable | None) -> Callable[[Callable], Callable]:
 
     def decorate(f: Callable) -> Callable:
         @functools.wraps(f)
-        def of_operand(a: Any, *args: Any, **kwargs: Any) -> Any:
+        def of_operand(a: Any, *args: Any, **kwargs: Any) -> AnyArray:
             return f(a if isinstance(a, Tracer) else as_operand(a), *args, **kwargs)
 
         named = numpy_like(numpy_function)(of_operand)
@@ -64,14 +64,14 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim)))
 
 
-def flat_axes(a: Any, axes: tuple[int, ...]) -> Any:
+def flat_axes(a: Any, axes: tuple[int, ...]) -> AnyArray:
     """``a`` with ``axes`` as one last axis."""
     rest = tuple([i for i in range(a.ndim) if i not in axes])
     a = moveaxis(a, rest, tuple(range(len(rest))))
     return a.reshape((*a.shape[: len(rest)], math.prod(a.shape[len(rest) :])))
 
 
-def weights_of(weights: Any, a: Any, axis: Any) -> Any:
+def weights_of(weights: Any, a: Any, axis: Any) -> AnyArray:
     """``weights``, of the shape of ``a`` or its shape along ``axis``, to multiply ``a`` by."""
     if weights.shape == a.shape:
         return weights
@@ -86,12 +86,12 @@ def weights_of(weights: Any, a: Any, axis: Any) -> Any:
     return weights.reshape(tuple([n if i in axes else 1 for i, n in enumerate(a.shape)]))
 
 
-def keep(y: Any, a: Any, axis: tuple[int, ...], keepdims: Any) -> Any:
+def keep(y: Any, a: Any, axis: tuple[int, ...], keepdims: Any) -> AnyArray:
     """``y``, with the reduced axes at length 1 if ``keepdims`` is set."""
     return y.reshape(rows.kept_shape(a.shape, axis)) if keepdims and keepdims is not NoValue else y
 
 
-def prepared(name: str, a: Any, out: Any, dtype: Any, where: Any, neutral: Any) -> Any:
+def prepared(name: str, a: Any, out: Any, dtype: Any, where: Any, neutral: Any) -> AnyArray:
     """``a`` in ``dtype``, with ``neutral`` where the mask leaves entries out."""
     if out is not None:
         raise no_out(name)
@@ -102,11 +102,11 @@ def prepared(name: str, a: Any, out: Any, dtype: Any, where: Any, neutral: Any) 
     return ops.where(where if isinstance(where, Tracer) else np.asarray(where), a, neutral)
 
 
-def in_dtype(y: Any, dtype: Any) -> Any:
+def in_dtype(y: Any, dtype: Any) -> AnyArray:
     """A sum or product in ``dtype``: integers and booleans are added up in 64 bits."""
     return y if dtype is None or y.dtype == dtype else y.astype(dtype)
 
 
-def without_nan(a: Any, neutral: Any) -> Any:
+def without_nan(a: Any, neutral: Any) -> AnyArray:
     """``a`` with ``neutral`` for every NaN."""
     return ops.where(ops.isnan(a), neutral, a) if a.dtype.kind in "fc" else a

@@ -23,6 +23,7 @@ from numpy.polynomial import legendre as _legendre
 from numpy.polynomial import polynomial as _polynomial
 from numpy.polynomial import set_default_printstyle
 
+from functrans._core.bind import AnyArray
 from functrans.numpy.decompositions import lstsq
 from functrans.numpy.protocols import refused
 from functrans.numpy.public import public
@@ -53,7 +54,7 @@ BASES = [
 ]
 
 
-def _floating(c: Any) -> Any:
+def _floating(c: Any) -> AnyArray:
     """Coefficients, of a floating type as in NumPy."""
     c = as_operand(c)
     c = c.reshape(1) if c.ndim == 0 else c
@@ -74,7 +75,7 @@ def _value(basis: Basis, x: Any, c: Any, tensor: bool = True) -> Any:
     return c[0] + basis.first(x) * b - basis.beta(1) * after
 
 
-def _vander(basis: Basis, x: Any, deg: int) -> Any:
+def _vander(basis: Basis, x: Any, deg: int) -> AnyArray:
     """The values of the basis up to degree ``deg``, along a new last axis."""
     x = as_operand(x) + 0.0
     ps = [np.ones_like(x), basis.first(x)]
@@ -83,13 +84,13 @@ def _vander(basis: Basis, x: Any, deg: int) -> Any:
     return np.stack(ps[: deg + 1], axis=-1)
 
 
-def _apply(matrix: np.ndarray, c: Any, axis: int) -> Any:
+def _apply(matrix: np.ndarray, c: Any, axis: int) -> AnyArray:
     """``matrix``, of a linear function of coefficients, applied to those along ``axis``."""
     c = moveaxis(c, axis, 0)
     return moveaxis(np.tensordot(matrix.astype(c.dtype), c, axes=1), 0, axis)
 
 
-def _derivative(basis: Basis, c: Any, m: int = 1, scl: Any = 1, axis: int = 0) -> Any:
+def _derivative(basis: Basis, c: Any, m: int = 1, scl: Any = 1, axis: int = 0) -> AnyArray:
     """The series of the ``m``-th derivative."""
     c = _floating(c)
     matrix = getattr(basis.module, f"{basis.prefix}der")(np.eye(c.shape[axis]), m)
@@ -97,7 +98,7 @@ def _derivative(basis: Basis, c: Any, m: int = 1, scl: Any = 1, axis: int = 0) -
 
 
 def _integral(basis: Basis, c: Any, m: int = 1, k: Any = (), lbnd: float = 0, scl: float = 1,
-              axis: int = 0) -> Any:
+              axis: int = 0) -> AnyArray:
     """The series of the ``m``-th integral from ``lbnd``, with the constants ``k``."""
     c, integrate = _floating(c), getattr(basis.module, f"{basis.prefix}int")
     n = c.shape[axis]
@@ -119,13 +120,13 @@ def _aligned(c1: Any, c2: Any) -> tuple[Any, ...]:
     return tuple(np.concatenate([c, np.zeros(n - len(c), c.dtype)]) for c in (c1, c2))
 
 
-def _sum(basis: Basis, c1: Any, c2: Any) -> Any:
+def _sum(basis: Basis, c1: Any, c2: Any) -> AnyArray:
     """The sum of two series."""
     c1, c2 = _aligned(c1, c2)
     return c1 + c2
 
 
-def _difference(basis: Basis, c1: Any, c2: Any) -> Any:
+def _difference(basis: Basis, c1: Any, c2: Any) -> AnyArray:
     """The difference of two series."""
     c1, c2 = _aligned(c1, c2)
     return c1 - c2
@@ -143,7 +144,7 @@ def _products(basis: Basis, n1: int, n2: int) -> np.ndarray:
     return coefficients
 
 
-def _product(basis: Basis, c1: Any, c2: Any) -> Any:
+def _product(basis: Basis, c1: Any, c2: Any) -> AnyArray:
     """The product of two series."""
     c1, c2 = _floating(c1), _floating(c2)
     if basis.prefix == "poly":
@@ -152,7 +153,7 @@ def _product(basis: Basis, c1: Any, c2: Any) -> Any:
     return y.astype(np.result_type(c1.dtype, c2.dtype))
 
 
-def _by_x(basis: Basis, c: Any) -> Any:
+def _by_x(basis: Basis, c: Any) -> AnyArray:
     """The series times its variable."""
     c = _floating(c)
     return _apply(np.stack([
@@ -162,7 +163,7 @@ def _by_x(basis: Basis, c: Any) -> Any:
 
 
 def _fit(basis: Basis, x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False,
-         w: Any = None) -> Any:
+         w: Any = None) -> AnyArray:
     """The least-squares fit of points by a series of degree ``deg``."""
     name = f"np.polynomial.{basis.module.__name__.rsplit('.', 1)[1]}.{basis.prefix}fit"
     if full or not isinstance(deg, int | np.integer):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind, known
+from functrans._core.bind import AnyArray, Tracer, bind, known
 from functrans._ops import polynomials as rows
 from functrans.errors import warn
 from functrans.numpy.arrange import vander
@@ -22,7 +22,7 @@ from functrans.numpy.protocols import refused
 from functrans.numpy.structure import as_floats, as_operand, is_traced, numpy_like
 
 
-def _coefficients(p: Any) -> Any:
+def _coefficients(p: Any) -> AnyArray:
     """``p`` as a vector; a constant one without leading zeros, as in NumPy."""
     if not is_traced(p):
         return np.poly1d(p).coeffs
@@ -30,7 +30,7 @@ def _coefficients(p: Any) -> Any:
     return p if p.ndim else p.reshape(1)
 
 
-def _padded(p: Any, n: int) -> Any:
+def _padded(p: Any, n: int) -> AnyArray:
     """``p`` with zeros in front, ``n`` coefficients in all."""
     return p if len(p) == n else np.concatenate([np.zeros(n - len(p), p.dtype), p])
 

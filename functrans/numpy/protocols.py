@@ -15,7 +15,7 @@ import numpy as np
 
 from functrans._core.array import Array, plain
 from functrans._core.aval import dtype_of
-from functrans._core.bind import Tracer, bind_operands
+from functrans._core.bind import AnyArray, Tracer, bind_operands
 from functrans._core.primitive import Primitive
 from functrans._kernels.large import ufunc_of
 from functrans._ops import elementwise as ops
@@ -197,12 +197,12 @@ def unsupported(name: str) -> UnsupportedError:
     )
 
 
-def absolute(x: Any) -> Any:
+def absolute(x: Any) -> AnyArray:
     """|x|, by the row that fits its type."""
     return root(ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute, x)
 
 
-def sign(x: Any) -> Any:
+def sign(x: Any) -> AnyArray:
     """The sign of a number: z / |z| for complex z, with the derivative of that, and 0 at 0."""
     if dtype_of(x).kind != "c":
         return ops.sign(x)
@@ -211,7 +211,7 @@ def sign(x: Any) -> Any:
     return ops.ratio(x.real, size) + 1j * ops.ratio(x.imag, size)
 
 
-def hypot(x1: Any, x2: Any) -> Any:
+def hypot(x1: Any, x2: Any) -> AnyArray:
     """The length of the vector of two numbers."""
     return length(ops.hypot(x1, x2), _hypot_squared, (x1, x2))
 
@@ -234,7 +234,7 @@ ROOTS = {
 }
 
 
-def root(row: Elementwise, x: Any) -> Any:
+def root(row: Elementwise, x: Any) -> AnyArray:
     """A row of ROOTS, whose result remembers what it is the square root of."""
     if not isinstance(x, Tracer):
         return row(x)

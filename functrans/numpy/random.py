@@ -21,7 +21,7 @@ import numpy as np
 import numpy.random as _np
 
 from functrans import tree
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._core.writing import current
 from functrans._transforms import drawing
 from functrans._transforms.staging.draws import note_unseeded
@@ -93,11 +93,11 @@ def _shuffle(self: Any, x: Any, axis: int = 0) -> None:
         x[...] = np.take(x, order, axis=axis)
 
 
-def _permutation(self: Any, x: Any, axis: int = 0) -> Any:
+def _permutation(self: Any, x: Any, axis: int = 0) -> AnyArray:
     return np.take(x, self.permutation(np.shape(x)[axis]), axis=axis)
 
 
-def _choice(self: Any, a: Any, *args: Any, axis: int = 0, **kwargs: Any) -> Any:
+def _choice(self: Any, a: Any, *args: Any, axis: int = 0, **kwargs: Any) -> AnyArray:
     return np.take(a, self.choice(np.shape(a)[axis], *args, **kwargs), axis=axis)
 
 

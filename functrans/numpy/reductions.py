@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import inexact_dtype, shape_of
-from functrans._core.bind import Tracer, cast
+from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
@@ -61,11 +61,11 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
     return y + start_of(initial, y) if is_set(initial) else y
 
 
-def _total(a: Any, axis: tuple[int, ...]) -> Any:
+def _total(a: Any, axis: tuple[int, ...]) -> AnyArray:
     return along(rows.sum, a, axis)
 
 
-def along(row: Primitive, a: Any, axis: tuple[int, ...]) -> Any:
+def along(row: Primitive, a: Any, axis: tuple[int, ...]) -> AnyArray:
     """``row`` of ``a`` along ``axis``, without the search for the trace of a single operand."""
     if isinstance(a, Tracer) and not a.owner.closed:
         return a.owner.process(row, (a,), {"axis": axis})

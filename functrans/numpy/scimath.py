@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import dtype_of
-from functrans._core.bind import known
+from functrans._core.bind import AnyArray, known
 from functrans.errors import ConcretizationError, user_line
 from functrans.numpy.structure import as_operand, numpy_like
 
@@ -32,7 +32,7 @@ def _any(outside: Callable, x: Any, name: str) -> bool:
     return bool(np.any(outside(values)))
 
 
-def _complex_if(outside: Callable, x: Any, name: str) -> Any:
+def _complex_if(outside: Callable, x: Any, name: str) -> AnyArray:
     """``x``, as complex numbers if ``outside`` holds for one of its entries."""
     x = as_operand(x)
     dtype = dtype_of(x)

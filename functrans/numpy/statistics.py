@@ -174,7 +174,7 @@ def digitize(x, bins, right=False):
     x, bins = as_operand(x), as_operand(bins)
     if x.dtype.kind == "c":
         raise TypeError("x may not be complex")
-    steps = None if is_traced(bins) and bins.concrete() is None else np.diff(
+    steps = None if isinstance(bins, Tracer) and bins.concrete() is None else np.diff(
         concrete(bins, "np.digitize")
     )
     side = "left" if right else "right"

@@ -13,7 +13,7 @@ import numpy as np
 from functrans._core import scipy_names
 from functrans._core.array import Array, plain
 from functrans._core.aval import PYTHON_SCALARS, inexact_dtype
-from functrans._core.bind import PLAIN, Tracer, bind
+from functrans._core.bind import PLAIN, AnyArray, Tracer, bind
 from functrans._ops import indexing
 from functrans._ops import structure as rows
 from functrans.errors import ArgumentError, ConcretizationError, ImmutableError, user_line, warn
@@ -75,7 +75,7 @@ def numpy_like(
     return decorate
 
 
-def as_operand(x: Any) -> Any:
+def as_operand(x: Any) -> AnyArray:
     """``x`` as a traced value or plain ndarray; a list of traced values is stacked."""
     if isinstance(x, Tracer):
         return x
@@ -86,7 +86,7 @@ def as_operand(x: Any) -> Any:
     return np.asarray(plain(x))
 
 
-def as_floats(x: Any) -> Any:
+def as_floats(x: Any) -> AnyArray:
     """The same, with integers and booleans as floats."""
     x = as_operand(x)
     return x if x.dtype.kind in "fc" else x.astype(float)
@@ -97,7 +97,7 @@ def common_dtype(*xs: Any) -> np.dtype:
     return np.result_type(*[x if type(x) in PYTHON_SCALARS else as_operand(x).dtype for x in xs])
 
 
-def as_places(x: Any) -> Any:
+def as_places(x: Any) -> AnyArray:
     """Integers as an operand that can be reckoned with as places, for which 8 bits are too few."""
     x = as_operand(x)
     return x.astype(np.intp) if x.dtype != np.intp and np.can_cast(x.dtype, np.intp) else x
@@ -279,7 +279,7 @@ def _at_least(ndim):
     return named
 
 
-def raise_ndim(a: Any, ndim: int) -> Any:
+def raise_ndim(a: Any, ndim: int) -> AnyArray:
     """``a`` with at least ``ndim`` axes."""
     if a.ndim >= ndim:
         return a
@@ -312,7 +312,7 @@ def broadcast_arrays(*args, subok=False):
     return tuple([broadcast_to(a, shape) for a in args])
 
 
-def take_axis(x: Any, indices: Any, axis: int) -> Any:
+def take_axis(x: Any, indices: Any, axis: int) -> AnyArray:
     """``x`` at an index array along one axis."""
     pattern = (indexing.WHOLE,) * axis + (indexing.ARRAY,)
     return bind(indexing.getitem, x, indices, pattern=pattern)
@@ -322,7 +322,7 @@ def take_axis(x: Any, indices: Any, axis: int) -> Any:
 
 
 def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
-           copy: bool = True, *, device: Any = None) -> Any:
+           copy: bool = True, *, device: Any = None) -> AnyArray:
     """``x`` in another dtype. Casts to integers have zero derivative."""
     if not isinstance(x, Tracer):
         return plain(x).astype(dtype, order, casting, subok, copy)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import install, plain, wrap
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
@@ -56,50 +56,50 @@ class Slot:
         else:
             self.pattern, self.indices = split_key(key, self.x.shape)
 
-    def get(self) -> Any:
+    def get(self) -> AnyArray:
         """The entries themselves: ``x[index]``."""
         if self.masked is not None:
             return getitem(self.x, self.masked)
         return self._out(self._read(self.x))
 
-    def set(self, value: Any) -> Any:
+    def set(self, value: Any) -> AnyArray:
         """x with ``value`` written there; the last one where the index repeats."""
         if self.masked is not None:
             return ops.where(self.masked, self._spread(value).astype(self.x.dtype), self.x)
         return self._out(self._write(self.x, value))
 
-    def add(self, value: Any) -> Any:
+    def add(self, value: Any) -> AnyArray:
         """x with ``value`` added there, repeatedly where the index repeats."""
         if self.masked is not None:
             return self._apply(ops.add, value)
         value = self._fit(value)
         return self._out(bind(rows.scatter_add, self.x, value, *self.indices, pattern=self.pattern))
 
-    def subtract(self, value: Any) -> Any:
+    def subtract(self, value: Any) -> AnyArray:
         """x with ``value`` subtracted there, repeatedly where the index repeats."""
         return self.add(-as_operand(value))
 
-    def multiply(self, value: Any) -> Any:
+    def multiply(self, value: Any) -> AnyArray:
         """x multiplied by ``value`` there, repeatedly where the index repeats."""
         return self._apply(ops.multiply, value)
 
-    def divide(self, value: Any) -> Any:
+    def divide(self, value: Any) -> AnyArray:
         """x divided by ``value`` there, repeatedly where the index repeats."""
         return self._apply(ops.divide, value)
 
-    def power(self, value: Any) -> Any:
+    def power(self, value: Any) -> AnyArray:
         """x to the power ``value`` there, repeatedly where the index repeats."""
         return self._apply(ops.power, value)
 
-    def min(self, value: Any) -> Any:
+    def min(self, value: Any) -> AnyArray:
         """The smaller of x and ``value`` there."""
         return self._apply(ops.minimum, value)
 
-    def max(self, value: Any) -> Any:
+    def max(self, value: Any) -> AnyArray:
         """The larger of x and ``value`` there."""
         return self._apply(ops.maximum, value)
 
-    def apply(self, f: Callable) -> Any:
+    def apply(self, f: Callable) -> AnyArray:
         """x with ``f`` applied to the entries there, once even where the index repeats."""
         if self.masked is not None:
             return ops.where(self.masked, f(self.x), self.x)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import Array, frozen_copy, plain
-from functrans._core.bind import Trace, Tracer, bind, known, newest_trace
+from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, bind, known, newest_trace
 from functrans._core.primitive import Primitive
 from functrans._core.writing import current
 from functrans._ops import indexing as rows
@@ -39,7 +39,7 @@ class Names(Trace):
     def __init__(self) -> None:
         self.fun, self.closed, self.level = "a function that writes into arrays", False, math.inf
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         return named(bind(prim, *map(current, args), **params))
 
     def call(self, call: Any, args: tuple) -> tuple:
@@ -185,7 +185,7 @@ class Writable(Name):
             self._place = place_of(self.window, self.memory.array)
         return self._place
 
-    def current(self) -> Any:
+    def current(self) -> AnyArray:
         if self.value is not None:
             return self.value
         m = self._memory
@@ -373,7 +373,7 @@ def named_like(x: Any, layout: Any) -> Any:
     return named(same)
 
 
-def array_of(x: Any) -> Any:
+def array_of(x: Any) -> AnyArray:
     """What a constructor has made as a name, also without axes: it is no number."""
     if getattr(x, "shape", None) != () or x.dtype.kind not in "biufc":
         return named(x)
@@ -443,7 +443,7 @@ def _is_same(x: np.ndarray, y: np.ndarray) -> bool:
     return x.shape == y.shape and x.strides == y.strides and address(x) == address(y)
 
 
-def _fitted(value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+def _fitted(value: Any, shape: tuple[int, ...], dtype: np.dtype) -> AnyArray:
     """What is written, in the shape and dtype of where it goes."""
     value = current(value)
     if isinstance(value, Tracer) and value.shape == shape and value.dtype is dtype:
@@ -479,7 +479,7 @@ def _require_no_shuffle(frame: FrameType) -> None:
         )
 
 
-def _updated(x: Any, key: Any, value: Any) -> Any:
+def _updated(x: Any, key: Any, value: Any) -> AnyArray:
     """``x`` with ``value`` written at an index with arrays or masks."""
     if not isinstance(x, Tracer) and not _is_traced(key):
         key = plain(key) if not isinstance(key, tuple) else key

@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._core.writing import current
 from functrans._ops import elementwise as ops
 from functrans.errors import UnsupportedError, user_line
@@ -93,7 +93,7 @@ def _has_name(x: Any) -> bool:
     return isinstance(x, Name)
 
 
-def windows(x: Any) -> Any:
+def windows(x: Any) -> AnyArray:
     if isinstance(x, tuple | list):
         return rebuilt(x, map(windows, x))
     return x.window if type(x) is Writable else current(x)
@@ -143,7 +143,7 @@ def _apply(
     return named(y)
 
 
-def written_into(who: str, out: Any, y: Any, mask: Any = True) -> Any:
+def written_into(who: str, out: Any, y: Any, mask: Any = True) -> Writable:
     """``out``, with ``y`` written into it where the mask holds."""
     if type(out) is not Writable:
         raise protocols.refused(who, "got out= that is a plain ndarray", protocols.USE_RESULT)
@@ -346,7 +346,7 @@ def _part(name: str) -> property:
     return property(get, assign)
 
 
-def _astype(self: Writable, dtype: Any, *args: Any, copy: bool = True, **kwargs: Any) -> Any:
+def _astype(self: Writable, dtype: Any, *args: Any, copy: bool = True, **kwargs: Any) -> AnyArray:
     if not copy and np.dtype(dtype) == self.dtype:
         return self
     return _method("astype")(self, dtype, *args, **kwargs)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import OPERATORS
-from functrans._core.bind import PLAIN, Tracer
+from functrans._core.bind import PLAIN, AnyArray, Tracer
 from functrans._core.writing import current
 from functrans.numpy.layouts import is_ordered, layout_of
 from functrans.numpy.sparse_operands import defers, is_other
@@ -20,7 +20,7 @@ from functrans.numpy.writing import all_plain, has_axes, windows, written_into
 def _operator(name: str) -> tuple[Callable, Callable]:
     op = getattr(operator, f"__{name}__")
 
-    def forward(self: Any, other: Any) -> Any:
+    def forward(self: Any, other: Any) -> AnyArray:
         x, y = self.value, other.value if isinstance(other, Name) else other
         usual = type(y) in PLAIN or isinstance(other, Tracer)  # a name may have no value at hand
         if not usual and is_other(y) and defers(name, self, y):
@@ -46,7 +46,7 @@ def _operator(name: str) -> tuple[Callable, Callable]:
     return forward, reflected
 
 
-def _like_operands(op: Callable, y: Any, *args: Any) -> Any:
+def _like_operands(op: Callable, y: Any, *args: Any) -> AnyArray:
     """The result of an operator as a name, in the layout that its operands give it."""
     for x in args:
         if is_ordered(x) and has_axes(y):
@@ -57,7 +57,7 @@ def _like_operands(op: Callable, y: Any, *args: Any) -> Any:
 def _in_place(name: str) -> Callable:
     fresh, within = getattr(operator, f"__{name}__"), getattr(operator, f"__i{name}__")
 
-    def op(self: Writable, other: Any) -> Any:
+    def op(self: Writable, other: Any) -> AnyArray:
         if self.is_plain() and all_plain(other):
             place = self.own_window()
             within(place, windows(other))

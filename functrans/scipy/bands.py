@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg as sl
 
-from functrans._core.bind import bind
+from functrans._core.bind import AnyArray, bind
 from functrans._ops import sparse
 from functrans._ops.sparse import Pattern
 from functrans.numpy import linear_algebra
@@ -40,7 +40,7 @@ def by_bands(places: Pattern, data: np.ndarray, b: np.ndarray) -> np.ndarray:
     return sl.solve_banded((below, above), ab, b, check_finite=False)
 
 
-def dense(places: Pattern, data: Any) -> Any:
+def dense(places: Pattern, data: Any) -> AnyArray:
     """The matrix with entries in different places."""
     n, m = places.shape
     which = np.full((n, m), len(places.rows))
@@ -48,7 +48,7 @@ def dense(places: Pattern, data: Any) -> Any:
     return take(np.concatenate([data, np.zeros(1, data.dtype)]), which)
 
 
-def solve(places: Pattern, data: Any, b: Any, solver: Callable = by_bands) -> Any:
+def solve(places: Pattern, data: Any, b: Any, solver: Callable = by_bands) -> AnyArray:
     """The solution of a system with entries in different places."""
     columns = b.reshape((b.shape[0], -1)) if b.ndim > 2 else b
     if places.shape[0] <= DENSE:
@@ -59,7 +59,7 @@ def solve(places: Pattern, data: Any, b: Any, solver: Callable = by_bands) -> An
     return x.reshape(b.shape)
 
 
-def solve_well(places: Pattern, data: Any, b: Any, solver: Callable = by_bands) -> Any:
+def solve_well(places: Pattern, data: Any, b: Any, solver: Callable = by_bands) -> AnyArray:
     """The same of a well-conditioned matrix: a small constant one is inverted beforehand."""
     n = places.shape[0]
     if n <= DENSE and not is_traced(data):

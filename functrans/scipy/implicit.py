@@ -23,7 +23,7 @@ import scipy.sparse.linalg
 
 from functrans import tree
 from functrans._core.aval import Aval
-from functrans._core.bind import Tracer, layers
+from functrans._core.bind import AnyArray, Tracer, layers
 from functrans._ops.calls import stop
 from functrans._ops.declare import Linear
 from functrans._transforms.matrices.jacobian import jacobian
@@ -42,7 +42,7 @@ POLISHING = 12
 NEARBY = 1e-2
 
 
-def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = None) -> Any:
+def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = None) -> AnyArray:
     """``x``, a root of ``residual`` up to a solver's tolerance, with its derivatives.
 
     ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it, dense or sparse.
@@ -52,7 +52,7 @@ def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = Non
     shape = np.shape(x)
     z = np.array(x, np.result_type(np.asarray(x).dtype, np.float32)).reshape(-1)
 
-    def flat(z: Any) -> Any:
+    def flat(z: Any) -> AnyArray:
         return as_operand(residual(z.reshape(shape))).reshape(-1)
 
     orders = orders_of(flat(z))
@@ -87,7 +87,7 @@ class Numberless(UnsupportedError):
     """A solver of SciPy's met a value that has no number."""
 
 
-def _number(x: Tracer) -> Any:
+def _number(x: Tracer) -> np.ndarray:
     value = x.concrete()
     if value is None:
         staged = any(isinstance(v, StagedTracer) for v in layers(x))
@@ -103,7 +103,7 @@ def _number(x: Tracer) -> Any:
 def numbers(f: Callable) -> Callable:
     """``f`` as SciPy may call it: what it returns is plain."""
 
-    def plain_f(*args: Any) -> Any:
+    def plain_f(*args: Any) -> np.ndarray:
         return concrete(f(*args))
 
     return plain_f

@@ -10,7 +10,7 @@ from functrans.torch._environment import FUNCTIONS
 compile = FUNCTIONS["compile"]
 
 
-def disable(fn: Callable | None = None, recursive: bool = True, **options: Any) -> Any:
+def disable(fn: Callable | None = None, recursive: bool = True, **options: Any) -> Callable:
     """``fn`` itself, or a decorator that changes nothing."""
     return (lambda f: f) if fn is None else fn
 

@@ -25,7 +25,7 @@ def trace(func: _F, *args: Any, **kwargs: Any) -> _F:
     return func
 
 
-def ignore(drop: Any = False, **kwargs: Any) -> Any:
+def ignore(drop: Any = False, **kwargs: Any) -> Callable:
     """Decorator that changes nothing, with and without parentheses."""
     return drop if callable(drop) else lambda f: f
 

@@ -78,14 +78,14 @@ class CustomOpDef:
         keeps what it needs."""
         self._function = self._made(backward, setup_context, self._rules[2])
 
-    def register_vmap(self, func: Callable | None = None) -> Any:
+    def register_vmap(self, func: Callable | None = None) -> Callable:
         """Let ``func(info, in_dims, *args)`` compute batches."""
         if func is None:
             return self.register_vmap
         self._function = self._made(*self._rules[:2], func)
         return func
 
-    def register_kernel(self, device_types: Any, fn: Callable | None = None) -> Any:
+    def register_kernel(self, device_types: Any, fn: Callable | None = None) -> Callable:
         """Let ``fn`` compute the op, if it is for the CPU."""
         if fn is None:
             return lambda f: self.register_kernel(device_types, f)
@@ -99,7 +99,7 @@ class CustomOpDef:
 
 
 def custom_op(name: str, fn: Callable | None = None, /, *, mutates_args: Any = (),
-              device_types: Any = None, schema: str | None = None) -> Any:
+              device_types: Any = None, schema: str | None = None) -> Callable:
     """An op of a function, called ``namespace::name``; a decorator without ``fn``."""
     if fn is None:
         return lambda f: custom_op(name, f, mutates_args=mutates_args, device_types=device_types)
@@ -129,18 +129,18 @@ def register_autograd(op: Any, backward: Callable, /, *, setup_context: Callable
     _of(op).register_autograd(backward, setup_context=setup_context)
 
 
-def register_fake(op: Any, func: Callable | None = None, /, **options: Any) -> Any:
+def register_fake(op: Any, func: Callable | None = None, /, **options: Any) -> Callable:
     """Accepted; see ``CustomOpDef.register_fake``."""
     return (lambda f: f) if func is None else func
 
 
 def register_kernel(op: Any, device_types: Any, func: Callable | None = None, /,
-                    **options: Any) -> Any:
+                    **options: Any) -> Callable:
     """``op.register_kernel``, by the op or its name."""
     return _of(op).register_kernel(device_types, func)
 
 
-def register_vmap(op: Any, func: Callable | None = None, /, **options: Any) -> Any:
+def register_vmap(op: Any, func: Callable | None = None, /, **options: Any) -> Callable:
     """``op.register_vmap``, by the op or its name."""
     return _of(op).register_vmap(func)
 

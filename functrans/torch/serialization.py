@@ -68,7 +68,7 @@ def save(obj: Any, f: File, **options: Any) -> None:
             archive.writestr(f"{i}.npy", member.getvalue())
 
 
-def _path(f: File) -> Any:
+def _path(f: File) -> str | IO[bytes]:
     return str(Path(f)) if isinstance(f, str | os.PathLike) else f
 
 

@@ -1,6 +1,5 @@
 """Anomaly mode of tensors: section K of the checklist."""
 
-import threading
 import warnings
 
 import numpy as np
@@ -11,6 +10,7 @@ from functrans.torch import autograd
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.nodes import Node
 from functrans.torch._tensors.tensor import edge_of, from_array
+from tests.threads import elsewhere
 
 
 class Failing(Node):
@@ -126,12 +126,8 @@ def test_set_detect_anomaly_is_a_function_and_a_context():
 
 
 def test_the_mode_belongs_to_its_thread():
-    seen = []
     with autograd.set_detect_anomaly(True):
-        t = threading.Thread(target=lambda: seen.append(autograd.is_anomaly_enabled()))
-        t.start()
-        t.join()
-    assert seen == [False]
+        assert not elsewhere(autograd.is_anomaly_enabled)
 
 
 def test_gradients_are_those_without_the_mode():

@@ -1,7 +1,6 @@
 """The walk backward: sections A, D and L of the checklist, and G where gradients arrive."""
 
 import gc
-import threading
 import tracemalloc
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import functrans as ft
 import functrans.torch as torch
 from functrans.torch._graph.nodes import Node
+from tests.threads import at_once
 
 
 def leaf(*values, dtype=torch.float64):
@@ -303,21 +303,13 @@ def test_a_graph_may_be_100000_nodes_deep():
 
 
 def test_threads_walk_graphs_of_their_own_and_add_to_one_leaf():
-    shared, failures = leaf(1.0), []
+    shared = leaf(1.0)
 
-    def work():
-        try:
-            for _ in range(25):
-                (shared * 2).backward()
-        except Exception as e:  # reported below
-            failures.append(e)
+    def work(_):
+        for _ in range(25):
+            (shared * 2).backward()
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
+    at_once(work, range(8))
     assert shared.grad.tolist() == [400.0]
 
 

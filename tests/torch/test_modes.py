@@ -1,10 +1,10 @@
 """Grad modes: section C of the checklist."""
 
-import threading
 
 import pytest
 
 import functrans.torch as torch
+from tests.threads import elsewhere
 
 X = torch.ones(2, requires_grad=True)
 
@@ -96,12 +96,8 @@ def test_a_decorated_generator_has_the_mode_only_in_its_body():
 
 
 def test_a_mode_belongs_to_its_thread():
-    seen = []
     with torch.no_grad():
-        t = threading.Thread(target=lambda: seen.append(recorded()))
-        t.start()
-        t.join()
-    assert seen == [True]
+        assert elsewhere(recorded)
 
 
 def test_inference_mode_records_nothing_and_says_so():

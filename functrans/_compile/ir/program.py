@@ -165,7 +165,7 @@ def _types_by_rule(eqn: Eqn, operands: Sequence[Any]) -> tuple[Aval, ...]:
     return types if eqn.prim.outputs > 1 else (types,)
 
 
-def _abstract_atom(a: Atom, weak: bool) -> Any:
+def _abstract_atom(a: Atom, weak: bool) -> Atom | Aval:
     """What a row's rule is given: the type of an operand, or a Python scalar as it is."""
     if isinstance(a, Var):
         return _one(a.aval.dtype) if weak and a.weak else a.aval

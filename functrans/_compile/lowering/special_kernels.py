@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from functrans._compile.lowering import special_coefficients as of
+from functrans._core.bind import AnyArray
 from functrans._ops import elementwise as ops
 
 PI, LOG_2 = math.pi, math.log(2)
@@ -30,7 +31,7 @@ GREATEST = sys.float_info.max
 LEAST = -27.0
 
 
-def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
+def _polynomial(coefficients: Sequence[float], x: Any) -> AnyArray | float:
     y = coefficients[-1]
     for c in coefficients[-2::-1]:
         y = y * x + c
@@ -43,7 +44,7 @@ def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
 def _bessel(near: Sequence[float], far: Sequence[float], order: int, scaled: bool) -> Callable:
     """``iv(order, x)`` or, ``scaled``, that times exp(-|x|)."""
 
-    def kernel(x: Any) -> Any:
+    def kernel(x: Any) -> AnyArray:
         size = ops.absolute(x)
         is_near = size <= 12.0
         # unscaled by halves: exp(x) is infinite before i0(x) is
@@ -65,7 +66,7 @@ def _bessel(near: Sequence[float], far: Sequence[float], order: int, scaled: boo
 # ---- gamma functions
 
 
-def _sine(r: Any) -> Any:
+def _sine(r: Any) -> AnyArray:
     """sin(pi r) for |r| <= 1/2."""
     return r * _polynomial(of.SINE, r * r)
 
@@ -76,7 +77,7 @@ def _reflected(x: Any) -> tuple[Any, Any, Any]:
     return left, ops.where(left, 1.0 - x, x), x - ops.rint(x)
 
 
-def _gammaln(x: Any) -> Any:
+def _gammaln(x: Any) -> AnyArray:
     """By the recurrence (5.5.1) to between 1 and 2; Stirling's formula from 7 on."""
     left, z, r = _reflected(x)
     whole = ops.floor(z)
@@ -100,7 +101,7 @@ def _gammaln(x: Any) -> Any:
     return ops.where(ops.absolute(x) < SMALLEST, math.inf, y)
 
 
-def _psi(x: Any) -> Any:
+def _psi(x: Any) -> AnyArray:
     """By its zero between 1 and 2, and the recurrence (5.5.2) below 3; by its series from 8 on."""
     left, z, r = _reflected(x)
     y = ops.where(z < 1.0, z + 1.0, ops.where(z < 2.0, z, z - 1.0))
@@ -123,7 +124,7 @@ def _psi(x: Any) -> Any:
     return ops.where(left, right - pole, right)
 
 
-def _trigamma(x: Any) -> Any:
+def _trigamma(x: Any) -> AnyArray:
     """The derivative of psi, zeta(2, x): by its series from 8 on, 5.15.3."""
     left, z, r = _reflected(x)
     near = z < 8.0
@@ -144,48 +145,48 @@ def _trigamma(x: Any) -> Any:
 # ---- error functions
 
 
-def _right_erfcx(size: Any) -> Any:
+def _right_erfcx(size: Any) -> AnyArray:
     """erfcx of numbers >= 0."""
     a = ops.where(size < 1e16, size, 1e16)
     return _polynomial(of.ERFCX, (a - 3.0) / (a + 3.0)) / (size + 0.5)
 
 
-def _exp_of_square(x: Any, scale: float) -> Any:
+def _exp_of_square(x: Any, scale: float) -> AnyArray:
     """exp(scale x^2) for |scale| <= 1, a power of two: the square is not rounded."""
     high = (x + ROUNDS) - ROUNDS
     rest = scale * ((x - high) * (x + high))
     return ops.exp(scale * (high * high)) * (1.0 + rest * (1.0 + rest * (0.5 + rest * (1 / 6))))
 
 
-def _erfcx(x: Any) -> Any:
+def _erfcx(x: Any) -> AnyArray:
     right = _right_erfcx(ops.absolute(x))
     other = 2.0 * _exp_of_square(ops.where(x < 0.0, x, 0.0), 1.0) - right
     return ops.where(x < LEAST, math.inf, ops.where(x < 0.0, other, right))
 
 
-def _half_erfcx(x: Any) -> Any:
+def _half_erfcx(x: Any) -> AnyArray:
     """ndtr(-|x|) exp(x^2 / 2)."""
     return 0.5 * _right_erfcx(ops.absolute(x) * HALF)
 
 
-def _upper_tail(x: Any) -> Any:
+def _upper_tail(x: Any) -> AnyArray:
     """ndtr(-|x|)."""
     size = ops.absolute(x)
     bounded = ops.where(size < 40.0, x, 40.0)
     return ops.where(ops.isnan(x), x, _exp_of_square(bounded, -0.5) * _half_erfcx(bounded))
 
 
-def _ndtr(x: Any) -> Any:
+def _ndtr(x: Any) -> AnyArray:
     tail = _upper_tail(x)
     return ops.where(x < 0.0, tail, 1.0 - tail)
 
 
-def _log_ndtr(x: Any) -> Any:
+def _log_ndtr(x: Any) -> AnyArray:
     left = ops.log(_half_erfcx(x)) - 0.5 * (x * x)
     return ops.where(x < 0.0, left, ops.log1p(-_upper_tail(x)))
 
 
-def _inverse(x: Any, less: Any) -> Any:
+def _inverse(x: Any, less: Any) -> AnyArray:
     """erfinv(x), where 1 - x^2 = less."""
     w = -ops.log(ops.where(less > 0.0, less, 1.0))
     s = ops.sqrt(w + 2.25)
@@ -195,7 +196,7 @@ def _inverse(x: Any, less: Any) -> Any:
     return x * ops.where(less > 0.0, ops.where(w > 37.4, far, y), math.nan)
 
 
-def _erfinv(x: Any) -> Any:
+def _erfinv(x: Any) -> AnyArray:
     w = -ops.log(ops.where(ops.absolute(x) < 1.0, (1.0 - x) * (1.0 + x), 1.0))
     s = ops.sqrt(w + 2.25)
     y = x * (s * _polynomial(of.INVERSE_NEAR, (s - 3.0) / (s + 3.0))) + 0.0  # 0 of -0
@@ -203,24 +204,24 @@ def _erfinv(x: Any) -> Any:
         ops.absolute(x) == 1.0, x * math.inf, math.nan))
 
 
-def _of_share(p: Any) -> Any:
+def _of_share(p: Any) -> AnyArray:
     """erfinv(2p - 1)."""
     y = _inverse(2.0 * (p - 0.5), 4.0 * (p * (1.0 - p)))
     return ops.where(p == 0.0, -math.inf, ops.where(p == 1.0, math.inf, y))
 
 
-def _ndtri(p: Any) -> Any:
+def _ndtri(p: Any) -> AnyArray:
     return ROOT_2 * _of_share(p)
 
 
-def _erfcinv(x: Any) -> Any:
+def _erfcinv(x: Any) -> AnyArray:
     return -_of_share(0.5 * x)
 
 
 # ---- logarithms
 
 
-def _logit(p: Any) -> Any:
+def _logit(p: Any) -> AnyArray:
     """log(p / (1 - p)): of the larger share over the smaller, less 1, which is exact near 1 / 2."""
     right = p >= 0.5
     less = ops.where(right, 1.0 - p, p + 0.0)  # 0, not -0
@@ -230,7 +231,7 @@ def _logit(p: Any) -> Any:
     return ops.where(right, size, -size)
 
 
-def _entr(x: Any) -> Any:
+def _entr(x: Any) -> AnyArray:
     inside = x > 0.0
     y = -x * ops.log(ops.where(inside, x, 1.0))
     return ops.where(inside, y, ops.where(x < 0.0, -math.inf, ops.where(ops.isnan(x), x, 0.0)))

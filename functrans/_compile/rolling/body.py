@@ -177,7 +177,7 @@ class Body:
         return self.program(list(self.made.values()))
 
 
-def _key(a: Atom) -> Any:
+def _key(a: Atom) -> int | tuple[type, str]:
     return id(a) if isinstance(a, Var | Const) else (type(a), repr(a))
 
 

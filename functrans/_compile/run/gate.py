@@ -67,7 +67,7 @@ class Gate(tuple):
 
     home: str
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple:
         return importlib.import_module, (self.home,)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -69,7 +69,7 @@ class _Writer:
         self.allocas = [f"  %kept = alloca [{BLOCK // sizes.NARROWEST} x double], align 64"]
 
     @contextmanager
-    def loop(self, lo: str, hi: str, step: str = "1") -> Any:
+    def loop(self, lo: str, hi: str, step: str = "1") -> Iterator[str]:
         self.loops += 1
         with self.code.loop(lo, hi, step, f"i{self.loops}_") as i:
             yield i
@@ -103,13 +103,13 @@ class _Writer:
             self.store(f(*[self.load(p, i) for p in pointers[:-1]]), pointers[-1], i)
 
     @contextmanager
-    def rows(self) -> Any:
+    def rows(self) -> Iterator[tuple[str, str]]:
         """For each row of the block where it starts and where it ends."""
         with self.loop("%first", "%stop", "%width") as start:
             yield start, self.code.op(f"add nuw nsw i64 {start}, %width")
 
     @contextmanager
-    def counted_rows(self) -> Any:
+    def counted_rows(self) -> Iterator[tuple[str, str, str]]:
         """The same, and which row it is, for kernels that do so little that a division shows."""
         code = self.code
         place = self.variable("i64", code.op("udiv i64 %first, %width"))

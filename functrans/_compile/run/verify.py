@@ -140,7 +140,7 @@ class _Run:
             return y
         return tuple(map(self.disturbed, y)) if prim.outputs > 1 else self.disturbed(y)
 
-    def disturbed(self, x: Any) -> Any:
+    def disturbed(self, x: Any) -> np.ndarray:
         """A number or numbers, moved by some roundings."""
         y = np.asarray(x)
         if y.dtype.kind not in "fc":

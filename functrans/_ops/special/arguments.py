@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import dtype_of
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans.errors import NotDifferentiable, user_line
 
 
 def refused(function: str, argument: str) -> Callable:
     """The action of an argument that has no derivative here: it raises, and names both."""
 
-    def action(g: Any) -> Any:
+    def action(g: Any) -> AnyArray:
         raise NotDifferentiable(
             f"{user_line()}: {function} has no derivative in {argument}. Hold it constant, for "
             "example with ft.stop_gradient, or declare the function with its derivative: "
@@ -30,7 +30,7 @@ def nowhere(mask: Any) -> bool:
     return not isinstance(mask, Tracer) and not np.any(mask)
 
 
-def real(function: str, x: Any) -> Any:
+def real(function: str, x: Any) -> AnyArray:
     """``x``, of a function that has no complex derivative."""
     if dtype_of(x).kind == "c":
         raise NotDifferentiable(

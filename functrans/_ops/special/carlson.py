@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special as sp
 
+from functrans._core.bind import AnyArray
 from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import sqrt
@@ -27,7 +28,7 @@ NODES = np.exp(np.arange(-75.0, 16.25, STEP))
 WEIGHTS = STEP * NODES
 
 
-def _integral(*factors: tuple[Any, int]) -> Any:
+def _integral(*factors: tuple[Any, int]) -> AnyArray:
     """The integral of the product of (t + x)^(-k / 2) for the pairs x and k."""
     unit = factors[0][0]
     for x, _ in factors[1:]:

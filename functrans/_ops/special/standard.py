@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from scipy import special as sp
 
-from functrans._ops.declare import POSITIVE, elementwise, where
+from functrans._core.bind import AnyArray
+from functrans._ops.declare import POSITIVE, Elementwise, elementwise, where
 from functrans._ops.elementwise import exp, floor, log
 from functrans._ops.special.arguments import refused
 from functrans._ops.special.beta import betaln
@@ -33,7 +34,7 @@ ROWS = SimpleNamespace(floor=floor, log=log, log1p=log1p, xlogy=xlogy, xlog1py=x
                        gammaln=gammaln, betaln=betaln)
 
 
-def _row(name: str, formula: Callable, *actions: Any, **options: Any) -> Any:
+def _row(name: str, formula: Callable, *actions: Any, **options: Any) -> Elementwise:
     """A row of what ``formula`` makes of functions.
 
     An op of a few numbers costs its call, and these are in the density of every distribution.
@@ -65,18 +66,18 @@ log_density_of_normal = _row(
 def _placed_normal(of: Any) -> Callable:
     """The logarithm of the normal density of x at a location and scale."""
 
-    def log_density(x: Any, loc: Any, scale: Any) -> Any:
+    def log_density(x: Any, loc: Any, scale: Any) -> AnyArray:
         z = (x - loc) / scale
         return -0.5 * (z * z) - LOG_ROOT_2PI - of.log(scale)
 
     return log_density
 
 
-def _in_scale(z: Any) -> Any:
+def _in_scale(z: Any) -> AnyArray:
     return z * z - 1
 
 
-def _over_square(x: Any, scale: Any) -> Any:
+def _over_square(x: Any, scale: Any) -> AnyArray:
     """x / scale^2 by one division, of what is mostly one number for all."""
     inverse = 1 / scale
     return x * inverse * inverse
@@ -117,14 +118,14 @@ log_density_of_poisson = _row(
 def _of_t(of: Any) -> Callable:
     """The logarithm of the density of Student's t."""
 
-    def log_density(df: Any, t: Any) -> Any:
+    def log_density(df: Any, t: Any) -> AnyArray:
         scale = of.betaln(0.5 * df, 0.5) + 0.5 * of.log(df)
         return -scale - (0.5 * (df + 1)) * of.log1p(t * t / df)
 
     return log_density
 
 
-def _slope_in_df(df: Any, t: Any) -> Any:
+def _slope_in_df(df: Any, t: Any) -> AnyArray:
     square, half = t * t, 0.5 * df
     more = (square - 1) / (df + square) - log1p(square / df)
     return 0.5 * (psi_increase(half, 0.5, half + 0.5) + more)
@@ -180,7 +181,7 @@ stdtrit = elementwise(
 def by_scipy(name: str, method: str) -> Callable:
     """A method of SciPy's distribution of real variables."""
 
-    def impl(x: Any, shape: Any) -> Any:
+    def impl(x: Any, shape: Any) -> np.ndarray:
         from scipy import stats  # lazy: slow to import
 
         dtype = np.result_type(x, shape)

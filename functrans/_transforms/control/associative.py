@@ -9,6 +9,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import dtype_of, integer, shape_of
+from functrans._core.bind import AnyArray
 from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.control.carry import as_arrays, handed_out
 from functrans._transforms.derived import surfacing
@@ -126,7 +127,7 @@ def _prefixes(product: Callable, xs: list, axes: Sequence[int]) -> list:
     return [_interleaved(a, b, k) for a, b, k in zip(even, odd, axes, strict=True)]
 
 
-def _interleaved(even: Any, odd: Any, axis: int) -> Any:
+def _interleaved(even: Any, odd: Any, axis: int) -> AnyArray:
     """Entries of ``even`` and ``odd`` in turn; ``even`` may have one more, at the end."""
     before, n, after = even.shape[:axis], odd.shape[axis], even.shape[axis + 1 :]
     ends = [slice(None)] * axis

@@ -8,6 +8,7 @@ from typing import Any
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Program, Var, aval_of_atom, evaluate
 from functrans._compile.ir.structured import Branch
+from functrans._core.bind import AnyArray
 from functrans._core.products import Products, inside
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
@@ -73,14 +74,14 @@ class BranchCall(restage.RowCall):
         return recorded(trace, BranchNode(self, pair, primals, parents, flat[n:], n), flat[:n])
 
 
-def _chosen(index: Any, column: Sequence) -> Any:
+def _chosen(index: Any, column: Sequence) -> AnyArray:
     out = column[-1]
     for i in reversed(range(len(column) - 1)):
         out = ops.where(index <= i, column[i], out)
     return out
 
 
-def _aligned(index: Any, y: Any) -> Any:
+def _aligned(index: Any, y: Any) -> AnyArray:
     """The index of each entry of the batch, against an output with a batch axis."""
     return index.reshape((index.shape[0],) + (1,) * (len(y.shape) - 1))
 

@@ -11,6 +11,7 @@ from functrans._compile.ir.passes import dead_code, optimise
 from functrans._compile.ir.program import Program, Var, atoms, aval_of_atom, evaluate
 from functrans._compile.ir.structured import INT, Loop
 from functrans._core.aval import inexact_dtype
+from functrans._core.bind import AnyArray
 from functrans._core.products import Products, inside
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
@@ -220,7 +221,7 @@ class Batched:
         self.row = row.replaced(optimise(body), consts, n, test=test)
 
 
-def _where_going(going: Any, new: Any, old: Any) -> Any:
+def _where_going(going: Any, new: Any, old: Any) -> AnyArray:
     """``new`` for the entries of a batch that are going on."""
     mask = going.reshape((going.shape[0],) + (1,) * (len(new.shape) - 1))
     return ops.where(mask, new, old)

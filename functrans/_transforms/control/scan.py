@@ -12,6 +12,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import dtype_of, integer, shape_of
+from functrans._core.bind import AnyArray
 from functrans._transforms.arguments import describe, hand_out, is_number, require_callable
 from functrans._transforms.control import staged
 from functrans._transforms.control.carry import Carry, as_arrays, handed_out, is_value, staged_scan
@@ -271,7 +272,7 @@ def _columns(f: Callable, rows: Sequence[tuple[list, tree.Structure]]) -> Any:
     return tree.unflatten(shape, [_stacked(f, column) for column in leaves])
 
 
-def _stacked(f: Callable, column: Sequence) -> Any:
+def _stacked(f: Callable, column: Sequence) -> AnyArray:
     shapes = {shape_of(v) if is_value(v) else None for v in column}
     if None in shapes or len(shapes) > 1:
         raise ShapeError(

@@ -18,7 +18,7 @@ from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, aval_o
 from functrans._compile.ir.structured import INT, Branch, Loop
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of
-from functrans._core.bind import Tracer, is_staged
+from functrans._core.bind import AnyArray, Tracer, is_staged
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
@@ -135,7 +135,7 @@ class LoopBody:
         return changed
 
 
-def _widened(x: Any, dtype: np.dtype, python: bool) -> Any:
+def _widened(x: Any, dtype: np.dtype, python: bool) -> AnyArray:
     return dtype.type(x).item() if python else strong(x, dtype)
 
 
@@ -173,7 +173,7 @@ def _scanned(
     return list(outs[:n]), list(outs[n:])
 
 
-def _entry(x: Any) -> Any:
+def _entry(x: Any) -> AnyArray:
     """An example of the entries of ``x`` along axis 0."""
     x = example_of(plain(x))
     return x[0] if len(x) else np.ones(x.shape[1:], x.dtype)

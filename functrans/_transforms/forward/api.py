@@ -7,6 +7,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from functrans import tree
 from functrans._core.aval import aval_of, shape_of
+from functrans._core.bind import AnyArray
 from functrans._ops.arrivals import arrived
 from functrans._transforms.arguments import (
     Leaves,
@@ -68,7 +69,7 @@ def run_jvp(
         trace.closed = True
 
 
-def _tangent(trace: JVPTrace, x: Any) -> Any:
+def _tangent(trace: JVPTrace, x: Any) -> AnyArray:
     return fit(x.tangent, x.primal) if mine(trace, x) else zeros_like(x)
 
 
@@ -117,7 +118,7 @@ def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[An
     """
     function = require_callable("derivative", f)
 
-    def slope(x: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def slope(x: Any, *args: P.args, **kwargs: P.kwargs) -> AnyArray:
         if not is_number(x) or shape_of(x) != ():
             raise ArgumentError(
                 f"derivative is for functions of one number, but `{name_of(f)}` was given "

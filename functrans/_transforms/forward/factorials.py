@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import dtype_of, finfo
+from functrans._core.bind import AnyArray
 from functrans._transforms.arguments import zeros_like
 from functrans.errors import ArgumentError, name_of
 
@@ -34,7 +35,7 @@ def unit_of(f: Callable, order: int, dtypes: Sequence[np.dtype]) -> int:
     )
 
 
-def coefficient(c: Any, k: int, unit: int) -> Any:
+def coefficient(c: Any, k: int, unit: int) -> AnyArray:
     """The Taylor coefficient of a derivative of order ``k``."""
     if unit > 1:
         return c * (unit**k / factorial(k))  # of integers: one rounding
@@ -43,7 +44,7 @@ def coefficient(c: Any, k: int, unit: int) -> Any:
     return c
 
 
-def derivative(c: Any, y: Any, k: int, unit: int) -> Any:
+def derivative(c: Any, y: Any, k: int, unit: int) -> AnyArray:
     """The derivative of order ``k``, like ``y``, of a Taylor coefficient, None for zero."""
     if c is None:
         return zeros_like(y)

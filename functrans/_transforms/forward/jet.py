@@ -24,7 +24,7 @@ from functrans._core.aval import (
     is_inexact,
     shape_of,
 )
-from functrans._core.bind import Trace, Tracer, bind, cast, is_finite, spread
+from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, bind, cast, is_finite, spread
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import Call
@@ -64,7 +64,7 @@ class JetTracer(Tracer):
         self.series = series
 
     @property
-    def inner(self) -> Any:
+    def inner(self) -> AnyArray:
         return self.series.known[0]
 
     @property
@@ -97,7 +97,7 @@ class JetTrace(Trace):
         self.order = order
         self.seen = seen
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         self.require_open(prim)
         with np.errstate(all="ignore"):
             if self.seen is not None:
@@ -121,7 +121,7 @@ class JetTrace(Trace):
     def input(self, coefficients: list) -> JetTracer:
         return JetTracer(self, Series(coefficients))
 
-    def own(self, x: Any, eager: JetTrace) -> Any:
+    def own(self, x: Any, eager: JetTrace) -> AnyArray:
         return JetTracer(self, x.series) if self._is(x, eager) else x
 
     def settled(self, lazy: JetTrace, ys: Sequence) -> tuple:
@@ -155,7 +155,7 @@ class JetTrace(Trace):
         # repr tells the zeros apart, which == does not
         return (type(x), repr(x)) if type(x) in PYTHON_SCALARS else ("fixed", id(x))
 
-    def _expand(self, prim: Any, args: Sequence, params: dict) -> Any:
+    def _expand(self, prim: Any, args: Sequence, params: dict) -> Outputs:
         starts = [x.series[0] if self._is(x, self) else x for x in args]
         if not isinstance(prim, Primitive):
             return self._solve(prim(*starts), args, self._call_rule(prim, args))
@@ -174,7 +174,7 @@ class JetTrace(Trace):
 
     # ---- the families
 
-    def _elementwise(self, prim: Elementwise, y: Any, args: Sequence, starts: Sequence) -> Any:
+    def _elementwise(self, prim: Elementwise, y: Any, args: Sequence, starts: Sequence) -> AnyArray:
         mine = [self._is(x, self) for x in args]
         moving = [i for i, a in enumerate(prim.actions) if a is not None and mine[i]]
         if not moving or not inexact_dtype(dtype_of(y)):
@@ -188,7 +188,7 @@ class JetTrace(Trace):
             known = [y]
             rule = PRODUCTS[prim]
 
-            def term(k: int) -> Any:
+            def term(k: int) -> AnyArray | float:
                 return rule(k, known, *series)
 
             return JetTracer(self, Series(known, self._fitted(term, prim, aval, args, moving)))
@@ -202,7 +202,7 @@ class JetTrace(Trace):
     ) -> Callable[[int], Any]:
         """Each coefficient by itself: the op is linear in all that varies."""
 
-        def compute(k: int) -> Any:
+        def compute(k: int) -> AnyArray | None:
             parts = [
                 prim.actions[i].act(args[i].series[k], *prim.actions[i].pick(y, *starts))
                 for i in moving
@@ -219,7 +219,7 @@ class JetTrace(Trace):
         y = JetTracer(self, Series(known))
         slope: list = []
 
-        def compute(k: int) -> Any:
+        def compute(k: int) -> AnyArray | None:
             if not slope:
                 slope.append(self._slope(prim, y, args, moving))
             return over(self.coefficient(slope[0], k - 1), k)
@@ -227,7 +227,8 @@ class JetTrace(Trace):
         y.series.compute = compute
         return compute
 
-    def _slope(self, prim: Elementwise, y: Any, args: Sequence, moving: list[int]) -> Any:
+    def _slope(self, prim: Elementwise, y: Any, args: Sequence,
+               moving: list[int]) -> AnyArray | None:
         if prim in (ops.power, ops.float_power) and not _by_unfolding(self, *args):
             return y * _logarithmic_slope(self, args[0], args[1], moving)
         return total(
@@ -244,7 +245,7 @@ class JetTrace(Trace):
         """Coefficients in the shape and dtype of the output, strong zero included."""
         singular = any(prim.actions[i].singular for i in moving)
 
-        def fitted(k: int) -> Any:
+        def fitted(k: int) -> AnyArray | None:
             c = compute(k)
             if c is None:
                 return None
@@ -255,13 +256,14 @@ class JetTrace(Trace):
 
         return fitted
 
-    def _linear(self, prim: Linear, y: Any, args: Sequence, starts: Sequence, params: dict) -> Any:
+    def _linear(self, prim: Linear, y: Any, args: Sequence, starts: Sequence,
+                params: dict) -> AnyArray:
         n = len(args) if prim.operands is None else prim.operands
         mine = [self._is(x, self) for x in args[:n]]
         if not any(mine) or not inexact_dtype(dtype_of(y)):
             return y
 
-        def compute(k: int) -> Any:
+        def compute(k: int) -> AnyArray | None:
             parts = [x.series[k] if m else None for x, m in zip(args, mine, strict=False)]
             if all(c is None for c in parts):
                 return None
@@ -272,7 +274,7 @@ class JetTrace(Trace):
 
     def _bilinear(
         self, prim: Bilinear, y: Any, args: Sequence, starts: Sequence, params: dict
-    ) -> Any:
+    ) -> AnyArray:
         if not inexact_dtype(dtype_of(y)):
             return y
         a, b = [x.series if self._is(x, self) else Series([x]) for x in args]
@@ -334,7 +336,7 @@ class JetTrace(Trace):
             self.seen[key] = (JetTracer(self, shifted), x)
         return self.seen[key][0]
 
-    def coefficient(self, x: Any, k: int) -> Any:
+    def coefficient(self, x: Any, k: int) -> AnyArray | None:
         if self._is(x, self):
             return x.series[k]
         return x if k == 0 else None
@@ -356,7 +358,8 @@ def _by_unfolding(trace: JetTrace, base: Any, exponent: Any) -> bool:
     )
 
 
-def _logarithmic_slope(trace: JetTrace, base: Any, exponent: Any, moving: Sequence[int]) -> Any:
+def _logarithmic_slope(trace: JetTrace, base: Any, exponent: Any,
+                       moving: Sequence[int]) -> AnyArray | None:
     """The derivative of a log x."""
     parts = []
     if 0 in moving:

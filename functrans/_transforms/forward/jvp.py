@@ -10,6 +10,8 @@ from functrans._core.aval import PYTHON_SCALARS, dtype_of, inexact_dtype, shape_
 from functrans._core.bind import (
     PLAIN,
     STRONG,
+    AnyArray,
+    Outputs,
     PrimalTracer,
     Trace,
     Tracer,
@@ -52,7 +54,7 @@ class JVPTrace(Trace):
         # from here on tangents are computed with strong zero, and NumPy's warnings turned off
         self.careful = False
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if self.closed:
             self.require_open(prim)
         if isinstance(prim, Linear) and prim.operands == 1 and mine(self, args[0]):
@@ -74,7 +76,7 @@ class JVPTrace(Trace):
             v if dv is None else JVPTracer(self, v, dv) for v, dv in zip(y, t, strict=True)
         )
 
-    def _linear(self, prim: Linear, args: tuple, params: dict) -> Any:
+    def _linear(self, prim: Linear, args: tuple, params: dict) -> AnyArray:
         # linear in its first operand: it does to the tangent what it does to the value
         x, fixed = args[0], [self.lower(v) for v in args[1:]]
         v, t = x.primal, x.tangent
@@ -88,7 +90,7 @@ class JVPTrace(Trace):
             self._decide(prim, [t])
         return JVPTracer(self, y, bind(prim, t, *fixed, **params))
 
-    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
         a1, a2 = prim.actions
         if self.closed or self.careful or a1 is None or a2 is None or a1.singular:
             return bind(prim, x1, x2)
@@ -128,7 +130,7 @@ class JVPTrace(Trace):
         dual.primal, dual.tangent = y, t
         return dual
 
-    def unary(self, prim: Primitive, x: JVPTracer) -> Any:
+    def unary(self, prim: Primitive, x: JVPTracer) -> AnyArray:
         action = prim.actions[0]
         if self.closed or self.careful or action is None or action.singular:
             return bind(prim, x)
@@ -184,7 +186,7 @@ class JVPTrace(Trace):
         ys, ts = call.jvp(self, primals, tangents)
         return tuple(self._total(y, t) for y, t in zip(ys, ts, strict=True))
 
-    def _total(self, y: Any, t: Any) -> Any:
+    def _total(self, y: Any, t: Any) -> AnyArray:
         """An output: its tangent by the rule is ``t``; through what it closes over, its own."""
         t = self.lower(t)
         if mine(self, y):
@@ -213,7 +215,7 @@ def _may_mask(prim: Primitive, ts: list) -> bool:
     return any([a.singular or a.masks for a in actions])
 
 
-def fit(t: Any, y: Any) -> Any:
+def fit(t: Any, y: Any) -> AnyArray:
     """``t`` as the tangent of ``y``, in its shape and dtype."""
     u, v = t, y
     while isinstance(u, PrimalTracer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from functrans._core.bind import AnyArray
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import strong_multiply
@@ -40,11 +41,11 @@ def total(parts: list) -> Any:
     return y
 
 
-def over(c: Any, k: int) -> Any:
+def over(c: Any, k: int) -> AnyArray | None:
     return None if c is None else c if k == 1 else c / k
 
 
-def convolve(product: Callable, a: Series, b: Series, which: range, k: int) -> Any:
+def convolve(product: Callable, a: Series, b: Series, which: range, k: int) -> AnyArray | None:
     """The sum of a_i b_(k-i) over i in ``which``."""
     return total(
         [product(a[i], b[k - i]) for i in which if a[i] is not None and b[k - i] is not None]
@@ -55,7 +56,7 @@ def _product(product: Callable) -> Callable:
     return lambda k, known, a, b: convolve(product, a, b, range(k + 1), k)
 
 
-def _square(k: int, known: list, a: Series) -> Any:
+def _square(k: int, known: list, a: Series) -> AnyArray | None:
     half = convolve(lambda u, v: u * v, a, a, range((k + 1) // 2), k)
     middle = None if k % 2 or a[k // 2] is None else ops.square(a[k // 2])
     return total([x for x in (None if half is None else 2 * half, middle) if x is not None])
@@ -66,9 +67,10 @@ def _quotient(quotient: Callable) -> Callable:
 
     def rule(k: int, known: list, a: Series, b: Series) -> Any:
         rest = convolve(lambda u, v: u * v, b, Series(known), range(1, k + 1), k)
-        if a[k] is None and rest is None:
-            return None
-        return quotient(-rest if a[k] is None else a[k] if rest is None else a[k] - rest, b[0])
+        first = a[k]
+        if rest is None:
+            return None if first is None else quotient(first, b[0])
+        return quotient(-rest if first is None else first - rest, b[0])
 
     return rule
 

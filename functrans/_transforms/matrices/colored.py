@@ -15,7 +15,7 @@ import numpy as np
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Const, Program, Var, aval_of_atom, evaluate
 from functrans._core.aval import Aval
-from functrans._core.bind import bind, is_finite
+from functrans._core.bind import AnyArray, bind, is_finite
 from functrans._ops.indexing import ARRAY, put_add
 from functrans._transforms.staging.staging import stage_part, with_consts
 from functrans.errors import OutOfMemoryError
@@ -136,7 +136,7 @@ def _patterns(image: LinearMap) -> tuple[Any, list[int]] | None:
     return sparse.vstack(rows, format="csr"), np.cumsum(sizes).tolist()
 
 
-def _spread(y: Any, pattern: Any, colors: np.ndarray, across: bool) -> Any:
+def _spread(y: Any, pattern: Any, colors: np.ndarray, across: bool) -> AnyArray:
     """The images of unit vectors, from those of the colours and the pattern of an output."""
     size, total = pattern.shape
     entries = np.repeat(np.arange(size), np.diff(pattern.indptr))

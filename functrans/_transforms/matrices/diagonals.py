@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import aval_of, dtype_of, shape_of
-from functrans._core.bind import Tracer, is_finite, is_staged
+from functrans._core.bind import AnyArray, Tracer, is_finite, is_staged
 from functrans._transforms.arguments import (
     Leaves,
     Selected,
@@ -71,7 +71,7 @@ def hessian_diagonal(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
 
         return job, of_one_draw(function, f"hessian_diagonal({name_of(f)})", image)
 
-    def diagonal(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def diagonal(*args: P.args, **kwargs: P.kwargs) -> AnyArray:
         job, image = along(args, kwargs)
         by_color = _by_color(job)
         if by_color is None or (parts := by_color.parts()) is None:
@@ -160,7 +160,7 @@ def laplacian(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
     argnum = one_argument("laplacian", argnums)
     sizes: dict[tuple, int] = {}
 
-    def trace(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def trace(*args: P.args, **kwargs: P.kwargs) -> AnyArray:
         job = Along("laplacian", function, argnum, args, kwargs, sizes)
         by_color = _by_color(job)
         if by_color is not None and (parts := by_color.parts()) is not None:
@@ -257,7 +257,7 @@ class Along:
     def twice(self, ts: Sequence) -> JVPResult:
         """Second derivatives along directions: tangents of tangents."""
 
-        def slope(x: Any) -> Any:
+        def slope(x: Any) -> AnyArray:
             again = open_argument(self.who, self.f, 0, x)
             run = run_jvp(
                 self.who, self.f, [again], [x], ts, False, lambda xs: self.chosen.call(xs)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from functrans._core.aval import Aval, aval_of, inexact_dtype, shape_of
-from functrans._core.bind import Tracer, cast, is_finite, is_staged, layers
+from functrans._core.bind import AnyArray, Outputs, Tracer, cast, is_finite, is_staged, layers
 from functrans._core.primitive import Primitive
 from functrans._ops.contractions import unit_vectors
 from functrans._ops.declare import Bilinear, Elementwise
@@ -386,7 +386,7 @@ class _Column:
             self.parts.append(np.empty((self.total, *y.shape[1:]), y.dtype))
         self.parts[0][start : start + len(y)] = y
 
-    def joined(self) -> Any:
+    def joined(self) -> AnyArray:
         return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
 
 
@@ -399,7 +399,7 @@ class SizedTrace(BatchTrace):
         super().__init__(fun, batch_size)
         self.batches, self.spent = batches, 0
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         # other rows have large results only of large operands, or views
         if isinstance(prim, Elementwise) and len(args) > 1:
             self.expect(8 * self.batch_size * prod(np.broadcast_shapes(*map(shape_of, args))))
@@ -410,7 +410,7 @@ class SizedTrace(BatchTrace):
             self.spend(v)
         return y
 
-    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
         if not (type(x1) is type(x2) is BatchTracer and x1.value.shape == x2.value.shape):
             s1, s2 = (np.shape(x) if isinstance(x, list | tuple) else shape_of(x) for x in (x1, x2))
             if s1 != s2 and s1 and s2:
@@ -419,7 +419,7 @@ class SizedTrace(BatchTrace):
         self.spend(y)
         return y
 
-    def unary(self, prim: Primitive, x: Any) -> Any:
+    def unary(self, prim: Primitive, x: Any) -> AnyArray:
         y = super().unary(prim, x)
         self.spend(y)
         return y

@@ -47,7 +47,7 @@ def jacobian(
     out: Any = None,
     progress: bool = False,
     executor: Executor | None = None,
-) -> Any:  # as the overloads say
+) -> Callable:  # as the overloads say
     """The matrix of first derivatives, ``J[i, j] = df_i/dx_j``.
 
     The shape is ``out.shape + in.shape``; of containers, a container of containers ``J[out][in]``.

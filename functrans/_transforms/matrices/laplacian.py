@@ -17,6 +17,8 @@ import numpy as np
 from functrans import tree
 from functrans._core.aval import dtype_of, inexact_dtype, shape_of
 from functrans._core.bind import (
+    AnyArray,
+    Outputs,
     PrimalTracer,
     Tracer,
     bind,
@@ -72,13 +74,13 @@ class LaplacianTrace(JVPTrace):
     def lower(self, x: Any) -> Any:
         return x.primal if self._is(x) else x
 
-    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
         return bind(prim, x1, x2)
 
-    def unary(self, prim: Primitive, x: Any) -> Any:
+    def unary(self, prim: Primitive, x: Any) -> AnyArray:
         return bind(prim, x)
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         self.require_open(prim)
         xs, ts, cs = self._opened(args)
         y = bind(prim, *xs, **params)
@@ -122,7 +124,7 @@ class LaplacianTrace(JVPTrace):
             trace.closed = True
         return tuple(outs)
 
-    def _alone(self, y: Any) -> Any:
+    def _alone(self, y: Any) -> AnyArray:
         """A value, which is that of each direction, though a call may have batched it with its
         tangents."""
         return y.value[0] if type(y) is BatchTracer and y.owner is self.batch else y
@@ -143,7 +145,7 @@ class LaplacianTrace(JVPTrace):
             [x.curvature if m else None for x, m in pairs],
         )
 
-    def _output(self, y: Any, t: Any, c: Any, second: Any) -> Any:
+    def _output(self, y: Any, t: Any, c: Any, second: Any) -> AnyArray:
         """An output, ``second`` the sum of its second derivatives along each direction."""
         if t is None or not inexact_dtype(dtype_of(y)):
             return y
@@ -153,14 +155,15 @@ class LaplacianTrace(JVPTrace):
             c = spread(c, shape_of(y), dtype_of(y))
         return LaplacianTracer(self, y, t, c)
 
-    def curvature(self, y: Any) -> Any:
+    def curvature(self, y: Any) -> AnyArray:
         """That of an output, zeros where there is none."""
         c = y.curvature if self._is(y) else None
         return zeros_like(self.lower(y)) if c is None else c
 
     # ---- second derivatives
 
-    def _second(self, prim: Primitive, ts: list, t: Any, y: Any, xs: list, params: dict) -> Any:
+    def _second(self, prim: Primitive, ts: list, t: Any, y: Any, xs: list,
+                params: dict) -> AnyArray | None:
         if isinstance(prim, Linear):
             return None
         if isinstance(prim, Bilinear):
@@ -181,7 +184,7 @@ class LaplacianTrace(JVPTrace):
         inner.closed = True
         return [self._sum(_tangent(inner, s)) for s in ((slopes,) if prim.outputs == 1 else slopes)]
 
-    def _of_entries(self, prim: Elementwise, ts: list, y: Any, xs: list) -> Any:
+    def _of_entries(self, prim: Elementwise, ts: list, y: Any, xs: list) -> AnyArray | None:
         """Entry by entry, second slopes times sums of products of tangents: the slopes are the same
         for all directions."""
         moving = [i for i, a in enumerate(prim.actions) if a is not None and ts[i] is not None]
@@ -219,7 +222,7 @@ class LaplacianTrace(JVPTrace):
         """The sum over all directions, None of what is absent."""
         return None if t is None else summed(t, self.batch)
 
-    def _products(self, a: Any, b: Any) -> Any:
+    def _products(self, a: Any, b: Any) -> AnyArray:
         """The sum over all directions of the products of two tangents."""
         if self._varies(a) and self._varies(b):
             return np.einsum("i...,i...->...", a.value, b.value)
@@ -240,7 +243,7 @@ def batch_of(tangents: Sequence) -> Any:
     return next((t.owner for t in tangents if type(t) is BatchTracer), None)
 
 
-def summed(t: Any, batch: Any) -> Any:
+def summed(t: Any, batch: Any) -> AnyArray:
     """The sum over the directions of a batch."""
     if isinstance(t, BatchTracer) and t.owner is batch:
         return t.value.sum(axis=0)
@@ -255,7 +258,7 @@ def _is_complex(x: Any) -> bool:
     return dtype_of(x).kind == "c"  # where a slope may be linear over the real numbers only
 
 
-def _scaled(slope: Any, total: Any, singular: bool) -> Any:
+def _scaled(slope: Any, total: Any, singular: bool) -> AnyArray:
     """Their product, with strong zero where the slope may be infinite."""
     product = slope * total
     unknown = singular and is_staged(product)

@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import Aval, aval_of, finfo, integer, shape_of
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._transforms.arguments import (
     Argnums,
     Leaves,
@@ -345,7 +345,7 @@ class _Job(NamedTuple):
             False,
         )
 
-    def _row(self, ct: Any, out: Aval, into: Aval) -> Any:
+    def _row(self, ct: Any, out: Aval, into: Aval) -> AnyArray:
         """The block of one number: a gradient where it is real."""
         return _shaped(
             np.conjugate(ct) if _is_complex(into) and not _is_complex(out) else ct, out, into
@@ -398,7 +398,7 @@ class _Job(NamedTuple):
                 row.append(_shaped(J, out, into))
         return blocks
 
-    def _analytic(self, J: Any, turned: Any, factor: complex) -> Any:
+    def _analytic(self, J: Any, turned: Any, factor: complex) -> AnyArray:
         """``J`` where ``turned`` is ``factor`` times it, as for a holomorphic function; else an
         error, or NaN where values are not known."""
         gap, size = np.abs(turned - factor * J), np.abs(J)
@@ -448,7 +448,7 @@ def _is_complex(a: Aval) -> bool:
     return a.dtype.kind == "c"
 
 
-def _shaped(J: Any, out: Aval, into: Aval) -> Any:
+def _shaped(J: Any, out: Aval, into: Aval) -> AnyArray:
     shape = out.shape + into.shape
     return J if aval_of(J).shape == shape else J.reshape(shape)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import Aval, aval_of
-from functrans._core.bind import Tracer, cast
+from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._transforms.arguments import describe, hand_out_all, open_argument, require_callable
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.matrices.directions import Batches, Rows
@@ -141,13 +141,13 @@ class Products:
             "imaginary part."
         )
 
-    def push(self, v: Any) -> Any:
+    def push(self, v: Any) -> AnyArray:
         """``J v``."""
         if aval_of(v).dtype.kind == "c" and not self.complex:
             return self.push(v.real) + 1j * self.push(v.imag)
         return self._moved(v, self.ins, self.outs, self.run.push)
 
-    def pull(self, ct: Any) -> Any:
+    def pull(self, ct: Any) -> AnyArray:
         """``J^T ct``, without conjugation."""
         if self.symmetric:
             return self.push(ct)
@@ -156,15 +156,16 @@ class Products:
             return self._pull(ct) + 1j * self._pull(-1j * ct)
         return self._pull(ct)
 
-    def _pull(self, ct: Any) -> Any:
+    def _pull(self, ct: Any) -> AnyArray:
         return self._moved(ct, self.outs, self.ins, self.run.pull)
 
-    def adjoint(self, ct: Any) -> Any:
+    def adjoint(self, ct: Any) -> AnyArray:
         """``J^H ct``."""
         return np.conjugate(self.pull(np.conjugate(ct))) if self.dtype.kind == "c" else (
             self.pull(ct))
 
-    def _moved(self, v: Any, avals: Sequence[Aval], images: Sequence[Aval], image: Callable) -> Any:
+    def _moved(self, v: Any, avals: Sequence[Aval], images: Sequence[Aval],
+               image: Callable) -> AnyArray:
         if v.ndim == 1:
             ys = image(Rows(v[None], avals).vector())
             return cast(np.concatenate([np.reshape(y, (-1,)) for y in ys]), self.dtype)
@@ -239,5 +240,5 @@ def ggnvp(loss: Callable, f: Callable, x: Any, v: Any) -> tuple:
     return value, tuple(product) if isinstance(x, tuple | list) else product[0]
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: Any) -> AnyArray:
     return np.conjugate(x) if aval_of(x).dtype.kind == "c" else x

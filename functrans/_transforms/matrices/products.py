@@ -9,6 +9,7 @@ from typing import Any, ParamSpec
 import numpy as np
 
 from functrans import tree
+from functrans._core.bind import AnyArray
 from functrans._transforms.arguments import (
     check_like,
     plain_argnums,
@@ -85,7 +86,7 @@ def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
         raise ArgumentError(f"elementwise_grad: argnums must be one argument, but is {argnum!r}")
 
     def slopes(*args: P.args, **kwargs: P.kwargs) -> Any:
-        def total(*args: P.args, **kwargs: P.kwargs) -> Any:
+        def total(*args: P.args, **kwargs: P.kwargs) -> AnyArray:
             y = function(*args, **kwargs)
             require_numbers(f"elementwise_grad: `{name_of(f)}`", [y], "a number or an array")
             return np.sum(y)

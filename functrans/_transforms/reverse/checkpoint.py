@@ -6,7 +6,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -163,7 +163,7 @@ class Cut:
     def push_into(self, ts: list, k: int) -> None:
         ts[k] = self
 
-    def refuse(self, *_: Any, **__: Any) -> Any:
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise LeakedTracerError(
             "a value computed under checkpoint was used outside of the checkpointed function "
             "without being returned by it; return it"

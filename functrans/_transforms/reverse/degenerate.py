@@ -31,7 +31,7 @@ class HiddenTrace(JVPTrace):
 
     __slots__ = ()
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if prim is settle and params["of"] == self.level and mine(self, args[0]):
             return args[0].primal
         return super().process(prim, args, params)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.bind import STRONG, may_have_nan
+from functrans._core.bind import STRONG, AnyArray, may_have_nan
 from functrans._kernels import blocks, large, sizes
 from functrans._ops.declare import Action
 from functrans._transforms.reverse.cotangents import add_cotangents
@@ -164,7 +164,7 @@ def _walked(formula: tuple, *values: Any) -> list:
     """What reaches the slots before, of a formula whose operands are ``values``."""
     seeds, entries, slots = formula
 
-    def part(place: tuple) -> Any:
+    def part(place: tuple) -> AnyArray:
         kind, x = place
         return values[x] if kind is None else x
 
@@ -177,7 +177,7 @@ def _in_blocks(fused: Fusion, dtype: np.dtype) -> dict[int, np.ndarray]:
     outs = {slot: np.empty(shape, dtype) for slot, shape in fused.outputs.items()}
 
     def block(start: int, stop: int) -> None:
-        def part(x: Any) -> Any:
+        def part(x: Any) -> AnyArray:
             several = type(x) is np.ndarray and x.ndim and len(x) == fused.rows
             return x[start:stop] if several else x
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import aval_of, dtype_of
-from functrans._core.bind import Tracer, cast
+from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._transforms.arguments import (
     FIRST,
     Argnums,
@@ -55,7 +55,7 @@ def grad(
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Any:  # as the overloads say
+) -> Callable:  # as the overloads say
     """The gradient of a scalar function: ``x -> df/dx``.
 
     ``argnums`` is a position, a parameter name or a tuple of them; the result follows it. It may be
@@ -107,7 +107,7 @@ def value_and_grad(
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Any:  # as the overloads say
+) -> Callable:  # as the overloads say
     """The value and the gradient in one run; arguments as for ``grad``.
 
     Returns ``(value, gradient)``, or ``((value, aux), gradient)`` with ``has_aux``.
@@ -240,7 +240,7 @@ def _gradient(ct, x, holomorphic):
 
 def _scalar(
     who: str, f: Callable, out: Any, value: Any, holomorphic: bool, inputs: Sequence
-) -> Any:
+) -> AnyArray:
     """The value of a scalar output; an error that names the output otherwise."""
     if not is_number(value):
         raise NotDifferentiable(

@@ -17,6 +17,8 @@ from functrans._core.bind import (
     ARRAYS,
     PLAIN,
     STRONG,
+    AnyArray,
+    Outputs,
     Trace,
     Tracer,
     bind,
@@ -141,7 +143,7 @@ class VJPTrace(Trace):
         """The value of ``x`` without this trace."""
         return x.primal if type(x) is VJPTracer and x.owner is self else x
 
-    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
         # the hot path: every operator on traced values comes through here
         a1, a2 = prim.actions
         if self.closed or a1 is None or a2 is None:
@@ -170,7 +172,7 @@ class VJPTrace(Trace):
         tape.append(entry(y, v1, v2, x1.slot, x2.slot, u1, u2))
         return z
 
-    def _without_slope(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+    def _without_slope(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
         """A row that is constant in an operand, or in both: of those no entry is made."""
         v1, v2 = self.lower(x1), self.lower(x2)
         a1, a2 = prim.actions
@@ -184,7 +186,8 @@ class VJPTrace(Trace):
             return bind(prim, x1, x2)
         return bind(prim, v1, v2)
 
-    def _beside(self, prim: Primitive, action: Any, x: VJPTracer, other: Any, first: bool) -> Any:
+    def _beside(self, prim: Primitive, action: Any, x: VJPTracer, other: Any,
+                first: bool) -> AnyArray:
         """``prim`` of ``x``, mine, and of ``other``, which is not; whether ``x`` comes first."""
         v, kind, known = x.primal, type(other), x.known
         weak = kind is float or kind is int  # Python's numbers take the other dtype
@@ -221,7 +224,7 @@ class VJPTrace(Trace):
         tape.append(((x.slot, action, saved, unlike),))
         return z
 
-    def unary(self, prim: Primitive, x: VJPTracer) -> Any:
+    def unary(self, prim: Primitive, x: VJPTracer) -> AnyArray:
         v = x.primal
         if self.closed or prim.actions[0] is None:
             return bind(prim, x if self.closed else v)
@@ -242,7 +245,7 @@ class VJPTrace(Trace):
         tape.append(entry(y, v, x.slot, unlike))
         return z
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if self.closed:
             self.require_open(prim)
         if isinstance(prim, Linear):
@@ -270,7 +273,7 @@ class VJPTrace(Trace):
         self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
 
-    def at_once(self, rule: Any, x: VJPTracer, params: dict) -> Any:
+    def at_once(self, rule: Any, x: VJPTracer, params: dict) -> VJPTracer | None:
         v = x.primal
         both = rule.keep(v, **params) if type(v) is np.ndarray and not self.closed else None
         if both is None:
@@ -283,7 +286,7 @@ class VJPTrace(Trace):
         tape.append(((x.slot, rule, (x.known or x.aval, kept, params), None),))
         return z
 
-    def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
+    def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> AnyArray:
         # a fast path for what is linear in its first operand: sums, indexing, reshapes
         x = args[0]
         if type(x) is not VJPTracer or x.owner is not self:
@@ -305,7 +308,7 @@ class VJPTrace(Trace):
         tape.append(((x.slot, action, (x.known or x.aval, fixed, params), None),))
         return z
 
-    def _bilinear(self, prim: Bilinear, args: tuple, params: dict) -> Any:
+    def _bilinear(self, prim: Bilinear, args: tuple, params: dict) -> AnyArray:
         x1, x2 = args
         mine1 = type(x1) is VJPTracer and x1.owner is self
         mine2 = type(x2) is VJPTracer and x2.owner is self
@@ -330,7 +333,7 @@ class VJPTrace(Trace):
         tape.append(node)
         return z
 
-    def _elementwise(self, prim: Elementwise, parents: list, y: Any, xs: list) -> Any:
+    def _elementwise(self, prim: Elementwise, parents: list, y: Any, xs: list) -> AnyArray:
         saved = prim.saves([p is not None for p in parents], {})[1]
         xs = [self.capture(x) if s and p is None else x
               for x, s, p in zip(xs, saved, parents, strict=True)]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import bind
+from functrans._core.bind import AnyArray, bind
 from functrans._core.primitive import Primitive
 from functrans._ops import (
     contractions,
@@ -49,12 +49,12 @@ Bounds = tuple[Any, Any]
 Rule = Callable[[Primitive, Sequence, Sequence, Any, dict], Bounds]
 
 
-def ulps_of(y: Any, ulps: float) -> Any:
+def ulps_of(y: Any, ulps: float) -> AnyArray:
     """So many units in the last place of ``y``, or of the next binade if it is near that."""
     return np.maximum(ulps * np.spacing(np.abs(y) * (1 + 2.0**-50)), TINY)
 
 
-def _times(e: Any, slope: Any) -> Any:
+def _times(e: Any, slope: Any) -> AnyArray:
     """``e * slope``; no error stays none, an undefined slope moves by any amount."""
     moved = np.where(e == 0, 0.0, e * (np.abs(slope) + 4 * TINY) + TINY)
     return np.where(isnan(moved), np.inf, moved)
@@ -77,7 +77,7 @@ def _product(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) 
     return np.where(none, 0.0, np.where(isnan(moved), np.inf, moved + 3 * TINY)), rounding
 
 
-def _is_power_of_two(x: Any) -> Any:
+def _is_power_of_two(x: Any) -> AnyArray:
     return np.frexp(x)[0] == 0.5
 
 
@@ -102,7 +102,7 @@ def _reciprocal(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dic
 # ---- functions of one number
 
 
-def _slope(prim: Any, x: Any) -> Any:
+def _slope(prim: Any, x: Any) -> AnyArray:
     """The absolute slope, NaN where the function is not defined."""
     action, y = prim.actions[0], prim.impl(x)
     return np.abs(np.where(isnan(y), np.nan, action.act(1.0, *action.pick(y, x))))
@@ -269,12 +269,12 @@ def _added(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) ->
     return e, np.maximum(terms - 1, 0) * U * size * _room(terms)
 
 
-def _room(terms: Any) -> Any:
+def _room(terms: Any) -> AnyArray:
     """For the rounding of a bound that is itself a sum of so many terms."""
     return MORE + terms * 4 * U
 
 
-def _linearly(prim: Any, xs: Sequence, vs: Sequence, params: dict) -> Any:
+def _linearly(prim: Any, xs: Sequence, vs: Sequence, params: dict) -> AnyArray:
     n = len(xs) if prim.operands is None else prim.operands
     return bind(prim, *vs[:n], *xs[n:], **params)
 
@@ -299,7 +299,7 @@ def _crossed(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) 
     return moved * MORE, np.where(size > 0, 2 * U * size * MORE + lost, 0.0)
 
 
-def _both(a: Any, b: Any) -> Any:
+def _both(a: Any, b: Any) -> AnyArray:
     """The cross product of absolute values, with a sum in place of each difference."""
     return (np.roll(a, -1, -1) * np.roll(b, -2, -1) + np.roll(a, -2, -1) * np.roll(b, -1, -1))
 

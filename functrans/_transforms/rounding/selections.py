@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.bind import AnyArray
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import ranks, reductions
@@ -49,7 +50,7 @@ def floor_divide(
     return _jumping(es, xs[1], np.maximum(high - y, y - low)), np.where(far, 4 * U * np.abs(y), 0.0)
 
 
-def _jumping(es: Sequence, b: Any, moved: Any) -> Any:
+def _jumping(es: Sequence, b: Any, moved: Any) -> AnyArray:
     """``moved``, but nothing where operands are exact, and no bound where the divisor may be 0."""
     moved = np.where((np.abs(b) <= es[1]) | np.isnan(moved), np.inf, moved)
     return np.where((es[0] == 0) & (es[1] == 0), 0.0, moved)

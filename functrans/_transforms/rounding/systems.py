@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.bind import AnyArray
 from functrans._core.primitive import Primitive
 from functrans._ops import determinants, eigenvalues, linalg
 
@@ -40,7 +41,7 @@ def triangular_solve(
     return _solution(a, e, xs[1], es[1], y), 0.0
 
 
-def _solution(a: Any, ea: Any, b: Any, eb: Any, x: Any) -> Any:
+def _solution(a: Any, ea: Any, b: Any, eb: Any, x: Any) -> AnyArray:
     """How far ``x`` is from the solution of the system (Rump, Acta Numerica 2010, section 10.5).
 
     With ``|I - R a| <= F`` and row sums of F below f < 1, and ``v >= |R (b - a x)|``, the distance

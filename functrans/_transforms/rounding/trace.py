@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, is_finite
+from functrans._core.bind import AnyArray, Outputs, PrimalTracer, Trace, Tracer, bind, is_finite
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Linear
 from functrans._ops.elementwise import DEGREE, LN2, LN10
@@ -83,7 +83,7 @@ class ErrorTrace(Trace):
         super().__init__(fun)
         self.seen = seen
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         self.require_open(prim)
         prim = scatter_set if prim is store else prim  # which writes into its operand
         xs = [self._value(prim, x) for x in args]
@@ -115,7 +115,7 @@ class ErrorTrace(Trace):
         return tuple(outs) if several else outs[0]
 
     def _bounded(self, prim: Primitive, xs: Sequence, es: Sequence, y: np.ndarray,
-                 passed_on: Any, rounding: Any) -> Any:
+                 passed_on: Any, rounding: Any) -> AnyArray:
         """An output with its bound."""
         error = np.where(np.isfinite(y), (passed_on + rounding) * MORE, np.inf)
         if self.seen is not None:

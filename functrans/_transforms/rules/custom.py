@@ -7,6 +7,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shape_of
-from functrans._core.bind import Tracer, cast, newest_trace
+from functrans._core.bind import AnyArray, Tracer, cast, newest_trace
 from functrans._core.writing import current, handed_to
 from functrans._transforms.arguments import describe, zeros_like
 from functrans._transforms.derived import ByValue
@@ -36,7 +37,7 @@ class Custom(ByValue):
         self.name = f"{type(self).__name__}({name_of(f)})"
         self.signature = signature_of(f)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: Any, owner: type | None = None) -> Custom | MethodType:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
@@ -357,7 +358,7 @@ def _aligned(shape, value) -> list | None:
     return None if any(p is None for p in parts) else [x for p in parts for x in p or ()]
 
 
-def tangent_like(name: str, t: Any, y: Any) -> Any:
+def tangent_like(name: str, t: Any, y: Any) -> AnyArray | None:
     """A tangent of output ``y``, in its dtype; None where ``y`` is no float."""
     return (
         None
@@ -366,7 +367,7 @@ def tangent_like(name: str, t: Any, y: Any) -> Any:
     )
 
 
-def cotangent_like(name: str, ct: Any, x: Any) -> Any:
+def cotangent_like(name: str, ct: Any, x: Any) -> AnyArray | None:
     """A cotangent of argument ``x``, in its dtype; None where ``x`` is no float."""
     return (
         None
@@ -375,7 +376,7 @@ def cotangent_like(name: str, ct: Any, x: Any) -> Any:
     )
 
 
-def fitted(what: str, whose: str, t: Any, x: Any) -> Any:
+def fitted(what: str, whose: str, t: Any, x: Any) -> AnyArray:
     if not isinstance(t, np.ndarray | np.generic | Tracer | int | float | complex):
         raise ArgumentError(f"{what} must be an array, but is {describe(t)}")
     if shape_of(t) != shape_of(x):

@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact
-from functrans._core.bind import Tracer, cast
+from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.declare import General
 from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.derived import ByValue
@@ -418,6 +418,6 @@ class OpaqueDerivative(OpaqueOp):
         return [*point_cts[:n], *_run(other, (*xs[:n], *full), options)]
 
 
-def _or_zeros(t: Any, like: Any) -> Any:
+def _or_zeros(t: Any, like: Any) -> AnyArray:
     a = aval_of(like)
     return np.zeros(a.shape, a.dtype) if t is None else t

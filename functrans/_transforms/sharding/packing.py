@@ -7,7 +7,7 @@ import io
 import pickle
 from collections.abc import Callable, Iterator
 from inspect import getclosurevars
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from functrans._transforms.derived import ByValue, Derived, global_name
@@ -41,7 +41,7 @@ def _dumps(x: Any) -> bytes:
     return file.getvalue()
 
 
-def _takes_values() -> Any:
+def _takes_values() -> ModuleType | None:
     """cloudpickle, which takes functions without a global name by value, or None."""
     try:
         import cloudpickle  # lazy: installed with dask, and not needed otherwise

@@ -117,7 +117,7 @@ class SparseDerivative:
     def __repr__(self) -> str:
         return f"<{self.who} of {name_of(self.f)}>"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple | str:
         return global_name(self) or (SparseDerivative, (self.who, self.f, self.options))
 
 
@@ -207,7 +207,7 @@ def sparse_hessian(
     return _derivative("sparse_hessian", f, options)
 
 
-def _derivative(who: str, f: Callable | None, given: Options) -> Any:
+def _derivative(who: str, f: Callable | None, given: Options) -> Callable:
     options = given.checked(who)
     if f is None:
         return functools.partial(SparseDerivative, who, options=options)

@@ -10,6 +10,7 @@ import numpy as np
 from functrans._compile.ir.program import Program, evaluate, interpret
 from functrans._compile.lowering.numbers import Rounding
 from functrans._core.aval import Aval
+from functrans._core.bind import AnyArray
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.reverse.grad import grad
@@ -197,7 +198,7 @@ def _parts(vector: Any, avals: Sequence[Aval]) -> list:
             .astype(a.dtype).reshape(a.shape) for a, end in zip(avals, ends, strict=True)]
 
 
-def _joined(parts: Sequence, avals: Sequence[Aval]) -> Any:
+def _joined(parts: Sequence, avals: Sequence[Aval]) -> AnyArray:
     flat = [y.reshape((a.size,)) for y, a in zip(parts, avals, strict=True)]
     return flat[0] if len(flat) == 1 else np.concatenate(flat)
 

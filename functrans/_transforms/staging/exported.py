@@ -44,7 +44,7 @@ def for_numba(name: str, code: Callable, example: Sequence) -> Callable:
     return _function(name, _framed(name, code, example), quiet=False)
 
 
-def for_c(name: str, code: Callable, example: Sequence) -> Any:
+def for_c(name: str, code: Callable, example: Sequence) -> Callable:
     """The same as a function of C, of doubles to a double, as ctypes has it.
 
     NaN is returned where the code reports an error.

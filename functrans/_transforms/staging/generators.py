@@ -28,7 +28,7 @@ def is_generators(kind: type) -> bool:
     ])
 
 
-def of_numpy() -> Any:
+def of_numpy() -> np.random.RandomState:
     """The generator behind the functions of ``np.random``."""
     return np.random.mtrand._rand  # type: ignore[attr-defined]  # not in stubs
 

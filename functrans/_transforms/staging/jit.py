@@ -93,7 +93,7 @@ def jit(
     precise: bool = False,
     contract: bool = False,
     max_paths: int = MOST,
-) -> Any:  # as the overloads say
+) -> Callable:  # as the overloads say
     """``f`` compiled: staged once for each kind of arguments, then run without its Python.
 
     The kind is the structure of the arguments, their shapes and dtypes, and the values of static

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from functrans._compile.run.checksum import content
 from functrans._core import remedies, scipy_names
 from functrans._core.array import changeable, in_native_order, plain, unrepeated
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of
-from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, writer
+from functrans._core.bind import Outputs, PrimalTracer, Trace, Tracer, bind, writer
 from functrans._core.primitive import Primitive
 from functrans._core.products import NanArrived, Products, forming, products
 from functrans._core.writing import current
@@ -181,7 +181,7 @@ class StagingTrace(Trace):
         """What the function that is staged is given."""
         return [self.input(x) for x in args]
 
-    def decide(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> Any:
+    def decide(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> NoReturn:
         """What Python decides by ``x``: not here, where one program is for all values."""
         raise ConcretizationError(
             f"{user_line()}: {use} of {x!r} would fix what depends on the values that the "
@@ -221,7 +221,7 @@ class StagingTrace(Trace):
     def call(self, call: Any, args: tuple) -> tuple:
         return call.staged(self, args)
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
         examples = [example_of(x) if isinstance(x, Tracer) else x for x in args]

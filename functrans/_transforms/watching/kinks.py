@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Trace, Tracer, bind
+from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, bind
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import General
 from functrans._transforms.forward.jvp import JVPTrace
@@ -31,17 +31,17 @@ class Watching(Trace):
 
     lower: Callable[[Any], Any]  # the value of ``x`` without this trace
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if prim.at_kink is not None:
             self._look(prim, args, params)
         return super().process(prim, args, params)
 
-    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
         if prim.at_kink is not None:
             self._look(prim, (x1, x2), {})
         return super().binary(prim, x1, x2)
 
-    def unary(self, prim: Primitive, x: Any) -> Any:
+    def unary(self, prim: Primitive, x: Any) -> AnyArray:
         if prim.at_kink is not None:
             self._look(prim, (x,), {})
         return super().unary(prim, x)

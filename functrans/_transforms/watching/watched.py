@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from functrans._core.bind import Trace, Tracer, watching
+from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, watching
 from functrans._core.primitive import Primitive
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.reverse.walk import walk
@@ -160,17 +160,17 @@ class Watched:
             self._tokens = []
         _closed.__set__(self, value)
 
-    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
         if self.watch.quick is not None:
             return self._timed(super().binary, prim, prim, x1, x2)  # type: ignore[misc]  # Trace's
         return self._run(super().binary, prim, (x1, x2), {}, (prim, x1, x2))  # type: ignore[misc]  # Trace's
 
-    def unary(self, prim: Primitive, x: Any) -> Any:
+    def unary(self, prim: Primitive, x: Any) -> AnyArray:
         if self.watch.quick is not None:
             return self._timed(super().unary, prim, prim, x)  # type: ignore[misc]  # Trace's
         return self._run(super().unary, prim, (x,), {}, (prim, x))  # type: ignore[misc]  # Trace's
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if self.watch.quick is not None:
             return self._timed(super().process, prim, prim, args, params)  # type: ignore[misc]  # Trace's
         return self._run(super().process, prim, args, params, (prim, args, params))  # type: ignore[misc]  # Trace's

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from scipy import fft as theirs
 
-from functrans._core.bind import bind
+from functrans._core.bind import AnyArray, bind
 from functrans._ops.fourier import PARTNER, SWAPPED, trigonometric
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import counterpart
 
 
-def _resized(x: Any, axis: int, n: int) -> Any:
+def _resized(x: Any, axis: int, n: int) -> AnyArray:
     """``x`` cut or padded with zeros to the length ``n``."""
     if n < 1:
         raise ValueError(f"invalid number of data points ({n}) specified")
@@ -29,7 +29,7 @@ def _resized(x: Any, axis: int, n: int) -> Any:
 
 
 def _transformed(kind: str, inverse: bool, x: Any, type: int, axis: int, norm: Any,
-                 orthogonalize: Any) -> Any:
+                 orthogonalize: Any) -> AnyArray:
     if type not in PARTNER:
         raise ValueError(f"invalid type ({type}) given, must be 1, 2, 3 or 4")
     norm = "backward" if norm is None else norm

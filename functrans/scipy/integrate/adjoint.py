@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.bind import AnyArray
 from functrans._transforms.control.scan import scan
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.rules.custom import custom_vjp
@@ -27,7 +28,7 @@ from functrans.scipy.integrate.steppers import Explicit, Radau, stepper
 
 
 def values(who: str, method: str, fun: Callable, t0: Any, y0: Any, times: Any, tol: Tolerances,
-           most: int) -> Any:
+           most: int) -> AnyArray:
     """The solution at ``times``, from ``y0`` at ``t0``, by steps that end there."""
     y0 = floating(y0)
     if y0.dtype.kind == "c":
@@ -95,7 +96,7 @@ class _Augmented:
         self.eq, self.consts, self.n = eq, consts, n
         self.shapes = [c.shape for c in consts if c.dtype.kind == "f"]
 
-    def packed(self, y: Any, a: Any, g: Sequence) -> Any:
+    def packed(self, y: Any, a: Any, g: Sequence) -> AnyArray:
         return np.concatenate([y, a, *[x.reshape(-1) for x in g]])
 
     def parts(self, z: Any) -> tuple[Any, Any, list]:
@@ -106,7 +107,7 @@ class _Augmented:
             at += size
         return z[: self.n], z[self.n : 2 * self.n], g
 
-    def slope(self, t: Any, z: Any) -> Any:
+    def slope(self, t: Any, z: Any) -> AnyArray:
         y, a, _ = self.parts(z)
         moving = [c for c in self.consts if c.dtype.kind == "f"]
 

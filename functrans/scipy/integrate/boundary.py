@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse
 from scipy import integrate
 
+from functrans._core.bind import AnyArray
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.matrices.jacobian import jacobian
 from functrans.errors import UnsupportedError, user_line
@@ -70,7 +71,7 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3
     return sol
 
 
-def _moved(nodes: np.ndarray, x: Any) -> Any:
+def _moved(nodes: np.ndarray, x: Any) -> AnyArray:
     """The nodes between ends that may be traced."""
     if not is_traced(x):
         return nodes
@@ -98,15 +99,15 @@ class Collocation:
         size = self.shape[0] * self.shape[1]
         return z[:size].reshape(self.shape), z[size:]
 
-    def slope(self, x: Any, y: Any, p: Any) -> Any:
+    def slope(self, x: Any, y: Any, p: Any) -> AnyArray:
         """The right side."""
         return as_operand(self.fun(x, y, p) if self.has_p else self.fun(x, y))
 
-    def ends(self, a: Any, b: Any, p: Any) -> Any:
+    def ends(self, a: Any, b: Any, p: Any) -> AnyArray:
         """What is zero at the ends."""
         return as_operand(self.bc(a, b, p) if self.has_p else self.bc(a, b))
 
-    def __call__(self, z: Any) -> Any:
+    def __call__(self, z: Any) -> AnyArray:
         y, p = self.parts(z)
         h = self.x[1:] - self.x[:-1]
         f = self.slope(self.x, y, p)
@@ -136,7 +137,7 @@ class Collocation:
 
     def _blocks(self, x: np.ndarray, y: np.ndarray, p: np.ndarray) -> Blocks:
         def column(k: int, direction: np.ndarray) -> np.ndarray:
-            def along(v: Any) -> Any:
+            def along(v: Any) -> AnyArray:
                 return self.slope(x, v, p) if k == 0 else self.slope(x, y, v)
 
             return np.asarray(concrete(jvp(along, ((y, p)[k],), (direction,))[1]))
@@ -148,7 +149,8 @@ class Collocation:
         return Blocks(np.stack(in_y, axis=-1).swapaxes(0, 1),
                       np.stack(in_p, axis=-1).swapaxes(0, 1) if in_p else empty)
 
-    def _assembled(self, first: Any, second: Any, in_p: Any, a: Any, b: Any, c: Any) -> Any:
+    def _assembled(self, first: Any, second: Any, in_p: Any, a: Any, b: Any,
+                   c: Any) -> Any:
         n, m = self.shape
         row, column = np.indices((n, n))
         i = np.arange(m - 1)[:, None, None]

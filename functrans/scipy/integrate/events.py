@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans._core.bind import AnyArray
 from functrans._ops.calls import stop
 from functrans._transforms.control.scan import scan
 from functrans._transforms.forward.api import jvp
@@ -41,7 +42,7 @@ def watch(watched: Sequence[Watched], most: int, t0: Any, y0: Any) -> tuple[Call
     rising = np.array([e.direction >= 0 for e in watched])
     falling = np.array([e.direction <= 0 for e in watched])
 
-    def at(t: Any, y: Any) -> Any:
+    def at(t: Any, y: Any) -> AnyArray:
         return np.stack([e(t, y) for e in events])
 
     def after(old: State, new: State) -> State:

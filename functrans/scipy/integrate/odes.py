@@ -14,7 +14,7 @@ import numpy as np
 from scipy import integrate
 from scipy.optimize import OptimizeResult
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._transforms.matrices.jacobian import jacobian
 from functrans.errors import (
     ConcretizationError,
@@ -146,7 +146,7 @@ def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, opt
     if not is_traced((t_eval, list(t_span))):
         _require_within(t_eval, t_span)
 
-    def f(t: Any, y: Any) -> Any:
+    def f(t: Any, y: Any) -> AnyArray:
         return fun(t, y, *rest)
 
     times, status, t_events, y_events = as_operand(t_eval), 0, None, None
@@ -210,7 +210,7 @@ def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None,
     """
     args = as_args(args)
 
-    def fun(t: Any, y: Any, *args: Any) -> Any:
+    def fun(t: Any, y: Any, *args: Any) -> AnyArray:
         return func(t, y, *args) if tfirst else func(y, t, *args)
 
     def as_program() -> Any:
@@ -221,7 +221,7 @@ def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None,
         tol = _tolerances("DOP853", np.size(y0), _lsoda_options(rtol, atol, hmax, h0))
         times = as_operand(_together(t))
 
-        def f(t: Any, y: Any) -> Any:
+        def f(t: Any, y: Any) -> AnyArray:
             return fun(t, y, *args)
 
         if adjoint:
@@ -270,7 +270,7 @@ def _by_lsoda(func, fun, y0, t, args, Dfun, full_output, band, tolerances, tcrit
 
 def _at_times(
     fun: Callable, y0: Any, t: Any, args: tuple, method: str, options: dict
-) -> Any:
+) -> AnyArray:
     """The solution at the times ``t``, from ``y0`` at the first of them."""
     start, times, numbers = concrete((_together(y0), _together(t), args))
     times = np.asarray(times, float)
@@ -288,14 +288,14 @@ def _at_times(
     return path.at(t)
 
 
-def _together(x: Any) -> Any:
+def _together(x: Any) -> AnyArray:
     return as_operand(x) if is_traced(x) else x
 
 
 def _slopes(fun: Callable, args: tuple) -> Derivative:
     """The Jacobian of the right-hand side in y."""
 
-    def slopes(t: Any, y: Any) -> Any:
+    def slopes(t: Any, y: Any) -> AnyArray:
         return jacobian(lambda y: as_operand(fun(t, y, *args)))(y)
 
     return Derivative(slopes, 2)
@@ -347,7 +347,7 @@ class Path:
         y = y + np.zeros(y.shape, np.result_type(y.dtype, np.float32))
         self.ys = [y]
 
-        def f(t: Any, y: Any) -> Any:
+        def f(t: Any, y: Any) -> AnyArray:
             return as_operand(fun(t, y)).reshape(-1)
 
         explicit = isinstance(method, Explicit)
@@ -368,7 +368,7 @@ class Path:
         i = np.searchsorted(sign * self.ts, sign * np.asarray(concrete(times), float)) - 1
         return np.clip(i, 0, len(self.ts) - 2)
 
-    def at(self, times: Any) -> Any:
+    def at(self, times: Any) -> AnyArray:
         """Values at ``times``, along axis 0."""
         times = as_operand(times)
         which = self._pieces(times)
@@ -378,7 +378,7 @@ class Path:
         parts = [self.steps[which[lo]].at(times[lo:hi]) for lo, hi in runs]
         return np.concatenate(parts) if parts else np.zeros((0, self.ys[0].size))
 
-    def __call__(self, t: Any) -> Any:
+    def __call__(self, t: Any) -> AnyArray:
         t = as_operand(t)
         return self.at(t).T if t.ndim else self.at(t[None])[0]
 
@@ -397,5 +397,5 @@ def _place_events(sol: Any, path: Path, events: Sequence[Callable], ends: bool) 
         sol.t_events[k], sol.y_events[k] = np.stack(found), values
 
 
-def _event_time(path: Path, event: Callable, t: float) -> Any:
+def _event_time(path: Path, event: Callable, t: float) -> AnyArray:
     return implicit("the time of an event", lambda t: event(t, path(t)), np.asarray(t, float))

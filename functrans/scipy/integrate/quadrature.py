@@ -16,9 +16,10 @@ from numpy.lib.array_utils import normalize_axis_index
 from scipy import integrate
 from scipy.special import roots_legendre
 
-from functrans._core.bind import Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known
 from functrans._ops.calls import stop
 from functrans._ops.elementwise import cos, sin
+from functrans._ops.structure import move_axis
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Numbers, as_args
@@ -172,7 +173,7 @@ def _shorter(starts: Sequence, stops: Sequence, longest: float) -> tuple[list, l
     return [x for e in edges for x in e[:-1]], [x for e in edges for x in e[1:]]
 
 
-def _by_gauss(f: Callable, a: Any, b: Any, starts: Sequence, ends: Sequence) -> Any:
+def _by_gauss(f: Callable, a: Any, b: Any, starts: Sequence, ends: Sequence) -> AnyArray:
     """The integral over pieces that QUADPACK has reported: of t, where a limit is infinite."""
     low, high = concrete((a, b))
     if low == high:  # one piece, of length 0
@@ -189,7 +190,7 @@ def _by_gauss(f: Callable, a: Any, b: Any, starts: Sequence, ends: Sequence) -> 
     return sign * total
 
 
-def _transformed(f: Callable, a: Any, b: Any, low: float, high: float, t: float) -> Any:
+def _transformed(f: Callable, a: Any, b: Any, low: float, high: float, t: float) -> AnyArray:
     """The integrand of t: x moves with finite limits, and is a + (1 - t) / t up to infinity."""
     if np.isfinite(low) and np.isfinite(high):
         share = (t - low) / (high - low)
@@ -265,9 +266,9 @@ def _samples(y: Any, x: Any, dx: Any, axis: int) -> tuple[Any, Any]:
     y = as_operand(y)
     axis = normalize_axis_index(axis, y.ndim)
     if x is None:
-        return np.moveaxis(y, axis, -1), dx * np.ones(max(y.shape[axis] - 1, 0))
+        return move_axis(y, axis, -1), dx * np.ones(max(y.shape[axis] - 1, 0))
     x = as_operand(x)
-    return np.moveaxis(y, axis, -1), np.diff(np.moveaxis(x, axis, -1) if x.ndim > 1 else x)
+    return move_axis(y, axis, -1), np.diff(move_axis(x, axis, -1) if x.ndim > 1 else x)
 
 
 @counterpart(si.trapezoid)
@@ -287,7 +288,7 @@ def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
         if initial != 0:
             raise ValueError("`initial` must be `None` or `0`.")
         total = np.concatenate([np.zeros((*total.shape[:-1], 1)), total], axis=-1)
-    return np.moveaxis(total, -1, place)
+    return move_axis(total, -1, place)
 
 
 @counterpart(si.simpson)
@@ -337,13 +338,13 @@ def cumulative_simpson(y, *, x=None, dx=1.0, axis=-1, initial=None):
     total = np.cumsum(parts, axis=-1)
     if initial is not None:
         start = as_operand(initial)
-        start = np.moveaxis(start, place, -1) if start.ndim else start
+        start = move_axis(start, place, -1) if start.ndim else start
         start = start + np.zeros((*total.shape[:-1], 1))
         total = np.concatenate([start, start + total], axis=-1)
-    return np.moveaxis(total, -1, place)
+    return move_axis(total, -1, place)
 
 
-def _under_parabolas(y: Any, d: Any, n: int) -> Any:
+def _under_parabolas(y: Any, d: Any, n: int) -> AnyArray:
     """The integral over each interval: as the first of two if it is even, else as the second."""
     interval = np.arange(n - 1)
     first = (interval % 2 == 0) & (interval < n - 2)

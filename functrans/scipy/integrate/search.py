@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans._core.bind import AnyArray
 from functrans._transforms.control.api import while_loop
 from functrans._transforms.matrices.jacobian import jacobian
 from functrans.scipy.integrate.steppers import Explicit, Radau, square
@@ -28,7 +29,7 @@ class Tolerances(NamedTuple):
     max_step: float
     first_step: float | None
 
-    def scale(self, *ys: Any) -> Any:
+    def scale(self, *ys: Any) -> AnyArray:
         size = np.abs(ys[0])
         for y in ys[1:]:
             size = np.maximum(size, np.abs(y))
@@ -52,12 +53,12 @@ class State(NamedTuple):
     watched: Any = ()
 
 
-def rms(x: Any) -> Any:
+def rms(x: Any) -> AnyArray:
     return np.sqrt(square(x).mean())
 
 
 def first_step(f: Callable, t0: Any, t1: Any, y: Any, slope: Any, order: int,
-               tol: Tolerances) -> Any:
+               tol: Tolerances) -> AnyArray:
     """The size of the first step: Hairer and others, II.4, with SciPy's bounds."""
     span, sign = np.abs(t1 - t0), np.where(t1 < t0, -1.0, 1.0)
     if tol.first_step is not None:
@@ -93,7 +94,7 @@ def until(t1: Any, most: int, attempt: Callable[[State, Any], State], state: Sta
         state = state._replace(watched=watch[1])
     sign = np.where(t1 < state.t, -1.0, 1.0)
 
-    def going(s: State) -> Any:
+    def going(s: State) -> AnyArray:
         return (s.status == FINISHED) & (sign * (t1 - s.t) > 0)
 
     def step(s: State) -> State:
@@ -142,7 +143,7 @@ def attempts(method: Explicit, f: Callable, tol: Tolerances, stiff: bool) -> Cal
     return attempt
 
 
-def resized(s: State, h: Any, ok: Any, error: Any, order: int, tol: Tolerances) -> Any:
+def resized(s: State, h: Any, ok: Any, error: Any, order: int, tol: Tolerances) -> AnyArray:
     factor = 0.9 * np.where(error == 0, 1.0, error) ** (-1 / (order + 1))
     up = np.where(error == 0, 10.0, np.minimum(10.0, factor))
     up = np.where(s.refused, np.minimum(1.0, up), up)
@@ -215,14 +216,14 @@ def radau(method: Radau, f: Callable, t0: Any, t1: Any, y0: Any, tol: Tolerances
     return until(t1, most, attempt, state, watch)
 
 
-def _extrapolated(method: Radau, Z: Any, ratio: Any, known: Any) -> Any:
+def _extrapolated(method: Radau, Z: Any, ratio: Any, known: Any) -> AnyArray:
     """The polynomial of the last step at the times of the next, less its end."""
     x = 1 + method.C * ratio
     powers = np.stack([x, x**2, x**3], axis=-1) @ method.values
     return np.where(known, np.tensordot(powers, Z, 1) - Z[2], 0.0)
 
 
-def _predicted(h: Any, h_before: Any, error: Any, error_before: Any) -> Any:
+def _predicted(h: Any, h_before: Any, error: Any, error_before: Any) -> AnyArray:
     """Gustafsson's factor for the next step."""
     known = (error_before > 0) & (error > 0)
     safe = np.where(error > 0, error, 1.0)
@@ -239,7 +240,7 @@ def _newton(method: Radau, f: Callable, s: State, h: Any, J: Any, scale: Any, Z:
     inverse = np.linalg.inv(matrix)
     times = [s.t + float(c) * h for c in method.C]
 
-    def going(state: tuple) -> Any:
+    def going(state: tuple) -> AnyArray:
         _, k, _, converged, diverged = state
         return ~converged & ~diverged & (k < NEWTON)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from functrans._compile.ir.program import evaluate
 from functrans._core.aval import Aval
+from functrans._core.bind import AnyArray
 from functrans._ops.calls import stop
 from functrans._ops.declare import Linear
 from functrans._transforms.control.api import cond, while_loop
@@ -47,7 +48,7 @@ class Equation(NamedTuple):
     consts: list
 
     def at(self, consts: Sequence) -> Callable[[Any, Any], Any]:
-        def f(t: Any, y: Any) -> Any:
+        def f(t: Any, y: Any) -> AnyArray:
             return evaluate(self.program, [*consts, t, y])[0]
 
         return f
@@ -58,7 +59,7 @@ def equation(fun: Callable, y0: Any, shape: tuple[int, ...] | None = None) -> Eq
     what = "the right-hand side" if shape is None else "an event"
     zeros = np.zeros(y0.shape, y0.dtype) if shape is None else np.zeros(shape)
 
-    def flat(t: Any, y: Any) -> Any:
+    def flat(t: Any, y: Any) -> AnyArray:
         return as_operand(fun(t, y)).reshape(zeros.shape) + zeros
 
     part = stage_part(flat, [np.zeros(()), np.ones(y0.shape, y0.dtype)], what)
@@ -78,7 +79,7 @@ class Nodes(NamedTuple):
     ys: Any
     stages: Any
 
-    def at(self, method: Explicit | Radau, times: Any) -> Any:
+    def at(self, method: Explicit | Radau, times: Any) -> AnyArray:
         """Values at ``times``, along axis 0."""
         ts = stop(self.ts)
         sign = np.where(ts[1] < ts[0], -1.0, 1.0)
@@ -92,7 +93,7 @@ class Nodes(NamedTuple):
         return np.where(self.count == 0, self.y0, y)
 
 
-def _last_before(ts: Any, times: Any) -> Any:
+def _last_before(ts: Any, times: Any) -> AnyArray:
     """For each time the last of the rising ``ts`` that is less, or the first: by bisection, for
     np.searchsorted has no native code.
     """
@@ -164,7 +165,7 @@ def collocation(eq: Equation, method: Radau) -> Callable:
     The rule solves with the Jacobian at Z, which it is given with its own derivatives: it holds
     for any order.
     """
-    def residual(Z: Any, t: Any, h: Any, y: Any, consts: Sequence) -> Any:
+    def residual(Z: Any, t: Any, h: Any, y: Any, consts: Sequence) -> AnyArray:
         f = eq.at(consts)
         slopes = np.stack([f(t + float(c) * h, y + Z[i]) for i, c in enumerate(method.C)])
         return Z - h * np.tensordot(method.A, slopes, 1)
@@ -177,7 +178,7 @@ def collocation(eq: Equation, method: Radau) -> Callable:
     def root(guess: Any, t: Any, h: Any, y: Any, consts: Sequence) -> Any:
         rest = (t, h, y, consts)
 
-        def going(state: tuple) -> Any:
+        def going(state: tuple) -> AnyArray:
             Z, change, k = state
             small = np.abs(change).max() <= 4 * np.finfo(float).eps * np.abs(Z).max()
             return ~small & (k < 4)
@@ -229,7 +230,7 @@ checked = Linear(
 
 
 def values(who: str, method: str | None, fun: Callable, span: Any, y0: Any, times: Any,
-           tol: Tolerances, most: int) -> Any:
+           tol: Tolerances, most: int) -> AnyArray:
     """The solution at ``times``; with no method, by DOP853, and by Radau where it is stiff."""
     y0 = floating(y0)
     eq = equation(fun, y0)
@@ -278,7 +279,7 @@ def with_events(method: str, fun: Callable, watched: Sequence[tuple[Callable, in
         [as_operand(c) for c in eq.consts], [[as_operand(c) for c in t.consts] for t in tests]])
 
 
-def floating(y0: Any) -> Any:
+def floating(y0: Any) -> AnyArray:
     """An initial value as SciPy takes it: a vector of float64 or complex128."""
     y0 = as_operand(y0).reshape(-1)
     return y0 + np.zeros(y0.shape, np.result_type(y0.dtype, float))

@@ -14,8 +14,9 @@ import numpy as np
 from scipy import integrate
 
 from functrans._core.aval import Aval
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._ops.declare import Linear
+from functrans._ops.structure import move_axis
 from functrans.errors import UnsupportedError, user_line
 from functrans.scipy.implicit import concrete, implicit
 
@@ -30,14 +31,14 @@ class Step(NamedTuple):
     basis: Sequence
     weights: Callable[[Any, Any], Any]
 
-    def at(self, t: Any) -> Any:
+    def at(self, t: Any) -> AnyArray:
         """y at each of the times ``t``, along axis 0."""
         if concrete(self.h) == 0:  # no time at all
             return np.stack([self.basis[0]] * len(t))
         return combined(self.weights((t - self.t) / self.h, self.h), self.basis)
 
 
-def combined(weights: Any, xs: Sequence) -> Any:
+def combined(weights: Any, xs: Sequence) -> AnyArray:
     """Sums of arrays ``xs`` with weights, those of one sum along the last axis."""
     if isinstance(weights, Tracer):
         return weights @ np.stack(xs)
@@ -57,11 +58,11 @@ def _parts(ct: Any, *xs: Aval, wanted: Sequence[bool], weights: np.ndarray) -> l
             for w, need in zip(weights.T, wanted, strict=True)]
 
 
-def _batched(size: int, xs: Sequence, batched: Sequence[bool], weights: np.ndarray) -> Any:
+def _batched(size: int, xs: Sequence, batched: Sequence[bool], weights: np.ndarray) -> AnyArray:
     whole = [x if b else np.broadcast_to(x, (size, *x.shape))
              for x, b in zip(xs, batched, strict=True)]
     y = _combination(*whole, weights=weights)
-    return np.moveaxis(y, 1, 0) if weights.ndim > 1 else y
+    return move_axis(y, 1, 0) if weights.ndim > 1 else y
 
 
 def _aval(*xs: Aval, weights: np.ndarray) -> Aval:
@@ -106,7 +107,7 @@ class Explicit:
         B[: self.B.size] = self.B
         F = [B, first - B, 2 * B - (last + first), *D]
 
-        def weights(x: Any) -> Any:
+        def weights(x: Any) -> AnyArray:
             x = x[..., None]
             w: Any = 0.0
             for i, row in enumerate(reversed(F)):
@@ -124,7 +125,7 @@ class Explicit:
             ks.append(f(t + self.C[i] * h, z))
             end = z if i == self.plain - 1 else end
 
-        def weights(x: Any, h: Any) -> Any:
+        def weights(x: Any, h: Any) -> AnyArray:
             return _weighted(h, self.weights(x))
 
         return end, ks[self.plain - 1], Step(t, h, [y, *ks], weights)
@@ -139,7 +140,7 @@ class Explicit:
             end = z if i == self.plain - 1 else end
         return end, ks
 
-    def error(self, ks: Sequence, h: Any, scale: Any) -> Any:
+    def error(self, ks: Sequence, h: Any, scale: Any) -> AnyArray:
         """The root mean square of the error of a step, as multiples of ``scale``."""
         parts = [square(_sum(E, ks) / scale).mean() for E in self.estimates]
         if len(parts) == 1:
@@ -149,11 +150,11 @@ class Explicit:
         return np.abs(h) * fifth / np.sqrt(np.where(both == 0, 1.0, both))
 
 
-def square(x: Any) -> Any:
+def square(x: Any) -> AnyArray:
     return np.real(x * np.conj(x)) if x.dtype.kind == "c" else x * x
 
 
-def _sum(weights: np.ndarray, xs: Sequence) -> Any:
+def _sum(weights: np.ndarray, xs: Sequence) -> AnyArray:
     total: Any = None
     for w, x in zip(weights.tolist(), xs, strict=False):
         if w:
@@ -161,12 +162,12 @@ def _sum(weights: np.ndarray, xs: Sequence) -> Any:
     return total
 
 
-def _powers(x: Any, n: int) -> Any:
+def _powers(x: Any, n: int) -> AnyArray:
     """x, x**2, ... x**n along a new last axis."""
     return np.stack([x ** (k + 1) for k in range(n)], axis=-1)
 
 
-def _weighted(h: Any, w: Any) -> Any:
+def _weighted(h: Any, w: Any) -> AnyArray:
     """Weights of y and of the slopes."""
     return np.concatenate([np.ones((*w.shape[:-1], 1)), h * w], axis=-1)
 
@@ -202,7 +203,7 @@ class Radau:
         times = [t + c * h for c in self.C]
         start = np.stack([guess(concrete(s)) for s in times]) - concrete(y)
 
-        def residual(Z: Any) -> Any:
+        def residual(Z: Any) -> AnyArray:
             slopes = np.stack([f(s, y + Z[i]) for i, s in enumerate(times)])
             return Z - h * (self.A @ slopes)
 
@@ -214,12 +215,12 @@ class Radau:
 
         Z = implicit("a step of Radau", residual, start, matrix)
 
-        def weights(x: Any, h: Any) -> Any:
+        def weights(x: Any, h: Any) -> AnyArray:
             return _weighted(1.0, self.weights(x))
 
         return y + Z[2], Step(t, h, [y, Z[0], Z[1], Z[2]], weights)
 
-    def weights(self, x: Any) -> Any:
+    def weights(self, x: Any) -> AnyArray:
         return _powers(x, 3) @ self.values
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans.errors import NotDifferentiable, user_line
+from functrans._core.bind import AnyArray
+from functrans.errors import NotDifferentiable, UnsupportedError, user_line
 from functrans.numpy.indexing import take
 from functrans.scipy.public import is_traced
 
@@ -23,6 +24,25 @@ def refuse_traced(who: str, **arguments: Any) -> None:
                 f"{user_line()}: {who} got traced {name}, in which its derivative is not known "
                 "here. Pass a constant, for example ft.stop_gradient(x)."
             )
+
+
+class OfScipy:
+    """A spline of traced values; without them it has all that SciPy's, ``_plain``, has."""
+
+    _plain: Any
+    _traced: Any
+
+    def __getattr__(self, name: str) -> Any:
+        kind = type(self).__name__
+        if name.startswith("_"):
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+        theirs = getattr(self._plain, name)
+        if self._traced is not None:
+            raise UnsupportedError(
+                f"{user_line()}: {name} of a {kind} of traced values is not known here; values, "
+                "derivatives and integrals are."
+            )
+        return theirs
 
 
 class Basis:
@@ -80,7 +100,7 @@ def _derivative(powers: np.ndarray, nu: int) -> np.ndarray:
     return powers
 
 
-def combined(bases: Sequence[Basis], c: Any, xs: Sequence[Any], nus: Sequence[int]) -> Any:
+def combined(bases: Sequence[Basis], c: Any, xs: Sequence[Any], nus: Sequence[int]) -> AnyArray:
     """The sum of coefficients times products of B-splines, at points of one shape.
 
     The first axes of ``c`` count the functions of the ``bases``; the others come last.
@@ -100,7 +120,7 @@ def combined(bases: Sequence[Basis], c: Any, xs: Sequence[Any], nus: Sequence[in
     return (terms * weights.reshape(weights.shape + (1,) * len(rest))).sum(axis=len(shape))
 
 
-def axis_back(y: Any, points: int, axis: int) -> Any:
+def axis_back(y: Any, points: int, axis: int) -> AnyArray:
     """``y`` with the axes of the points, which are the first, where the axis of the values was."""
     if axis == 0:
         return y

@@ -14,20 +14,28 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import interpolate
 
-from functrans._core.bind import bind, known
+from functrans._core.bind import AnyArray, bind, known
 from functrans._core.locks import lazy
 from functrans._ops import sparse
 from functrans._ops.sparse import Pattern
+from functrans._ops.structure import move_axis
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy import bands
-from functrans.scipy.interpolate.bases import NAMED_ENDS, Basis, axis_back, combined, refuse_traced
+from functrans.scipy.interpolate.bases import (
+    NAMED_ENDS,
+    Basis,
+    OfScipy,
+    axis_back,
+    combined,
+    refuse_traced,
+)
 from functrans.scipy.public import is_traced
 
 si: Any = interpolate  # its types say less than its functions take
 
 
-class BSpline:
+class BSpline(OfScipy):
     """The spline of SciPy with knots ``t``, coefficients ``c`` and degree ``k``.
 
     It is differentiated in points and coefficients. Of plain ones SciPy's own runs, and it has
@@ -47,7 +55,7 @@ class BSpline:
         c = as_operand(c)
         axis = normalize_axis_index(axis, c.ndim)
         plain = si.BSpline(t, np.zeros(c.shape), k, extrapolate, axis)
-        self._hold(plain, np.moveaxis(c, axis, 0)[: len(plain.t) - plain.k - 1])
+        self._hold(plain, move_axis(c, axis, 0)[: len(plain.t) - plain.k - 1])
 
     def _hold(self, plain: Any, traced: Any) -> None:
         """``plain`` is SciPy's; ``traced``, if not None, are the coefficients instead of its."""
@@ -65,18 +73,7 @@ class BSpline:
         """Knots, coefficients and degree."""
         return self.t, self.c, self.k
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"'BSpline' object has no attribute {name!r}")
-        theirs = getattr(self._plain, name)
-        if self._traced is not None:
-            raise UnsupportedError(
-                f"{user_line()}: {name} of a BSpline of traced coefficients is not known here; "
-                "values, derivatives and integrals are."
-            )
-        return theirs
-
-    def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
+    def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> AnyArray:
         if self._traced is None and not is_traced(x):
             return self._plain(x, nu, extrapolate)
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
@@ -132,7 +129,7 @@ class BSpline:
         spline.axis = self.axis
         return spline
 
-    def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Any:
+    def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> AnyArray:
         """The integral from ``a`` to ``b``; without ``extrapolate``, of 0 beyond the ends."""
         if self._traced is None and not is_traced((a, b)):
             return self._plain.integrate(a, b, extrapolate)
@@ -164,7 +161,7 @@ def fitted(fit: Callable, y: Any, axis: int = 0) -> BSpline:
     """The spline of ``fit``, which is linear, through traced values."""
     y = as_operand(y)
     axis = normalize_axis_index(axis, y.ndim)
-    y = np.moveaxis(y, axis, 0)
+    y = move_axis(y, axis, 0)
     unit = fit(np.eye(y.shape[0]))
     return _with_traced(wrapped(unit), np.tensordot(unit.c, y, 1), axis)
 
@@ -191,13 +188,13 @@ def make_interp_spline(x, y, k=3, t=None, bc_type: Any = None, axis=0, check_fin
     if k <= 1 and t is None and bc_type is None:  # its coefficients are the values
         return BSpline(si.make_interp_spline(x, np.zeros(len(x)), k).t, y, k, axis=axis)
     if isinstance(bc_type, str) and bc_type == "periodic":
-        def periodic(unit: np.ndarray) -> Any:
+        def periodic(unit: np.ndarray) -> AnyArray:
             unit[[0, 0, -1, -1], [0, -1, 0, -1]] = 0.5
             return si.make_interp_spline(x, unit, k, t, bc_type)
 
         return fitted(periodic, y, axis)
     y = as_operand(y)
-    y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), 0)
+    y = move_axis(y, normalize_axis_index(axis, y.ndim), 0)
     pair = [bc_type] * 2 if bc_type is None or isinstance(bc_type, str) else list(bc_type)
     ends = [[NAMED_ENDS[end]] if end in ("clamped", "natural") else
             [] if end in (None, "not-a-knot") else end for end in pair]
@@ -208,7 +205,7 @@ def make_interp_spline(x, y, k=3, t=None, bc_type: Any = None, axis=0, check_fin
     return _with_traced(spline, coefficients(spline.t, spline.k, x, y, ends), axis)
 
 
-def coefficients(t: np.ndarray, k: int, x: Any, y: Any, ends: Any = ((), ())) -> Any:
+def coefficients(t: np.ndarray, k: int, x: Any, y: Any, ends: Any = ((), ())) -> AnyArray:
     """Those of the spline on knots ``t`` through values ``y`` at ``x``.
 
     ``ends`` are the orders and values of derivatives at both ends.
@@ -242,13 +239,13 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, **options):
     if not is_traced(y):
         return wrapped(si.make_lsq_spline(x, y, t, k, w, axis, check_finite, **options))
     y = as_operand(y)
-    y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), 0)
+    y = move_axis(y, normalize_axis_index(axis, y.ndim), 0)
     # SciPy's checks
     spline = wrapped(si.make_lsq_spline(x, np.zeros(y.shape[0]), t, k, w, **options))
     return _with_traced(spline, closest(spline.t, k, x, y, w), axis)
 
 
-def closest(t: np.ndarray, k: int, x: Any, y: Any, w: Any = None) -> Any:
+def closest(t: np.ndarray, k: int, x: Any, y: Any, w: Any = None) -> AnyArray:
     """Coefficients of the spline on knots ``t`` that is closest to ``y`` at ``x``, weighted.
 
     Up to 64 of them by the inverse of a QR factor, more by the normal equations, whose solution is
@@ -290,7 +287,7 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
             "choose it by them. Pass lam=."
         )
     y = as_operand(y)
-    y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), 0)
+    y = move_axis(y, normalize_axis_index(axis, y.ndim), 0)
     ones = np.ones(y.shape[0])
     x, w = np.asarray(x, float), as_operand(ones if w is None else w)
     # SciPy's checks, and its knots
@@ -300,7 +297,7 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
     return _with_traced(spline, _smoothed(x, y, w, lam), axis)
 
 
-def _smoothed(x: np.ndarray, y: Any, w: Any, lam: Any) -> Any:
+def _smoothed(x: np.ndarray, y: Any, w: Any, lam: Any) -> AnyArray:
     """Coefficients of the smoothing spline: its second derivatives at inner knots, integrated.
 
     (C. Reinsch, Smoothing by spline functions, 1967; P. Green and B. Silverman, Nonparametric

@@ -11,13 +11,13 @@ import numpy as np
 from scipy import interpolate
 from scipy.sparse.linalg import spsolve
 
-from functrans._core.bind import known
+from functrans._core.bind import AnyArray, known
 from functrans._ops.declare import where
-from functrans.errors import UnsupportedError, user_line
+from functrans._ops.structure import move_axis
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.interpolate import slopes
-from functrans.scipy.interpolate.bases import Basis, combined, refuse_traced
+from functrans.scipy.interpolate.bases import Basis, OfScipy, combined, refuse_traced
 from functrans.scipy.interpolate.bsplines import BSpline, coefficients
 from functrans.scipy.interpolate.univariate import knots_of
 from functrans.scipy.public import is_traced, refused
@@ -59,7 +59,7 @@ class RegularGridInterpolator:
         if method in DEGREES:
             self._bases, self._c = self._fitted(DEGREES[method])
 
-    def __call__(self, xi: Any, method: Any = None, *, nu: Any = None) -> Any:
+    def __call__(self, xi: Any, method: Any = None, *, nu: Any = None) -> AnyArray:
         if method is not None and method != self.method:
             return RegularGridInterpolator(self.grid, self.values, method, self.bounds_error,
                                            self.fill_value)(xi, nu=nu)
@@ -85,7 +85,7 @@ class RegularGridInterpolator:
                 y = where(rows.reshape(rows.shape + (1,) * (y.ndim - rows.ndim)), value, y)
         return y
 
-    def _outside(self, columns: list) -> Any:
+    def _outside(self, columns: list) -> AnyArray:
         """Which points are beyond the grid; an error if SciPy would raise."""
         outside: Any = False
         for i, (x, g) in enumerate(zip(columns, self.grid, strict=True)):
@@ -103,10 +103,10 @@ class RegularGridInterpolator:
             t = si.make_interp_spline(g, np.zeros(len(g)), k).t
             bases.append(Basis(t, k))
             if k > 1:
-                c = np.moveaxis(coefficients(t, k, g, np.moveaxis(c, axis, 0)), 0, axis)
+                c = move_axis(coefficients(t, k, g, move_axis(c, axis, 0)), 0, axis)
         return bases, c
 
-    def _nearest(self, columns: list) -> Any:
+    def _nearest(self, columns: list) -> AnyArray:
         """The value at the nearest point of the grid; of two, at the lower."""
         flat: Any = 0
         for x, g in zip(columns, self.grid, strict=True):
@@ -116,18 +116,18 @@ class RegularGridInterpolator:
         rest = self.values.shape[len(self.grid) :]
         return take(self.values.reshape((-1, *rest)), flat, axis=0)
 
-    def _pchip(self, columns: list) -> Any:
+    def _pchip(self, columns: list) -> AnyArray:
         """PCHIP's interpolants along the last axis first, then through what they give."""
         shape, count = columns[0].shape, len(self.grid)
         rest = self.values.shape[count:]
         # the axis of the points comes after those of the grid that are left
         y = self.values.reshape((*self.values.shape[:count], 1, -1))
         for axis in reversed(range(count)):
-            y = _along(self.grid[axis], np.moveaxis(y, axis, 0), columns[axis].reshape(-1))
+            y = _along(self.grid[axis], move_axis(y, axis, 0), columns[axis].reshape(-1))
         return y.reshape((*shape, *rest))
 
 
-def _along(knots: np.ndarray, y: Any, x: Any) -> Any:
+def _along(knots: np.ndarray, y: Any, x: Any) -> AnyArray:
     """PCHIP's interpolant along axis 0, of its last axis but one at one point each."""
     h = np.diff(knots).reshape((-1,) + (1,) * (y.ndim - 1))
     d, m = slopes.monotone(knots, y), np.diff(y, axis=0) / h
@@ -135,9 +135,9 @@ def _along(knots: np.ndarray, y: Any, x: Any) -> Any:
     left = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
     gap = (x - take(knots, left))[:, None]
 
-    def at(c: Any) -> Any:
+    def at(c: Any) -> AnyArray:
         if c.shape[-2] == 1:  # the same for all points
-            return np.moveaxis(take(np.squeeze(c, -2), left, axis=0), 0, -2)
+            return move_axis(take(np.squeeze(c, -2), left, axis=0), 0, -2)
         index = left.reshape((1, *(1,) * (c.ndim - 3), -1, 1))
         index = index + np.zeros((1, *c.shape[1:]), np.intp)
         return np.take_along_axis(c, index, axis=0)[0]
@@ -146,7 +146,7 @@ def _along(knots: np.ndarray, y: Any, x: Any) -> Any:
     return ((cubic * gap + square) * gap + slope) * gap + value
 
 
-def _points(xi: Any, count: int) -> Any:
+def _points(xi: Any, count: int) -> AnyArray:
     """Points along all axes but the last, of an array or of one array for each coordinate."""
     if isinstance(xi, tuple):
         return np.stack(np.broadcast_arrays(*[as_operand(x) for x in xi]), axis=-1)
@@ -172,7 +172,7 @@ def interpn(points, values, xi, method="linear", bounds_error=True, fill_value: 
     return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
 
 
-class RectBivariateSpline:
+class RectBivariateSpline(OfScipy):
     """FITPACK's spline of two variables on a rectangular grid; of traced values, with ``s=0``.
 
     It is differentiated in points and in values; as SciPy's it is constant beyond the grid.
@@ -188,7 +188,7 @@ class RectBivariateSpline:
         refuse_traced("RectBivariateSpline", x=x, y=y, bbox=bbox)
         values = np.zeros(np.shape(z)) if is_traced(z) else z
         self._plain = si.RectBivariateSpline(x, y, values, list(bbox), kx, ky, s, **options)
-        self._traced = is_traced(z)
+        self._traced = is_traced(z) or None
         if not self._traced:
             (tx, ty, c), (kx, ky) = self._plain.tck[:3], self._plain.degrees
             self._hold(tx, ty, c.reshape(len(tx) - kx - 1, len(ty) - ky - 1), kx, ky)
@@ -200,8 +200,8 @@ class RectBivariateSpline:
         for axis, (at, k) in enumerate(((x, kx), (y, ky))):
             at = np.ravel(at).astype(float)
             knots.append(knots_of(at, k, bbox[2 * axis : 2 * axis + 2]))
-            c = coefficients(knots[-1], k, at, np.moveaxis(c, axis, 0))
-            c = np.moveaxis(c, 0, axis)
+            c = coefficients(knots[-1], k, at, move_axis(c, axis, 0))
+            c = move_axis(c, 0, axis)
         self._hold(knots[0], knots[1], c, kx, ky)
 
     def _hold(self, tx: np.ndarray, ty: np.ndarray, c: Any, kx: int, ky: int) -> None:
@@ -213,18 +213,7 @@ class RectBivariateSpline:
         """The knots in both variables and the coefficients."""
         return (*self._knots, self._c.reshape(-1))
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"'RectBivariateSpline' object has no attribute {name!r}")
-        theirs = getattr(self._plain, name)
-        if self._traced:
-            raise UnsupportedError(
-                f"{user_line()}: {name} of a RectBivariateSpline of traced values is not known "
-                "here; values, derivatives and integrals are."
-            )
-        return theirs
-
-    def __call__(self, x: Any, y: Any, dx: int = 0, dy: int = 0, grid: bool = True) -> Any:
+    def __call__(self, x: Any, y: Any, dx: int = 0, dy: int = 0, grid: bool = True) -> AnyArray:
         if not (self._traced or is_traced((x, y))):
             return self._plain(x, y, dx, dy, grid)
         x, y = as_operand(x), as_operand(y)
@@ -233,11 +222,11 @@ class RectBivariateSpline:
         xs = [np.clip(v, *basis.ends) for v, basis in zip((x, y), self._bases, strict=True)]
         return combined(self._bases, self._c, np.broadcast_arrays(*xs), (dx, dy))
 
-    def ev(self, xi: Any, yi: Any, dx: int = 0, dy: int = 0) -> Any:
+    def ev(self, xi: Any, yi: Any, dx: int = 0, dy: int = 0) -> AnyArray:
         """The values at points."""
         return self(xi, yi, dx, dy, grid=False)
 
-    def integral(self, xa: Any, xb: Any, ya: Any, yb: Any) -> Any:
+    def integral(self, xa: Any, xb: Any, ya: Any, yb: Any) -> AnyArray:
         """The integral over a rectangle; beyond the grid the spline counts as 0."""
         if not (self._traced or is_traced((xa, xb, ya, yb))):
             return self._plain.integral(xa, xb, ya, yb)
@@ -245,7 +234,7 @@ class RectBivariateSpline:
         inner = BSpline(ty, self._c.T, ky).integrate(ya, yb, False)
         return BSpline(tx, inner, kx).integrate(xa, xb, False)
 
-    def partial_derivative(self, dx: int, dy: int) -> Any:
+    def partial_derivative(self, dx: int, dy: int) -> RectBivariateSpline:
         """The spline that is a partial derivative."""
         if not self._traced:
             made = self._plain.partial_derivative(dx, dy)

@@ -7,8 +7,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy import interpolate
 
-from functrans._core.bind import known
+from functrans._core.bind import AnyArray, known
 from functrans._core.locks import lazy
+from functrans._ops.structure import move_axis
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.interpolate.bases import axis_back, refuse_traced
@@ -45,7 +46,7 @@ class interp1d:
         y = as_floats(y)
         self.y = y if order is None else take(y, order, axis=self.axis)
         self.fill_value = fill_value
-        self._first = np.moveaxis(self.y, self.axis, 0)
+        self._first = move_axis(self.y, self.axis, 0)
         self._kind = kind
 
     def __getattr__(self, name: str) -> Any:
@@ -53,7 +54,7 @@ class interp1d:
             raise AttributeError(f"'interp1d' object has no attribute {name!r}")
         return getattr(self._plain, name)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> AnyArray:
         if not (self._traced or is_traced(x)):
             return self._plain(x)
         x = as_operand(x)
@@ -71,7 +72,7 @@ class interp1d:
         degree = DEGREES[self._kind] if isinstance(self._kind, str) else self._kind
         return make_interp_spline(self.x, self._first, degree, check_finite=False)
 
-    def _steps(self, x: Any) -> Any:
+    def _steps(self, x: Any) -> AnyArray:
         """The value at a neighbour."""
         knots, n = self.x, len(self.x)
         middles = knots[:-1] / 2.0 + knots[1:] / 2.0

@@ -6,13 +6,14 @@ follow from their values and slopes at the knots (``slopes.py``).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import interpolate
 
-from functrans._core.bind import known
+from functrans._core.bind import AnyArray, known
+from functrans._ops.structure import move_axis
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
@@ -39,7 +40,7 @@ class _Evaluated:
     # what it is made of where the coefficients are traced, which SciPy's attributes cannot hold
     traced: _Parts | None = None
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if self.traced is not None and name.startswith("_") and not name.endswith("__"):
             raise UnsupportedError(
                 f"{user_line()}: of a {type(self).__name__} of traced values only values, "
@@ -47,7 +48,7 @@ class _Evaluated:
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
+    def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> AnyArray:
         if not (is_traced(x) or self.traced is not None):
             return super().__call__(x, nu, extrapolate)  # type: ignore[misc]  # SciPy's
         own: Any = self.traced or self
@@ -91,7 +92,7 @@ class _Evaluated:
             c = np.concatenate([c, before[None]])
         return _made(self.traced._replace(c=c))
 
-    def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Any:
+    def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> AnyArray:
         """The integral from ``a`` to ``b``."""
         if self.traced is None and not is_traced((a, b)):
             return super().integrate(a, b, extrapolate)  # type: ignore[misc]  # SciPy's
@@ -105,12 +106,12 @@ class _Evaluated:
         whole = self.antiderivative()
         return whole(b, 0, extrapolate) - whole(a, 0, extrapolate)
 
-    def roots(self, *args: Any, **options: Any) -> Any:
+    def roots(self, *args: Any, **options: Any) -> np.ndarray:
         """SciPy's, of plain coefficients."""
         self._refuse("roots")
         return super().roots(*args, **options)  # type: ignore[misc]  # SciPy's
 
-    def solve(self, *args: Any, **options: Any) -> Any:
+    def solve(self, *args: Any, **options: Any) -> np.ndarray:
         """SciPy's, of plain coefficients."""
         self._refuse("solve")
         return super().solve(*args, **options)  # type: ignore[misc]  # SciPy's
@@ -128,13 +129,13 @@ def _are_falling(knots: Any) -> bool:
     return plain is not None and plain[0] > plain[-1]
 
 
-def _like(knots: Any) -> Any:
+def _like(knots: Any) -> AnyArray:
     """The knots as SciPy may check them: where they are not known, others that increase."""
     plain = known(knots)
     return np.arange(float(knots.shape[0])) if plain is None else plain
 
 
-def _polynomial(c: Any, x: Any, knots: Any, nu: int) -> Any:
+def _polynomial(c: Any, x: Any, knots: Any, nu: int) -> AnyArray:
     for _ in range(nu):
         c = _slope(c)
     where = np.searchsorted(knots, x, side="right") - 1
@@ -147,7 +148,7 @@ def _polynomial(c: Any, x: Any, knots: Any, nu: int) -> Any:
     return y + np.zeros(d.shape[: x.ndim] + c.shape[2:])
 
 
-def _slope(c: Any) -> Any:
+def _slope(c: Any) -> AnyArray:
     """The coefficients of the derivative."""
     powers = np.arange(len(c) - 1, 0, -1.0)
     return c[:-1] * powers.reshape(-1, *(1,) * (c.ndim - 1))
@@ -171,7 +172,7 @@ class PPoly(_Evaluated, si.PPoly):
         # SciPy's checks, of plain coefficients
         like = si.PPoly(np.zeros(c.shape), _like(x), extrapolate, axis)
         for _ in range(2 * bool(axis)):
-            c = np.moveaxis(c, axis + 1, 0)
+            c = move_axis(c, axis + 1, 0)
         self.traced = _Parts(c, x, like.axis, like.extrapolate)
 
 
@@ -197,7 +198,7 @@ def _values(who: str, x: Any, y: Any, axis: int) -> tuple[Any, Any, int]:
     n = x.shape[0] if x.ndim == 1 else -1
     if y.shape[axis] != n or n < 2 or np.any(np.diff(plain) <= 0):
         si.PchipInterpolator(plain, np.zeros(y.shape[axis]))  # raises
-    return x, np.moveaxis(y, axis, 0), axis
+    return x, move_axis(y, axis, 0), axis
 
 
 class CubicHermiteSpline(_Interpolant, si.CubicHermiteSpline):
@@ -208,7 +209,7 @@ class CubicHermiteSpline(_Interpolant, si.CubicHermiteSpline):
             si.CubicHermiteSpline.__init__(self, x, y, dydx, axis, extrapolate)
             return
         x, y, axis = _values("CubicHermiteSpline", x, y, axis)
-        d = np.moveaxis(as_operand(dydx), axis, 0)
+        d = move_axis(as_operand(dydx), axis, 0)
         if d.shape != y.shape:
             raise ValueError("The shapes of `y` and `dydx` must be identical.")
         self._from_slopes(x, y, d, axis, extrapolate)
@@ -265,7 +266,7 @@ class CubicSpline(_Interpolant, si.CubicSpline):
         # SciPy's checks, of plain values
         like = si.CubicSpline(_like(x), np.zeros(y.shape, y.dtype), axis,
                               bc_type if bc_type == "periodic" else tuple(plain), extrapolate)
-        y = np.moveaxis(y, like.axis, 0)
+        y = move_axis(y, like.axis, 0)
         ends = [NAMED_ENDS.get(end, end) if isinstance(end, str) else end for end in pair]
         if bc_type == "periodic":
             both = (y[:1] + y[-1:]) / 2

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.bind import AnyArray
 from functrans._ops.declare import where
 from functrans._ops.sparse import Pattern, directly
 from functrans.scipy import bands
@@ -23,7 +24,7 @@ def _columns(h: Any, ndim: int) -> np.ndarray:
     return h.reshape((-1,) + (1,) * (ndim - 1))
 
 
-def monotone(x: Any, y: Any) -> Any:
+def monotone(x: Any, y: Any) -> AnyArray:
     """Those of PCHIP (F. Fritsch and J. Butland, 1984): weighted harmonic means, 0 at extremes."""
     h = _columns(np.diff(x), y.ndim)
     m = np.diff(y, axis=0) / h
@@ -38,7 +39,7 @@ def monotone(x: Any, y: Any) -> Any:
     return np.concatenate([first[None], inner, last[None]])
 
 
-def _at_end(h0: Any, h1: Any, m0: Any, m1: Any) -> Any:
+def _at_end(h0: Any, h1: Any, m0: Any, m1: Any) -> AnyArray:
     """The slope of the parabola through three points, where that keeps the shape."""
     d = ((2 * h0 + h1) * m0 - h0 * m1) / (h0 + h1)
     turns = np.sign(d) != np.sign(m0)
@@ -46,7 +47,7 @@ def _at_end(h0: Any, h1: Any, m0: Any, m1: Any) -> Any:
     return where(turns, 0.0, where(steep, 3.0 * m0, d))
 
 
-def akima(x: Any, y: Any, modified: bool) -> Any:
+def akima(x: Any, y: Any, modified: bool) -> AnyArray:
     """Akima's (1970): means of neighbouring slopes, weighted by how these change."""
     m = np.diff(y, axis=0) / _columns(np.diff(x), y.ndim)
     if y.shape[0] == 2:
@@ -66,7 +67,7 @@ def akima(x: Any, y: Any, modified: bool) -> Any:
     return where(known, weighted, 0.5 * (m[3:] + m[:-3]))
 
 
-def smooth(x: Any, y: Any, ends: Any) -> Any:
+def smooth(x: Any, y: Any, ends: Any) -> AnyArray:
     """Those of the cubic spline, whose second derivative is continuous.
 
     ``ends`` are a pair of "not-a-knot" or (order of a derivative, its value), or "periodic"
@@ -116,7 +117,7 @@ def _row(end: Any, h: Any, m: Any, side: int) -> tuple[Any, Any, Any]:
     return 2 * h[0], h[0], 3 * h[0] * m[0] - side * 0.5 * h[0] ** 2 * value
 
 
-def _periodic(h: Any, m: Any) -> Any:
+def _periodic(h: Any, m: Any) -> AnyArray:
     n = len(m)
     before, after = np.roll(h, 1), h
     sides = [_columns(v, m.ndim) for v in (before, after)]

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from scipy import interpolate
 
-from functrans._core.bind import known
+from functrans._core.bind import AnyArray, known
 from functrans._ops.declare import where
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.interpolate.bases import refuse_traced
+from functrans.scipy.interpolate.bases import OfScipy, refuse_traced
 from functrans.scipy.interpolate.bsplines import BSpline, closest, coefficients
 from functrans.scipy.public import is_traced, refused
 
@@ -105,7 +105,7 @@ def _mode(ext: Any) -> int:
     return MODES[ext]
 
 
-def beyond_ends(spline: BSpline, x: Any, nu: int, ext: int) -> Any:
+def beyond_ends(spline: BSpline, x: Any, nu: int, ext: int) -> AnyArray:
     """The values of a spline at ``x``, beyond its ends as ``ext`` says."""
     low, high = spline.t[spline.k], spline.t[len(spline.t) - spline.k - 1]
     outside = (x < low) | (x > high)
@@ -159,7 +159,7 @@ def _tuple(spline: BSpline, last: Any = 0) -> tuple:
     return spline.t, np.concatenate([c, rest]), spline.k
 
 
-class UnivariateSpline:
+class UnivariateSpline(OfScipy):
     """The spline of SciPy with a smoothing condition; of traced values, with ``s=0``.
 
     It is differentiated in points and in values. Of plain ones SciPy's own runs.
@@ -188,18 +188,7 @@ class UnivariateSpline:
     def _spline(self) -> BSpline:
         return BSpline(*self._plain._eval_args) if self._traced is None else self._traced
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        theirs = getattr(self._plain, name)
-        if self._traced is not None:
-            raise UnsupportedError(
-                f"{user_line()}: {name} of a {type(self).__name__} of traced values is not known "
-                "here; values, derivatives and integrals are."
-            )
-        return theirs
-
-    def __call__(self, x: Any, nu: int = 0, ext: Any = None) -> Any:
+    def __call__(self, x: Any, nu: int = 0, ext: Any = None) -> AnyArray:
         if self._traced is None and not is_traced(x):
             return self._plain(x, nu, ext)
         return beyond_ends(self._spline, as_operand(x), nu, self.ext if ext is None else _mode(ext))
@@ -209,17 +198,17 @@ class UnivariateSpline:
         return self._plain.get_knots() if self._traced is None else \
             self._traced.t[self._traced.k : len(self._traced.t) - self._traced.k]
 
-    def get_coeffs(self) -> Any:
+    def get_coeffs(self) -> AnyArray:
         """The coefficients of the B-splines."""
         return self._plain.get_coeffs() if self._traced is None else self._traced.c
 
-    def integral(self, a: Any, b: Any) -> Any:
+    def integral(self, a: Any, b: Any) -> AnyArray:
         """The integral from ``a`` to ``b``; beyond the ends it is 0."""
         if self._traced is None and not is_traced((a, b)):
             return self._plain.integral(a, b)
         return self._spline.integrate(a, b, False)
 
-    def derivatives(self, x: Any) -> Any:
+    def derivatives(self, x: Any) -> AnyArray:
         """The value and all derivatives at one point."""
         if self._traced is None and not is_traced(x):
             return self._plain.derivatives(x)

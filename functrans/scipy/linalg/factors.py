@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg as sl
 
-from functrans._core.bind import bind, known
+from functrans._core.bind import AnyArray, bind, known
 from functrans._ops import linalg as rows
 from functrans._ops.lu import lu as _factors
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
@@ -166,7 +166,7 @@ def eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwr
     return w if eigvals_only else (w, v)
 
 
-def _between(a: Any, factor: Any, type: int) -> Any:
+def _between(a: Any, factor: Any, type: int) -> AnyArray:
     """L^-1 a L^-H, and L^H a L for the types 2 and 3."""
     if type != 1:
         return rows.hermitian(rows.adjoint(factor) @ a @ factor)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg as sl
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import matrix_functions as rows
 from functrans.errors import NotDifferentiable, user_line
 from functrans.numpy import linear_algebra
@@ -15,7 +15,7 @@ from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import counterpart
 
 
-def _square(a: Any) -> Any:
+def _square(a: Any) -> AnyArray:
     a = linear_algebra.matrices(a)
     if a.shape[-1] != a.shape[-2]:
         raise ValueError(f"expected square matrices, and got the shape {a.shape}")

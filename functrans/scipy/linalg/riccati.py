@@ -15,7 +15,7 @@ import numpy as np
 from scipy import linalg as sl
 
 from functrans._core.aval import Aval
-from functrans._core.bind import bind
+from functrans._core.bind import AnyArray, bind
 from functrans._ops import linalg as rows
 from functrans._ops.declare import General
 from functrans.numpy import linear_algebra
@@ -23,7 +23,7 @@ from functrans.scipy.linalg.systems import solve_continuous_lyapunov, solve_disc
 from functrans.scipy.public import counterpart, refused
 
 
-def _moved(ts: Sequence, x: Any, gain: Any, next_x: Any) -> Any:
+def _moved(ts: Sequence, x: Any, gain: Any, next_x: Any) -> AnyArray:
     """The change of the equation's terms: of the costs q and r, and along the loop."""
     ta, tb, tq, tr = ts
     moved = 0 * x
@@ -38,18 +38,18 @@ def _moved(ts: Sequence, x: Any, gain: Any, next_x: Any) -> Any:
     return moved
 
 
-def _both(half: Any) -> Any:
+def _both(half: Any) -> AnyArray:
     return half + half.T
 
 
-def _continuous_jvp(ts: Sequence, x: Any, xs: Sequence) -> Any:
+def _continuous_jvp(ts: Sequence, x: Any, xs: Sequence) -> AnyArray:
     a, b, _, r = xs
     gain = np.linalg.solve(r, b.T @ x)
     loop = a - b @ gain
     return solve_continuous_lyapunov(loop.T, -_moved(ts, x, gain, x))
 
 
-def _discrete_jvp(ts: Sequence, x: Any, xs: Sequence) -> Any:
+def _discrete_jvp(ts: Sequence, x: Any, xs: Sequence) -> AnyArray:
     a, b, _, r = xs
     gain = np.linalg.solve(r + b.T @ x @ b, b.T @ x @ a)
     loop = a - b @ gain
@@ -68,7 +68,7 @@ _continuous = _row(sl.solve_continuous_are, _continuous_jvp)
 _discrete = _row(sl.solve_discrete_are, _discrete_jvp)
 
 
-def _solved(row: General, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any) -> Any:
+def _solved(row: General, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any) -> AnyArray:
     who = f"functrans.scipy.linalg.{row.name}"
     if e is not None:
         raise refused(who, "e", e, "multiply the equation by its inverse")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg as sl
 
-from functrans._core.bind import bind
+from functrans._core.bind import AnyArray, bind
 from functrans._ops import linalg as rows
 from functrans._ops import matrix_functions
 from functrans._ops import toeplitz as diagonals
@@ -87,7 +87,7 @@ def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_fi
     return _solve_bands(below, above, ab, b)
 
 
-def _solve_bands(below: int, above: int, ab: Any, b: Any) -> Any:
+def _solve_bands(below: int, above: int, ab: Any, b: Any) -> AnyArray:
     n = ab.shape[-1]
     if b.shape[0] != n:
         raise ValueError(f"shapes of ab {ab.shape} and b {b.shape} are not compatible.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.bind import AnyArray
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line, warn
 from functrans.numpy.padding import pad as padded
 from functrans.numpy.structure import as_operand, normalize_axes
@@ -37,7 +38,7 @@ def image(who: str, x: Any, output: Any) -> tuple[Any, np.dtype]:
     return x, dtype
 
 
-def fitted(y: Any, dtype: np.dtype) -> Any:
+def fitted(y: Any, dtype: np.dtype) -> AnyArray:
     """``y`` of this dtype, or of the complex one with its precision."""
     complex_needed = y.dtype.kind == "c" and dtype.kind != "c"
     return y.astype(np.promote_types(dtype, np.complex64) if complex_needed else dtype)
@@ -57,7 +58,7 @@ def each(x: Any, n: int) -> list:
     return list(x)
 
 
-def widened(x: Any, widths: Sequence[tuple[int, int]], modes: Sequence[str], cval: Any) -> Any:
+def widened(x: Any, widths: Sequence[tuple[int, int]], modes: Sequence[str], cval: Any) -> AnyArray:
     """``x`` and what it goes on with at its ends, in a mode for each axis."""
     for axis, (width, mode) in enumerate(zip(widths, modes, strict=True)):
         if mode not in PADDING:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import filters as rows
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand, one_axis
@@ -25,7 +25,7 @@ si: Any = ndimage  # its types say less than its functions take
 
 
 def _correlated(x: Any, weights: Any, axes: Sequence[int], modes: Sequence[str], cval: Any,
-                widths: Sequence[tuple[int, int]]) -> Any:
+                widths: Sequence[tuple[int, int]]) -> AnyArray:
     """Sums of entries around each, times the weights; one axis of these for each of ``axes``."""
     if not x.size:
         return x
@@ -39,7 +39,7 @@ def _correlated(x: Any, weights: Any, axes: Sequence[int], modes: Sequence[str],
     return bind(rows.convolve_nd, wide, taps, ndim=x.ndim - first, mode="valid", by_fft=False)
 
 
-def _weights(weights: Any, ndim: int) -> Any:
+def _weights(weights: Any, ndim: int) -> AnyArray:
     weights = as_operand(weights)
     if weights.ndim != ndim or not weights.size:
         raise RuntimeError("no filter weights given" if ndim == 1 else
@@ -56,7 +56,7 @@ def _turned(weights: Any, origins: Sequence[int], turned: bool) -> tuple[Any, Se
 
 
 def _one_axis(who: str, x: Any, weights: Any, axis: int, output: Any, mode: str, cval: Any,
-              origin: int, turned: bool) -> Any:
+              origin: int, turned: bool) -> AnyArray:
     x, dtype = image(who, x, output)
     weights, axis = _weights(weights, 1), one_axis(axis, x.ndim)
     weights, origins = _turned(weights, [origin], turned)
@@ -83,7 +83,7 @@ def convolve1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, o
 
 
 def _several(who: str, x: Any, weights: Any, output: Any, mode: str, cval: Any, origin: Any,
-             axes: Any, turned: bool) -> Any:
+             axes: Any, turned: bool) -> AnyArray:
     x, dtype = image(who, x, output)
     axes = all_axes(axes, x.ndim)
     weights, origins = _weights(weights, len(axes)), each(origin, len(axes))
@@ -111,7 +111,7 @@ def convolve(input, weights, output=None, mode="reflect", cval=0.0, origin=0, *,
 # ---- Gaussians
 
 
-def _gaussian(sigma: Any, order: int, radius: int) -> Any:
+def _gaussian(sigma: Any, order: int, radius: int) -> AnyArray:
     """The weights of a Gaussian on whole numbers, or of its derivative.
 
     The derivative of q(x) exp(-x^2 / 2 sigma^2) has the polynomial q' - x q / sigma^2.
@@ -176,7 +176,8 @@ def gaussian_filter(input, sigma, order: Any = 0, output=None, mode="reflect", c
 # ---- slopes
 
 
-def _slope(who: str, x: Any, axis: int, output: Any, mode: Any, cval: Any, across: list) -> Any:
+def _slope(who: str, x: Any, axis: int, output: Any, mode: Any, cval: Any,
+           across: list) -> AnyArray:
     x, dtype = image(who, x, output)
     axis, modes = one_axis(axis, x.ndim), each(mode, x.ndim)
     y = correlate1d(x, [-1, 0, 1], axis, dtype, modes[axis], cval)
@@ -210,7 +211,7 @@ def _over_axes(who: str, x: Any, output: Any, mode: Any, axes: Any, part: Callab
 def laplace(input, output=None, mode="reflect", cval=0.0, *, axes=None):
     """The sum of second differences along ``axes``."""
 
-    def part(x: Any, i: int, axes: tuple, dtype: np.dtype, m: str) -> Any:
+    def part(x: Any, i: int, axes: tuple, dtype: np.dtype, m: str) -> AnyArray:
         return correlate1d(x, [1, -2, 1], axes[i], dtype, m, cval)
 
     return sum(_over_axes("laplace", input, output, mode, axes, part))
@@ -220,7 +221,7 @@ def _gaussian_slopes(who: str, order: int, x: Any, sigma: Any, output: Any, mode
                      axes: Any, options: dict) -> list:
     """Derivatives of the smoothed image along each of ``axes``."""
 
-    def part(x: Any, i: int, axes: tuple, dtype: np.dtype, m: str) -> Any:
+    def part(x: Any, i: int, axes: tuple, dtype: np.dtype, m: str) -> AnyArray:
         orders = [order if j == i else 0 for j in range(len(axes))]
         sigmas = each(sigma, len(axes))
         return gaussian_filter(x, sigmas, orders, dtype, m, cval, axes=axes, **options)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from functrans._core.bind import bind
+from functrans._core.bind import AnyArray, bind
 from functrans._ops import windows as rows
 from functrans.errors import UnsupportedError, user_line, warn
 from functrans.numpy.structure import one_axis
@@ -22,7 +22,7 @@ from functrans.scipy.public import counterpart
 si: Any = ndimage  # its types say less than its functions take
 
 
-def windowed(x: Any, sizes: Any) -> Any:
+def windowed(x: Any, sizes: Any) -> AnyArray:
     """The windows of ``sizes`` in ``x``, which has as many axes, flat on a new last axis."""
     for axis, size in enumerate(sizes):
         x = bind(rows.windows, x, axis=axis, size=int(size), step=1, spread=1)
@@ -78,7 +78,7 @@ def minimum_filter(input, size=None, footprint=None, output=None, mode="reflect"
     return np.min(around, axis=-1).astype(dtype)
 
 
-def _along_one(several: Callable, x: Any, size: int, axis: int, rest: tuple) -> Any:
+def _along_one(several: Callable, x: Any, size: int, axis: int, rest: tuple) -> AnyArray:
     if size < 1:
         raise RuntimeError("incorrect filter size")
     output, mode, cval, origin = rest
@@ -98,7 +98,7 @@ def minimum_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0
     return _along_one(minimum_filter, input, size, axis, (output, mode, cval, origin))
 
 
-def _ranked(around: Any, rank: int, dtype: np.dtype) -> Any:
+def _ranked(around: Any, rank: int, dtype: np.dtype) -> AnyArray:
     n = around.shape[-1]
     if not -n <= rank < n:
         raise RuntimeError("rank not within filter footprint size")

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from scipy import ndimage, special
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import filters as rows
+from functrans._ops.structure import move_axis
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line, warn
 from functrans.numpy.structure import as_operand, one_axis, take_axis
 from functrans.scipy.ndimage.common import PADDING, each, fitted, image, widened
@@ -42,7 +43,7 @@ def _require(order: int, mode: str, lowest: int = 0) -> None:
         raise RuntimeError("boundary mode not supported")
 
 
-def _coefficients(x: Any, axis: int, order: int, mode: str) -> Any:
+def _coefficients(x: Any, axis: int, order: int, mode: str) -> AnyArray:
     ends = "reflect" if mode == "nearest" else ENDS.get(mode, "mirror")
     x = x.astype(complex if x.dtype.kind == "c" else float)
     return bind(rows.spline_filter, x, axis=axis, order=order, mode=ends)
@@ -71,7 +72,7 @@ def spline_filter(input, order=3, output=np.float64, mode="mirror"):
 # ---- coordinates
 
 
-def _within(c: Any, n: int, mode: str) -> Any:
+def _within(c: Any, n: int, mode: str) -> AnyArray:
     """Coordinates on an axis of ``n`` entries, brought to where there are entries."""
     if mode in ("constant", "grid-constant"):
         return c
@@ -93,7 +94,7 @@ def _within(c: Any, n: int, mode: str) -> Any:
     return np.where(left >= n, 2 * n - 1 - left, left)
 
 
-def _indices(i: Any, n: int, mode: str) -> Any:
+def _indices(i: Any, n: int, mode: str) -> AnyArray:
     """Whole numbers as indices of ``n`` coefficients."""
     ends = ENDS.get(mode, "mirror")
     if n <= 1:
@@ -126,7 +127,7 @@ def _weights(c: Any, n: int, order: int) -> tuple[Any, list]:
 
 
 def _sampled(x: Any, coordinates: Sequence, order: int, mode: str, cval: Any, prefilter: bool,
-             ) -> Any:
+             ) -> AnyArray:
     """The image in the last axes of ``x`` at points, an array of coordinates for each axis.
 
     The arrays broadcast against each other; axes of ``x`` before are those of many images.
@@ -281,7 +282,7 @@ def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="
         raise ValueError("input array should be at least 2D")
     if len(plane) != 2:
         raise ValueError("axes should contain exactly two values")
-    x = np.moveaxis(x, plane, (-2, -1))
+    x = move_axis(x, plane, (-2, -1))
     inner = np.array(x.shape[-2:])
     shape = _bounds(angle, inner) if reshape else inner
     c, s = special.cosdg(angle), special.sindg(angle)
@@ -289,7 +290,7 @@ def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="
     offset = (inner - 1) / 2 - rotation @ ((shape - 1) / 2)
     points = _moved(rotation, offset, [int(n) for n in shape])
     y = _sampled(x, points, order, mode, cval, prefilter)
-    return fitted(np.moveaxis(y, (-2, -1), plane), dtype)
+    return fitted(move_axis(y, (-2, -1), plane), dtype)
 
 
 def _bounds(angle: Any, shape: np.ndarray) -> np.ndarray:

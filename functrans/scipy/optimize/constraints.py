@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize
 
+from functrans._core.bind import AnyArray
 from functrans._transforms.matrices.jacobian import hessian, jacobian
 from functrans._transforms.reverse.api import vjp
 from functrans.errors import SolverError, user_line
@@ -122,7 +123,7 @@ def _between(f: Callable, lower: np.ndarray, upper: np.ndarray) -> list[Constrai
     ]
 
 
-def _finite(slack: Any, bound: np.ndarray) -> Any:
+def _finite(slack: Any, bound: np.ndarray) -> AnyArray:
     """The slack, one where there is no bound: never active."""
     return np.where(np.isfinite(bound), slack, 1.0)
 
@@ -154,7 +155,7 @@ class Conditions:
             x, *[f[a] for f, a in zip(force, active, strict=True)]
         ])
 
-    def solution(self) -> Any:
+    def solution(self) -> AnyArray:
         """The minimum, with its derivatives."""
         return implicit(self.who, self, self.start)[: self.size]
 
@@ -176,12 +177,12 @@ class Conditions:
                 "There is no derivative; a constraint that never binds can be dropped."
             )
 
-    def _values(self, x: Any) -> Any:
+    def _values(self, x: Any) -> AnyArray:
         """The active constraints."""
         pairs = zip(self.limits, self.active, strict=True)
         return np.concatenate([np.zeros(0), *[_vector(c.value(x))[rows] for c, rows in pairs]])
 
-    def __call__(self, z: Any) -> Any:
+    def __call__(self, z: Any) -> AnyArray:
         x, force = z[: self.size], z[self.size :]
         g = self.gradient(x)
         if not force.size:
@@ -200,5 +201,5 @@ def _bounds(x: np.ndarray, ends: Any) -> list[Constraint]:
             Constraint(lambda x: upper[high] - x[high], False)]
 
 
-def _vector(y: Any) -> Any:
+def _vector(y: Any) -> AnyArray:
     return as_operand(y).reshape(-1)

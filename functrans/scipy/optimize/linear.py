@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse
 from scipy import optimize
 
+from functrans._core.bind import AnyArray
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete, implicit
@@ -99,7 +100,7 @@ def _differentiated(sol: Any, data: list, bounds: Any) -> None:
     sol.slack, sol.con = sol.ineqlin.residual, sol.eqlin.residual
 
 
-def _set(x: np.ndarray, places: np.ndarray, values: Any) -> Any:
+def _set(x: np.ndarray, places: np.ndarray, values: Any) -> AnyArray:
     matrix = np.eye(x.size)[places]
     kept = np.ones(x.size)
     kept[places] = 0.0
@@ -123,7 +124,7 @@ def _groups(data: list, bounds: Any, x: np.ndarray) -> list[Rows]:
     return groups
 
 
-def _matrix(A: Any) -> Any:
+def _matrix(A: Any) -> AnyArray:
     A = as_operand(A)
     return A if A.ndim > 1 else A[None]
 

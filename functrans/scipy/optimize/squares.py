@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from functrans._core.bind import AnyArray
 from functrans._transforms.matrices.jacobian import jacobian
 from functrans._transforms.reverse.grad import grad
 from functrans.errors import UnsupportedError, user_line
@@ -63,7 +64,7 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
         return sol
     require_success("least_squares", sol.success, sol.message)
 
-    def residuals(x: Any) -> Any:
+    def residuals(x: Any) -> AnyArray:
         return _vector(fun(x, *args, **kwargs))
 
     sol.x = _least("least_squares", residuals, sol.x, ends, loss, f_scale)
@@ -94,7 +95,7 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
     if f.depends_on(args):
         require_success("leastsq", flag in (1, 2, 3, 4), message)
 
-        def residuals(x: Any) -> Any:
+        def residuals(x: Any) -> AnyArray:
             return _vector(func(x, *args))
 
         x = _least("leastsq", residuals, x, (-np.inf, np.inf), "linear", 1.0)
@@ -109,11 +110,11 @@ def _ends_of(bounds: Any) -> tuple:
     return (bounds.lb, bounds.ub) if isinstance(bounds, so.Bounds) else tuple(bounds)
 
 
-def _vector(y: Any) -> Any:
+def _vector(y: Any) -> AnyArray:
     return as_operand(y).reshape(-1)
 
 
-def _cost(r: Any, loss: Any, scale: Any) -> Any:
+def _cost(r: Any, loss: Any, scale: Any) -> AnyArray:
     if not isinstance(loss, str):
         raise UnsupportedError(
             f"{user_line()}: least_squares got the loss {loss!r} beside a traced value; its rho "
@@ -122,7 +123,7 @@ def _cost(r: Any, loss: Any, scale: Any) -> Any:
     return 0.5 * scale**2 * np.sum(LOSSES[loss]((r / scale) ** 2))
 
 
-def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: Any) -> Any:
+def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: Any) -> AnyArray:
     """``x`` with its derivatives, where the slope of the cost is zero."""
     slope = grad(lambda x: _cost(residuals(x), loss, scale))
     conditions = Conditions(who, slope, x, ends, ())
@@ -163,7 +164,7 @@ def curve_fit(f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_
         )
     weigh = _weights(sigma)
 
-    def residuals(p: Any) -> Any:
+    def residuals(p: Any) -> AnyArray:
         return weigh(_vector(f(xdata, *p) - ydata))
 
     loss, scale = options.get("loss", "linear"), options.get("f_scale", 1.0)
@@ -197,7 +198,7 @@ def _weights(sigma: Any) -> Callable:
     return lambda r: np.linalg.solve(L, r)
 
 
-def _covariance(residuals: Callable, p: Any, absolute: bool) -> Any:
+def _covariance(residuals: Callable, p: Any, absolute: bool) -> AnyArray:
     J = jacobian(residuals)(p)
     covariance = np.linalg.inv(J.T @ J)
     if absolute:
@@ -249,7 +250,7 @@ def lsq_linear(A, b, bounds=(-np.inf, np.inf), method="trf", *rest: Any, **optio
     return sol
 
 
-def _closest(who: str, A: Any, b: Any, x: np.ndarray, ends: Any) -> Any:
+def _closest(who: str, A: Any, b: Any, x: np.ndarray, ends: Any) -> AnyArray:
     """``x`` with its derivatives, where the slope of the squares is zero or held by a bound."""
     A = as_operand(A)
     conditions = Conditions(who, lambda x: A.T @ (A @ x - b), x, ends, ())

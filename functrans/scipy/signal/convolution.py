@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-from functrans._core.bind import bind
+from functrans._core.bind import AnyArray, bind
 from functrans._ops import filters as rows
+from functrans._ops.structure import move_axis
 from functrans.numpy.padding import pad
 from functrans.numpy.structure import as_operand, normalize_axes
 from functrans.scipy.public import counterpart
@@ -27,7 +28,7 @@ PADDING = {"fill": "constant", "pad": "constant", "wrap": "wrap", "circular": "w
 MANY = 400
 
 
-def reversed_conjugate(x: Any) -> Any:
+def reversed_conjugate(x: Any) -> AnyArray:
     """``x`` backwards along all axes, conjugated."""
     x = np.flip(x)
     return np.conj(x) if x.dtype.kind == "c" else x
@@ -49,7 +50,7 @@ def convolve(in1, in2, mode="full", method="auto", *, axes=None, dot_axes=((), (
     return _of_all_axes(in1, in2, mode, method)
 
 
-def _over_axes(x1: Any, x2: Any, mode: str, axes: Any, dot_axes: Any) -> Any:
+def _over_axes(x1: Any, x2: Any, mode: str, axes: Any, dot_axes: Any) -> AnyArray:
     if mode not in MODES:
         raise ValueError(
             f"Acceptable mode flags are 'valid', 'same', or 'full', not mode={mode}"
@@ -79,13 +80,13 @@ def _over_axes(x1: Any, x2: Any, mode: str, axes: Any, dot_axes: Any) -> Any:
     return _middle(y, lengths[0]) if mode == "same" else y
 
 
-def _middle(y: Any, lengths: tuple) -> Any:
+def _middle(y: Any, lengths: tuple) -> AnyArray:
     last = range(y.ndim - len(lengths), y.ndim)
     return centred(y, y.shape[: last.start] + lengths, last)
 
 
 @counterpart(ss.convolve)
-def _of_all_axes(in1: Any, in2: Any, mode: str, method: str) -> Any:
+def _of_all_axes(in1: Any, in2: Any, mode: str, method: str) -> AnyArray:
     x1, x2 = as_operand(in1), as_operand(in2)
     if x1.ndim == x2.ndim == 0:
         return x1 * x2
@@ -109,7 +110,7 @@ def correlate(in1, in2, mode="full", method="auto"):
     return convolve(x1, reversed_conjugate(x2), mode, method)
 
 
-def _along_axes(in1: Any, in2: Any, mode: str, axes: Any) -> Any:
+def _along_axes(in1: Any, in2: Any, mode: str, axes: Any) -> AnyArray:
     x1, x2 = as_operand(in1), as_operand(in2)
     if x1.ndim == x2.ndim == 0:
         return x1 * x2
@@ -133,7 +134,7 @@ def oaconvolve(in1, in2, mode="full", axes=None):
     return _along_axes(in1, in2, mode, axes)
 
 
-def _convolved(x1: Any, x2: Any, mode: str, axes: Sequence[int], method: str) -> Any:
+def _convolved(x1: Any, x2: Any, mode: str, axes: Sequence[int], method: str) -> AnyArray:
     if mode not in MODES:
         raise ValueError(
             f"Acceptable mode flags are 'valid', 'same', or 'full', not mode={mode}"
@@ -144,11 +145,11 @@ def _convolved(x1: Any, x2: Any, mode: str, axes: Sequence[int], method: str) ->
         x1, x2 = x2, x1
     shape, n = x1.shape, len(axes)
     last = range(x1.ndim - n, x1.ndim)
-    x1, x2 = [x if list(axes) == list(last) else np.moveaxis(x, axes, last) for x in (x1, x2)]
+    x1, x2 = [x if list(axes) == list(last) else move_axis(x, axes, last) for x in (x1, x2)]
     by_fft = method == "fft" or (method == "auto" and _many(x1.shape, x2.shape, mode))
     y = bind(rows.convolve_nd, x1, x2, ndim=n, mode="valid" if mode == "valid" else "full",
              by_fft=by_fft and np.result_type(x1.dtype, x2.dtype).kind in "fc")
-    y = y if list(axes) == list(last) else np.moveaxis(y, last, axes)
+    y = y if list(axes) == list(last) else move_axis(y, last, axes)
     return centred(y, shape, axes) if mode == "same" else y
 
 
@@ -172,7 +173,7 @@ def _many(shape1: tuple, shape2: tuple, mode: str) -> bool:
     return bool(products > MANY)
 
 
-def centred(y: Any, shape: tuple, axes: Sequence[int]) -> Any:
+def centred(y: Any, shape: tuple, axes: Sequence[int]) -> AnyArray:
     """The middle of ``y``, of the lengths that ``shape`` has on ``axes``."""
     index = [slice(None)] * y.ndim
     for i in axes:
@@ -216,7 +217,7 @@ def _matrices(who: str, in1: Any, in2: Any) -> tuple[Any, Any]:
     return x1, x2
 
 
-def _bounded(x1: Any, x2: Any, mode: str, boundary: str, fillvalue: Any) -> Any:
+def _bounded(x1: Any, x2: Any, mode: str, boundary: str, fillvalue: Any) -> AnyArray:
     """The convolution of ``x2`` with ``x1`` and its continuation, wherever they meet."""
     if mode not in MODES:
         raise ValueError("Acceptable mode flags are 'valid', 'same', or 'full'.")

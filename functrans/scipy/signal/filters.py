@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-from functrans._core.bind import Tracer, bind, known
+from functrans._core.bind import AnyArray, Tracer, bind, known
 from functrans._ops import filters as rows
-from functrans._ops.structure import along
+from functrans._ops.structure import along, move_axis
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand, one_axis
 from functrans.scipy.public import counterpart
@@ -37,15 +37,15 @@ def lfilter(b, a, x, axis=-1, zi=None):
     if not x.ndim:
         raise ValueError("x must be at least 1-D")
     axis = one_axis(axis, x.ndim)
-    x = np.moveaxis(x, axis, -1)
+    x = move_axis(x, axis, -1)
     _require_float(b, a, x)
     if zi is None:
-        return np.moveaxis(bind(rows.lfilter, b, a, x), -1, axis)
-    y, zf = _from_state(b, a, x, np.moveaxis(_state(zi, x, b, a, axis), axis, -1))
-    return np.moveaxis(y, -1, axis), np.moveaxis(zf, -1, axis)
+        return move_axis(bind(rows.lfilter, b, a, x), -1, axis)
+    y, zf = _from_state(b, a, x, move_axis(_state(zi, x, b, a, axis), axis, -1))
+    return move_axis(y, -1, axis), move_axis(zf, -1, axis)
 
 
-def _taps(name: str, x: Any) -> Any:
+def _taps(name: str, x: Any) -> AnyArray:
     x = np.atleast_1d(as_operand(x))
     if not (x.ndim == 1 and x.size):
         raise ValueError(f"Parameter {name} is not a non-empty 1d array, since "
@@ -61,7 +61,7 @@ def _require_float(*xs: Any) -> None:
         )
 
 
-def _state(zi: Any, x: Any, b: Any, a: Any, axis: int) -> Any:
+def _state(zi: Any, x: Any, b: Any, a: Any, axis: int) -> AnyArray:
     """The initial state, of the shape that it has."""
     zi = as_operand(zi)
     shape = list(x.shape[:-1])
@@ -79,7 +79,7 @@ def _state(zi: Any, x: Any, b: Any, a: Any, axis: int) -> Any:
     return np.broadcast_to(zi, shape)
 
 
-def _resized(x: Any, n: int) -> Any:
+def _resized(x: Any, n: int) -> AnyArray:
     """The first ``n`` entries of the last axis, with zeros behind where there are fewer."""
     have = x.shape[-1]
     return x[..., :n] if have >= n else np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, n - have)])
@@ -101,7 +101,7 @@ def _from_state(b: Any, a: Any, x: Any, zi: Any) -> tuple[Any, Any]:
     return y, zf
 
 
-def _behind(taps: Any, x: Any, order: int) -> Any:
+def _behind(taps: Any, x: Any, order: int) -> AnyArray | None:
     """What a filter without feedback gives after the end of ``x``, one sample late."""
     n = x.shape[-1]
     if not (len(taps) and x.size):
@@ -169,7 +169,7 @@ def _extended(x: Any, padtype: Any, padlen: Any, axis: int, ntaps: int) -> tuple
     return edge, extended(x, padtype, edge, axis)
 
 
-def extended(x: Any, kind: str | None, edge: int, axis: int) -> Any:
+def extended(x: Any, kind: str | None, edge: int, axis: int) -> AnyArray:
     """``x`` with ``edge`` samples more at both ends: "even", "odd", "constant" or "zeros"."""
     if not edge or kind is None:
         return x
@@ -179,7 +179,7 @@ def extended(x: Any, kind: str | None, edge: int, axis: int) -> Any:
     return np.pad(x, widths, "edge" if kind == "constant" else "constant")
 
 
-def _forth_and_back(run: Any, zi: Any, ext: Any, axis: int, edge: int) -> Any:
+def _forth_and_back(run: Any, zi: Any, ext: Any, axis: int, edge: int) -> AnyArray:
     y = run(ext, zi * ext[along(axis, slice(1))])[0]
     y = np.flip(y, axis)
     y = np.flip(run(y, zi * y[along(axis, slice(1))])[0], axis)
@@ -209,7 +209,7 @@ def filtfilt(b, a, x, axis=-1, padtype="odd", padlen=None, method="pad", irlen=N
 # ---- sections of second order
 
 
-def _sections(sos: Any) -> Any:
+def _sections(sos: Any) -> AnyArray:
     sos = np.atleast_2d(as_operand(sos))
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ValueError("sos array must be shape (n_sections, 6)")
@@ -218,7 +218,7 @@ def _sections(sos: Any) -> Any:
     return sos
 
 
-def _signal(x: Any) -> Any:
+def _signal(x: Any) -> AnyArray:
     x = as_operand(x)
     if not x.ndim:
         raise ValueError("x must be at least 1-D")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-from functrans._core.bind import Tracer
-from functrans._ops.structure import along
+from functrans._core.bind import AnyArray, Tracer
+from functrans._ops.structure import along, move_axis
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line, warn
 from functrans.numpy.structure import as_floats, as_operand, one_axis
 from functrans.scipy.ndimage.linear import convolve1d
@@ -57,9 +57,9 @@ def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode
     return np.concatenate([first, inner, last], axis=axis).astype(x.dtype)
 
 
-def _matrix_on(matrix: Any, x: Any, axis: int) -> Any:
+def _matrix_on(matrix: Any, x: Any, axis: int) -> AnyArray:
     """The products of a constant matrix with the vectors along an axis."""
-    return np.moveaxis(np.tensordot(x, matrix, ([axis], [1])), -1, axis)
+    return move_axis(np.tensordot(x, matrix, ([axis], [1])), -1, axis)
 
 
 @counterpart(ss.detrend)
@@ -110,7 +110,7 @@ def resample(x, num, t=None, axis=0, window=None, domain="time"):
         raise ValueError(f"Parameter domain={domain!r} not in ('time', 'freq')!")
     x = as_operand(x)
     axis = one_axis(axis, x.ndim)
-    x = np.moveaxis(x, axis, -1)
+    x = move_axis(x, axis, -1)
     n = x.shape[-1]
     weights = _spectral_window(window, n)
     real = domain == "time" and x.dtype.kind != "c"
@@ -120,7 +120,7 @@ def resample(x, num, t=None, axis=0, window=None, domain="time"):
             weights = (weights + np.roll(weights[::-1], 1)) / 2
         spectrum = spectrum * weights
     y = np.fft.ifft(_cut_spectrum(spectrum, num) * (num / n))
-    y = np.moveaxis(y.real if real else y, -1, axis)
+    y = move_axis(y.real if real else y, -1, axis)
     y = y.astype(np.result_type(x.dtype, np.float32)) if real else y
     return y if t is None else (y, t[0] + (t[1] - t[0]) * (n / num) * np.arange(num))
 
@@ -138,7 +138,7 @@ def _spectral_window(window: Any, n: int) -> Any:
     return np.fft.fftshift(ss.get_window(window, n))
 
 
-def _cut_spectrum(spectrum: Any, num: int) -> Any:
+def _cut_spectrum(spectrum: Any, num: int) -> AnyArray:
     """A spectrum of ``num`` frequencies; that without a partner is split, or made of two."""
     n = spectrum.shape[-1]
     m = min(num, n)
@@ -172,11 +172,11 @@ def upfirdn(h, x, up=1, down=1, axis=-1, mode="constant", cval=0):
     if up < 1 or down < 1:
         raise ValueError("Both up and down must be >= 1")
     axis = one_axis(axis, x.ndim)
-    x = np.moveaxis(x, axis, -1)
+    x = move_axis(x, axis, -1)
     spread = np.pad(x[..., None], [(0, 0)] * x.ndim + [(0, up - 1)])
     spread = spread.reshape((*x.shape[:-1], x.shape[-1] * up))[..., : (x.shape[-1] - 1) * up + 1]
     full = convolve(spread, h.reshape((1,) * (x.ndim - 1) + (-1,)), method="direct")
-    return np.moveaxis(full[..., ::down], -1, axis)
+    return move_axis(full[..., ::down], -1, axis)
 
 
 @counterpart(ss.resample_poly)
@@ -200,7 +200,7 @@ def resample_poly(x, up, down, axis=0, window=("kaiser", 5.0), padtype="constant
     else:
         most = max(up, down)
         half = 10 * most
-        h = ss.firwin(2 * half + 1, 1.0 / most, window=window).astype(x.real.dtype)
+        h = ss.firwin(2 * half + 1, 1.0 / most, window=window).astype(np.real(x).dtype)
     h = h * up
     before = (-half) % down  # zeros that bring the middle of the filter to a sample that is kept
     h = np.concatenate([np.zeros(before, h.dtype), h])

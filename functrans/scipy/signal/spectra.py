@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import signal
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import windows as rows
+from functrans._ops.structure import move_axis
 from functrans.errors import NotDifferentiable, user_line, warn
 from functrans.numpy.structure import as_operand, one_axis
 from functrans.scipy.public import counterpart
@@ -92,7 +93,7 @@ def _segments(x: Any, n: int, fs: Any, window: Any, nperseg: Any, noverlap: Any,
     return _Segments(win, size - overlap, length, one_sided, grid(length, 1 / fs))
 
 
-def _transforms(x: Any, cut: _Segments, trend: Any, scale: float) -> Any:
+def _transforms(x: Any, cut: _Segments, trend: Any, scale: float) -> AnyArray:
     """The transforms of the segments of the last axis: axes of segments and frequencies."""
     x = bind(rows.windows, x, axis=x.ndim - 1, size=cut.size, step=cut.step, spread=1)
     if trend:
@@ -118,7 +119,7 @@ def csd(x, y, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, det
     """Frequencies, and the cross power of two signals, by averages over segments."""
     same = y is x
     x, y = as_operand(x), as_operand(y)
-    x, y = [np.moveaxis(v, one_axis(axis, v.ndim), -1) for v in (x, y)]
+    x, y = [move_axis(v, one_axis(axis, v.ndim), -1) for v in (x, y)]
     n = max(x.shape[-1], y.shape[-1])
     x, y = [_longer(v, n) for v in (x, y)]
     both = x if x.dtype.kind == "c" else y
@@ -126,22 +127,22 @@ def csd(x, y, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, det
     scale = _scale(cut.window, fs, scaling)
     first = _transforms(x, cut, detrend, scale)
     second = first if same else _transforms(y, cut, detrend, scale)
-    power = first.real**2 + first.imag**2 if same else np.conj(first) * second
+    power = np.real(first)**2 + np.imag(first)**2 if same else np.conj(first) * second
     if cut.one_sided:
-        twice = np.full(power.shape[-1], 2.0, first.real.dtype)
+        twice = np.full(power.shape[-1], 2.0, np.real(first).dtype)
         twice[0] = 1
         if cut.length % 2 == 0:
             twice[-1] = 1
         power = power * twice
-    return cut.frequencies, np.moveaxis(_averaged(power, average), -1, axis)
+    return cut.frequencies, move_axis(_averaged(power, average), -1, axis)
 
 
-def _longer(x: Any, n: int) -> Any:
+def _longer(x: Any, n: int) -> AnyArray:
     missing = n - x.shape[-1]
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)]) if missing else x
 
 
-def _averaged(power: Any, average: str) -> Any:
+def _averaged(power: Any, average: str) -> AnyArray:
     """The average over segments, on the axis before the last."""
     count = power.shape[-2]
     if average == "mean":
@@ -203,7 +204,7 @@ def stft(x, fs=1.0, window="hann", nperseg=256, noverlap=None, nfft=None, detren
                          "['even', 'odd', 'constant', 'zeros', None]")
     x = as_operand(x)
     axis = one_axis(axis, x.ndim)
-    x = np.moveaxis(x, axis, -1)
+    x = move_axis(x, axis, -1)
     if x.dtype.kind == "c" and return_onesided:
         warn("Input data is complex, switching to return_onesided=False", UserWarning)
     cut = _segments(x, x.shape[-1], fs, window, nperseg, noverlap, nfft, return_onesided)
@@ -214,7 +215,7 @@ def stft(x, fs=1.0, window="hann", nperseg=256, noverlap=None, nfft=None, detren
     times = np.arange(cut.size / 2, x.shape[-1] - cut.size / 2 + 1, cut.step) / float(fs)
     if boundary is not None:
         times = times - cut.size / 2 / fs
-    return cut.frequencies, times, np.moveaxis(y, -1, axis)  # which leaves the segments last
+    return cut.frequencies, times, move_axis(y, -1, axis)  # which leaves the segments last
 
 
 # ---- responses
@@ -240,10 +241,10 @@ def freqz(b, a=1, worN: Any = 512, whole=False, plot=None, fs=2 * np.pi, include
     return w, h
 
 
-def _polynomial(taps: Any, w: Any) -> Any:
+def _polynomial(taps: Any, w: Any) -> AnyArray:
     """The sum of taps[k] exp(-i k w)."""
     if taps.ndim > 1 and taps.shape[-1] == 1:
-        taps = np.moveaxis(taps[..., 0], 0, -1)
+        taps = move_axis(taps[..., 0], 0, -1)
     phases = np.exp(-1j * w[..., None] * np.arange(taps.shape[-1]))
     return np.tensordot(taps, phases, ([-1], [-1]))
 

@@ -7,12 +7,12 @@ operators are those of SciPy's arrays or of its older matrices, whose ``*`` is `
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy import sparse
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._core.scipy_names import advice
 from functrans._ops import sparse as rows
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError, user_line
@@ -40,7 +40,7 @@ class SparseArray(Container):
     def __repr__(self) -> str:
         return f"<sparse {self.dtype}[{self.shape[0]},{self.shape[1]}], {self.nnz} entries, traced>"
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         reached = None if name.startswith("_") else advice(self)
         if reached is not None:
             raise ConcretizationError(reached)
@@ -69,7 +69,7 @@ class SparseArray(Container):
 
     tocsc = tocoo = copy = tocsr
 
-    def toarray(self) -> Any:
+    def toarray(self) -> AnyArray:
         """The matrix with its zeros."""
         p = self.pattern
         flat = np.zeros(p.shape[0] * p.shape[1], self.dtype)
@@ -77,18 +77,18 @@ class SparseArray(Container):
 
     todense = toarray
 
-    def diagonal(self) -> Any:
+    def diagonal(self) -> AnyArray:
         """The entries of the main diagonal."""
         on, = np.nonzero(self.pattern.rows == self.pattern.cols)
         zeros = np.zeros(min(self.shape), self.dtype)
         return _added(zeros, self.pattern.rows[on], self.data[on])
 
-    def trace(self, offset: int = 0) -> Any:
+    def trace(self, offset: int = 0) -> AnyArray:
         """The sum of a diagonal."""
         return np.sum(self.data[np.flatnonzero(
             self.pattern.cols - self.pattern.rows == offset)])
 
-    def sum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    def sum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> AnyArray:
         """The sum of all entries, or of the columns (axis 0) or rows (axis 1)."""
         if dtype is not None or out is not None:
             raise UnsupportedError(f"{user_line()}: the sum of a sparse array with traced entries "
@@ -116,7 +116,7 @@ class SparseArray(Container):
 
     # ---- products
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: Any) -> SparseArray | AnyArray:
         if isinstance(other, SparseArray) or ss.issparse(other):
             return _times_sparse(self, lifted(other))
         x = as_operand(other)
@@ -126,13 +126,13 @@ class SparseArray(Container):
         x = as_floats(x)
         return bind(rows.product, self.data, x, places=self.pattern)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Any) -> SparseArray | AnyArray:
         if isinstance(other, SparseArray) or ss.issparse(other):
             return lifted(other) @ self
         x = as_operand(other)
         return self.T @ x if x.ndim == 1 else (self.T @ x.T).T
 
-    def dot(self, other: Any) -> Any:
+    def dot(self, other: Any) -> SparseArray | AnyArray:
         """The product with a vector or matrix, or with a number."""
         return self * other if np.ndim(other) == 0 else self @ other
 
@@ -152,10 +152,10 @@ class SparseArray(Container):
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
         return self.pattern.rows, self.pattern.cols
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Any) -> SparseArray | AnyArray:
         return self @ other if self._multiplies_matrices(other) else self.multiply(other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Any) -> SparseArray | AnyArray:
         return self.__rmatmul__(other) if self._multiplies_matrices(other) else self * other
 
     def _multiplies_matrices(self, other: Any) -> bool:
@@ -173,7 +173,7 @@ class SparseArray(Container):
 
     # ---- sums
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> SparseArray | AnyArray:
         if not (isinstance(other, SparseArray) or ss.issparse(other)):
             x = as_operand(other)
             return self if x.ndim == 0 and not is_traced(x) and x == 0 else self.toarray() + x
@@ -187,14 +187,14 @@ class SparseArray(Container):
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Any) -> SparseArray | AnyArray:
         return self + (-other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Any) -> SparseArray | AnyArray:
         return -self + other
 
 
-def _added(zeros: np.ndarray, index: np.ndarray, data: Any) -> Any:
+def _added(zeros: np.ndarray, index: np.ndarray, data: Any) -> AnyArray:
     places = rows.Pattern(index, np.arange(len(index)), (len(zeros), len(index)))
     return bind(rows.product, np.ones(len(index), zeros.dtype), data, places=places)
 
@@ -282,8 +282,9 @@ def _from_parts(name: str, arg1: Any, shape: Any, dtype: Any) -> SparseArray:
             f"{user_line()}: {name} got {arg1!r}. With traced entries it is made of (data, "
             "indices, indptr) or (data, (row, col)), whose places are constants, or of a matrix."
         )
-    i, j = np.indices(dense.shape).reshape(2, -1)  # no entry is known to be 0
-    return _made(dense.reshape((-1,)), rows.Pattern(i, j, dense.shape), dtype, name)
+    m, n = dense.shape
+    i, j = np.indices((m, n)).reshape(2, -1)  # no entry is known to be 0
+    return _made(dense.reshape((-1,)), rows.Pattern(i, j, (m, n)), dtype, name)
 
 
 def _made(data: Any, pattern: rows.Pattern, dtype: Any, name: str) -> SparseArray:

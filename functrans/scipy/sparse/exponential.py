@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import linalg
 
-from functrans._core.bind import known
+from functrans._core.bind import AnyArray, known
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.public import is_traced
@@ -35,7 +35,7 @@ def _norm(A: SparseArray) -> float:
     return float(np.bincount(A.pattern.cols, abs(np.asarray(data))).max()) if A.nnz else 0.0
 
 
-def _applied(A: SparseArray, B: Any, t: float, norm: float) -> Any:
+def _applied(A: SparseArray, B: Any, t: float, norm: float) -> AnyArray:
     """exp(t A) B."""
     steps = max(math.ceil(abs(t) * norm / STEP), 1)
     size, term, degree = abs(t) * norm / steps, 1.0, 0

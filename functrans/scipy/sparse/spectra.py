@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import linalg
 
+from functrans._core.bind import AnyArray
 from functrans._ops import sparse as rows
 from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.programs import in_programs
@@ -89,7 +90,7 @@ def _eigenpairs(data: Any, pattern: rows.Pattern, k: int, options: dict) -> tupl
 def _equations(A: SparseArray) -> Callable:
     """What an eigenvector of length 1 and its eigenvalue obey, one after the other in a vector."""
 
-    def residual(z: Any) -> Any:
+    def residual(z: Any) -> AnyArray:
         v, w = z[:-1], z[-1]
         length = 0.5 * (np.sum(v * v) - 1)
         return np.concatenate([A @ v - w * v, length.reshape((1,))])

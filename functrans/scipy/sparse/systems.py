@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import linalg
 
-from functrans._core.bind import bind
+from functrans._core.bind import AnyArray, bind
 from functrans._ops import sparse as rows
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_floats, as_operand
@@ -46,7 +46,7 @@ def _square(A: SparseArray, n: int) -> None:
         raise ValueError(f"matrix - rhs dimension mismatch ({A.shape} - {n})")
 
 
-def _solved(A: SparseArray, b: Any, solver: Callable) -> Any:
+def _solved(A: SparseArray, b: Any, solver: Callable) -> AnyArray:
     b = as_floats(b)
     return bind(rows.solve, A.data, b, places=A.pattern, solver=solver)
 
@@ -72,7 +72,7 @@ class Factors:
     def __init__(self, A: SparseArray):
         self.A, self.shape = A, A.shape
 
-    def solve(self, rhs: Any, trans: str = "N") -> Any:
+    def solve(self, rhs: Any, trans: str = "N") -> AnyArray:
         """The solution with the matrix, its transpose "T" or its adjoint "H"."""
         if trans not in ("N", "T", "H"):
             raise ValueError("trans must be N, T, or H")
@@ -105,7 +105,7 @@ class _Constant(Factors):
     def __getattr__(self, name: str) -> Any:
         return getattr(self.factors, name)
 
-    def solve(self, rhs: Any, trans: str = "N") -> Any:
+    def solve(self, rhs: Any, trans: str = "N") -> AnyArray:
         """As of ``Factors``."""
         return super().solve(rhs, trans) if is_traced(rhs) else self.factors.solve(rhs, trans)
 
@@ -170,7 +170,7 @@ def _iterative(name: str) -> Callable:
     return either
 
 
-def _matrix_free(name: str, A: Any, b: Any, x0: Any, options: dict) -> Any:
+def _matrix_free(name: str, A: Any, b: Any, x0: Any, options: dict) -> AnyArray:
     """The solution with a matrix that is known by its products, or has a preconditioner."""
     product: Callable = A._matvec if isinstance(A, sl.LinearOperator) else lambda x: _matrix(A) @ x
     like = sl.LinearOperator((b.shape[0],) * 2, matvec=lambda x: concrete(product(x)),

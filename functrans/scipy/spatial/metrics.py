@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._ops.declare import where
 from functrans._ops.elementwise import ratio
 from functrans.errors import NotDifferentiable, user_line
@@ -17,33 +17,33 @@ from functrans.numpy.structure import as_operand
 from functrans.scipy import special
 
 
-def _weighted(x: Any, w: Any) -> Any:
+def _weighted(x: Any, w: Any) -> AnyArray:
     return x if w is None else x * w
 
 
-def _root(square: Any) -> Any:
+def _root(square: Any) -> AnyArray:
     """The square root, of which the slope at 0 counts as 0."""
     apart = np.logical_not(square <= 0)  # NaN stays
     return where(apart, np.sqrt(where(apart, square, 1.0)), 0.0)
 
 
-def euclidean(u: Any, v: Any, w: Any = None) -> Any:
+def euclidean(u: Any, v: Any, w: Any = None) -> AnyArray:
     if isinstance(w, Tracer):
         return _root(sqeuclidean(u, v, w))
     d = u - v
     return np.linalg.norm(d if w is None else np.sqrt(w) * d, axis=-1)
 
 
-def sqeuclidean(u: Any, v: Any, w: Any = None) -> Any:
+def sqeuclidean(u: Any, v: Any, w: Any = None) -> AnyArray:
     d = u - v
     return np.sum(_weighted(d * d, w), axis=-1)
 
 
-def cityblock(u: Any, v: Any, w: Any = None) -> Any:
+def cityblock(u: Any, v: Any, w: Any = None) -> AnyArray:
     return np.sum(_weighted(np.abs(u - v), w), axis=-1)
 
 
-def chebyshev(u: Any, v: Any, w: Any = None) -> Any:
+def chebyshev(u: Any, v: Any, w: Any = None) -> AnyArray:
     """The largest difference, of the coordinates with a weight."""
     d = np.abs(u - v)
     if w is not None:  # SciPy's weights choose the coordinates that count
@@ -51,7 +51,7 @@ def chebyshev(u: Any, v: Any, w: Any = None) -> Any:
     return np.max(d, axis=-1)
 
 
-def minkowski(u: Any, v: Any, p: Any = 2, w: Any = None) -> Any:
+def minkowski(u: Any, v: Any, p: Any = 2, w: Any = None) -> AnyArray:
     if isinstance(p, Tracer):
         raise NotDifferentiable(
             f"{user_line()}: minkowski got a traced p, which is a constant here. Write "
@@ -68,14 +68,14 @@ def minkowski(u: Any, v: Any, p: Any = 2, w: Any = None) -> Any:
     return np.linalg.norm(d if w is None else w ** (1 / p) * d, p, axis=-1)
 
 
-def cosine(u: Any, v: Any, w: Any = None) -> Any:
-    def dot(a: Any, b: Any) -> Any:
+def cosine(u: Any, v: Any, w: Any = None) -> AnyArray:
+    def dot(a: Any, b: Any) -> AnyArray:
         return np.sum(_weighted(a * b, w), axis=-1)
 
     return 1.0 - dot(u, v) / np.sqrt(dot(u, u) * dot(v, v))
 
 
-def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> Any:
+def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> AnyArray:
     if centered:
         share = None if w is None else w / np.sum(w)
         u, v = [
@@ -85,26 +85,27 @@ def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> Any:
     return cosine(u, v, w)
 
 
-def canberra(u: Any, v: Any, w: Any = None) -> Any:
+def canberra(u: Any, v: Any, w: Any = None) -> AnyArray:
     """Of two coordinates that are 0 the part is 0, and so is its slope."""
     return np.sum(_weighted(ratio(np.abs(u - v), np.abs(u) + np.abs(v)), w), axis=-1)
 
 
-def braycurtis(u: Any, v: Any, w: Any = None) -> Any:
+def braycurtis(u: Any, v: Any, w: Any = None) -> AnyArray:
     away, together = [np.sum(_weighted(np.abs(x), w), axis=-1) for x in (u - v, u + v)]
     return away / together
 
 
-def mahalanobis(u: Any, v: Any, VI: Any) -> Any:
+def mahalanobis(u: Any, v: Any, VI: Any) -> AnyArray:
     d = u - v
     return _root(np.sum((d @ as_operand(VI)) * d, axis=-1))
 
 
-def seuclidean(u: Any, v: Any, V: Any) -> Any:
+def seuclidean(u: Any, v: Any, V: Any) -> AnyArray:
     return np.linalg.norm((u - v) / np.sqrt(V), axis=-1)
 
 
-def jensenshannon(p: Any, q: Any, base: Any = None, axis: int = -1, keepdims: bool = False) -> Any:
+def jensenshannon(p: Any, q: Any, base: Any = None, axis: int = -1,
+                  keepdims: bool = False) -> AnyArray:
     p, q = [x / np.sum(x, axis=axis, keepdims=True) for x in (p, q)]
     m = (p + q) / 2.0
     both = special.rel_entr(p, m) + special.rel_entr(q, m)

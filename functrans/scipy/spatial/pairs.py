@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import distance as sd
 
-from functrans._core.bind import known
+from functrans._core.bind import AnyArray, known
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.public import counterpart
@@ -43,7 +43,7 @@ def _metric(who: str, metric: Any) -> Callable | None:
     )
 
 
-def _points(x: Any, error: str) -> Any:
+def _points(x: Any, error: str) -> AnyArray:
     x = as_operand(x)
     if x.ndim != 2:
         raise ValueError(error)

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.bind import AnyArray
 from functrans._ops.calls import stop
+from functrans._ops.structure import move_axis
 from functrans._transforms.rules.custom import custom_jvp
 
 # Of sin(u / 2) / u and cos(u / 2) in u**2, up to 1, and of atan(u) / u, up to 1/16: to rounding,
@@ -27,7 +29,7 @@ PLANES = ((1, 2), (2, 0), (0, 1))  # in which one turns about x, y and z
 LOCKED = 1e-7  # how close to 0 or pi the second angle of Euler's leaves the others undetermined
 
 
-def of_square(series: Sequence[float], up_to: float, exact: Callable, s: Any) -> Any:
+def of_square(series: Sequence[float], up_to: float, exact: Callable, s: Any) -> AnyArray:
     """A function of ``sqrt(s)`` that is even: its series in ``s``, and ``exact(sqrt(s))`` beyond.
     """
     small = s < up_to
@@ -37,26 +39,26 @@ def of_square(series: Sequence[float], up_to: float, exact: Callable, s: Any) ->
     return np.where(small, total, exact(np.sqrt(np.where(small, 1.0, s))))
 
 
-def square(v: Any) -> Any:
+def square(v: Any) -> AnyArray:
     return np.sum(v * v, axis=-1, keepdims=True)
 
 
-def product(p: Any, q: Any) -> Any:
+def product(p: Any, q: Any) -> AnyArray:
     """First ``q``, then ``p``."""
     u, v, a, b = p[..., :3], q[..., :3], p[..., 3:], q[..., 3:]
     return np.concatenate([a * v + b * u + np.cross(u, v),
                            a * b - np.sum(u * v, axis=-1, keepdims=True)], axis=-1)
 
 
-def positive(q: Any) -> Any:
+def positive(q: Any) -> AnyArray:
     """Of q and -q, the one whose last entry that is not 0 is positive: w, then x, y and z."""
     first = stop(q)
-    x, y, z, w = np.moveaxis(first, -1, 0)
+    x, y, z, w = move_axis(first, -1, 0)
     lead = np.where(w != 0, w, np.where(x != 0, x, np.where(y != 0, y, z)))
     return np.where((lead < 0)[..., None], -q, q)
 
 
-def of_matrix(m: Any) -> Any:
+def of_matrix(m: Any) -> AnyArray:
     """A quaternion of an orthogonal matrix, times the largest of its entries and 4."""
     t = m[..., 0, 0] + m[..., 1, 1] + m[..., 2, 2]
     off = [m[..., k, j] - m[..., j, k] for j, k in PLANES]
@@ -72,7 +74,7 @@ def of_matrix(m: Any) -> Any:
 
 
 @custom_jvp
-def closest(m: Any) -> Any:
+def closest(m: Any) -> AnyArray:
     """The closest orthogonal matrices u: those for which ``p = u.T @ m`` is symmetric."""
     left, _, right = np.linalg.svd(m, full_matrices=False)
     return left @ right
@@ -91,7 +93,7 @@ def _turned(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 
 @custom_jvp
-def dominant(m: Any) -> Any:
+def dominant(m: Any) -> AnyArray:
     """The eigenvector q of the largest eigenvalue v of symmetric matrices, in either direction."""
     return np.linalg.eigh(m)[1][..., -1]
 

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.spatial import transform
 
 from functrans import tree
-from functrans._core.bind import known
+from functrans._core.bind import AnyArray, known
 from functrans._ops.calls import stop
+from functrans._ops.structure import move_axis
 from functrans.errors import warn
 from functrans.numpy.structure import as_operand
 from functrans.scipy.public import is_traced
@@ -30,7 +31,7 @@ from functrans.scipy.spatial.quaternions import (
 )
 
 
-def _vectors(x: Any, what: str, last: int = 3) -> Any:
+def _vectors(x: Any, what: str, last: int = 3) -> AnyArray:
     x = as_operand(x)
     if x.dtype.kind == "c":
         raise TypeError(f"Expected `{what}` to be real, got {x.dtype}.")
@@ -152,14 +153,14 @@ class Rotation:
 
     # ---- to numbers
 
-    def as_quat(self, canonical: bool = False, *, scalar_first: bool = False) -> Any:
+    def as_quat(self, canonical: bool = False, *, scalar_first: bool = False) -> AnyArray:
         """Unit quaternions (x, y, z, w); ``canonical``: of the two, that with w > 0."""
         q = positive(self._quat) if canonical else self._quat
         return np.roll(q, 1, axis=-1) if scalar_first else q
 
-    def as_matrix(self) -> Any:
+    def as_matrix(self) -> AnyArray:
         """Orthogonal matrices, of shape (..., 3, 3)."""
-        x, y, z, w = np.moveaxis(self._quat, -1, 0)
+        x, y, z, w = move_axis(self._quat, -1, 0)
         rows = [
             [x * x - y * y - z * z + w * w, 2 * (x * y - z * w), 2 * (x * z + y * w)],
             [2 * (x * y + z * w), -x * x + y * y - z * z + w * w, 2 * (y * z - x * w)],
@@ -167,7 +168,7 @@ class Rotation:
         ]
         return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
 
-    def as_rotvec(self, degrees: bool = False) -> Any:
+    def as_rotvec(self, degrees: bool = False) -> AnyArray:
         """Axes times angles, which are at most pi."""
         q = positive(self._quat)
         v, w = q[..., :3], q[..., 3:]
@@ -179,13 +180,14 @@ class Rotation:
         scale = np.where(flat, by_w, 2 * np.arctan2(length, w) / length)
         return np.rad2deg(scale * v) if degrees else scale * v
 
-    def as_mrp(self) -> Any:
+    def as_mrp(self) -> AnyArray:
         """Modified Rodrigues parameters, of length at most 1."""
         w = self._quat[..., 3:]
         sign = np.where(w < 0, -1.0, 1.0)
         return sign * self._quat[..., :3] / (1 + sign * w)
 
-    def as_euler(self, seq: str, degrees: bool = False, *, suppress_warnings: bool = False) -> Any:
+    def as_euler(self, seq: str, degrees: bool = False, *,
+                 suppress_warnings: bool = False) -> AnyArray:
         """The angles of rotations about three axes in turn; see ``from_euler``.
 
         Where the first and the last turn about the same axis, the third angle is 0, with a warning;
@@ -198,14 +200,14 @@ class Rotation:
                  "uniquely determine all angles.")
         return np.rad2deg(angles) if degrees else angles
 
-    def magnitude(self) -> Any:
+    def magnitude(self) -> AnyArray:
         """Angles, from 0 to pi."""
         q = self._quat
         return 2 * np.arctan2(np.linalg.norm(q[..., :3], axis=-1), np.abs(q[..., 3]))
 
     # ---- operations
 
-    def apply(self, vectors: Any, inverse: bool = False) -> Any:
+    def apply(self, vectors: Any, inverse: bool = False) -> AnyArray:
         """Vectors turned, or with ``inverse`` turned back."""
         vectors = _vectors(vectors, "vectors")
         matrix = self.as_matrix()
@@ -224,7 +226,7 @@ class Rotation:
     def __pow__(self, n: Any) -> Rotation:
         return Rotation.from_rotvec(n * self.as_rotvec())
 
-    def approx_equal(self, other: Rotation, atol: float = 1e-8, degrees: bool = False) -> Any:
+    def approx_equal(self, other: Rotation, atol: float = 1e-8, degrees: bool = False) -> AnyArray:
         """Where the angle between two rotations is less than ``atol``."""
         return (other * self.inv()).magnitude() < (np.deg2rad(atol) if degrees else atol)
 

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 from scipy.spatial import distance as sd
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import counterpart
 from functrans.scipy.spatial import metrics
 
 
-def _vector(x: Any) -> Any:
+def _vector(x: Any) -> AnyArray:
     x = as_floats(x)
     if x.ndim != 1:
         raise ValueError("Input vector should be 1-D.")
     return x
 
 
-def _weights(w: Any) -> Any:
+def _weights(w: Any) -> AnyArray | None:
     if w is None:
         return None
     w = _vector(w)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from scipy import special as sp
 
-from functrans._core.bind import Tracer, is_finite, known
+from functrans._core.bind import AnyArray, Tracer, is_finite, known
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops.calls import stop
@@ -83,7 +83,7 @@ def log_softmax(x, axis=None):
     return x - np.logaddexp.reduce(x, axis=_axes(axis, x.ndim), keepdims=True)
 
 
-def _floating(x: Any, least: Any) -> Any:
+def _floating(x: Any, least: Any) -> AnyArray:
     """An operand; one of integers in a type of floats that holds them, no narrower than a least."""
     x = as_operand(x)
     return x.astype(np.result_type(x.dtype, least)) if x.dtype.kind in "biu" else x

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known
 from functrans._ops.declare import where
 
 
@@ -17,7 +17,7 @@ def asked(question: Callable, *xs: Any) -> Any:
     return question(*(xs if any([p is None for p in plain]) else plain))
 
 
-def chosen(keep: Any, y: Any, otherwise: Any) -> Any:
+def chosen(keep: Any, y: Any, otherwise: Any) -> AnyArray:
     """``where(keep, y, otherwise)``, without an op where all of ``y`` is known to be kept.
 
     What stands otherwise may be a function, which is called where it is needed.
@@ -29,7 +29,7 @@ def chosen(keep: Any, y: Any, otherwise: Any) -> Any:
     return where(keep, y, otherwise() if callable(otherwise) else otherwise)
 
 
-def or_nan(valid: Any, y: Any, *xs: Any) -> Any:
+def or_nan(valid: Any, y: Any, *xs: Any) -> AnyArray:
     """``y`` where what it is computed of is valid; else NaN, and so are the slopes in ``xs``."""
     return chosen(valid, y, lambda: sum([x * np.nan for x in xs if x is not None], y * np.nan))
 
@@ -39,6 +39,6 @@ def nan_or(x: Any, otherwise: float) -> Callable[[], Any]:
     return lambda: where(asked(np.isnan, x), np.nan, otherwise)
 
 
-def both(first: Any, second: Any) -> Any:
+def both(first: Any, second: Any) -> AnyArray:
     """Where both conditions hold; True says that one holds everywhere."""
     return second if first is True else first if second is True else first & second

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import where
 from functrans._ops.special.elementary import log1p
@@ -57,7 +57,7 @@ class Form:
     placed: Callable | None = None
     ends: tuple[Callable, Callable] | None = None
 
-    def density(self, y: Any, z: Any, shapes: list[Any], inside: Any) -> Any:
+    def density(self, y: Any, z: Any, shapes: list[Any], inside: Any) -> AnyArray:
         """exp(y) of the logarithm ``y`` at z, and what stands for it at the ends."""
         y = ops.exp(y)
         if self.ends is None:
@@ -69,7 +69,7 @@ class Form:
         return where(end, by_powers(z, *shapes), y)
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Any) -> AnyArray:
     """As SciPy's distributions, which compute in float64 at least."""
     if x.dtype == np.float64:
         return x
@@ -80,7 +80,7 @@ def _wide(x: Any) -> Any:
 def _log(one: Callable, other: Callable) -> Callable:
     """log(one) for one + other = 1, by whichever is the smaller."""
 
-    def log_of(*xs: Any) -> Any:
+    def log_of(*xs: Any) -> AnyArray:
         small, large = one(*xs), other(*xs)
         return where(small < 0.5, ops.log(small), log1p(-large))
 
@@ -235,7 +235,7 @@ class Continuous(_Distribution):
             z = ops.divide(z, scale)
         return _wide(z), shapes, scale, self._valid(shapes, scale)
 
-    def _valid(self, shapes: list[Any], scale: Any) -> Any:
+    def _valid(self, shapes: list[Any], scale: Any) -> AnyArray:
         valid: Any = True if scale is None else asked(lambda s: s > 0, scale)
         if self.form.valid is None:
             return valid
@@ -307,7 +307,7 @@ class Continuous(_Distribution):
         """The logarithm of the survival function."""
         return self._distribution(self.logsf_, x, args, kwds, 0.0, -np.inf)
 
-    def _quantile(self, f: Callable | None, name: str, q: Any, args: tuple, kwds: dict) -> Any:
+    def _quantile(self, f: Callable | None, name: str, q: Any, args: tuple, kwds: dict) -> AnyArray:
         if f is None:
             raise self._lacks(name)
         *shapes, loc, scale = self._parameters(args, kwds)
@@ -325,7 +325,7 @@ class Continuous(_Distribution):
         """The inverse of the survival function."""
         return self._quantile(self.form.isf, "isf", q, args, kwds)
 
-    def _moment(self, name: str, args: tuple, kwds: dict, place: Callable) -> Any:
+    def _moment(self, name: str, args: tuple, kwds: dict, place: Callable) -> AnyArray:
         f = getattr(self.form, name)
         if f is None:
             raise self._lacks(name)
@@ -385,7 +385,7 @@ class Continuous(_Distribution):
         return same_number(x, _placed(z, loc, scale))
 
 
-def _positive(scale: Any) -> Any:
+def _positive(scale: Any) -> AnyArray:
     """The scale, and NaN where it is not valid: so are then all results, and all slopes."""
     valid = asked(lambda s: s > 0, scale)
     if not isinstance(valid, Tracer) and np.all(valid):
@@ -393,7 +393,7 @@ def _positive(scale: Any) -> Any:
     return scale * where(valid, 1.0, np.nan)
 
 
-def _placed(z: Any, loc: Any, scale: Any) -> Any:
+def _placed(z: Any, loc: Any, scale: Any) -> AnyArray:
     z = z if scale is None else z * scale
     return z if loc is None else z + loc
 
@@ -418,7 +418,7 @@ class Discrete(_Distribution):
         y = chosen(self._inside(k, shapes), y, nan_or(k, -np.inf))
         return or_nan(valid, y, *shapes)
 
-    def _inside(self, k: Any, shapes: list[Any]) -> Any:
+    def _inside(self, k: Any, shapes: list[Any]) -> AnyArray:
         low, high = self.form.support
         top = high if callable(high) else lambda *_: high
         return asked(lambda k, *s: (k >= low) & (k <= top(*s)) & (np.floor(k) == k), k, *shapes)
@@ -460,7 +460,7 @@ class Discrete(_Distribution):
         """The logarithm of the probability of more than k."""
         return self._distribution(self.logsf_, k, args, kwds, 0.0, -np.inf)
 
-    def _moment(self, name: str, args: tuple, kwds: dict) -> Any:
+    def _moment(self, name: str, args: tuple, kwds: dict) -> AnyArray:
         f = getattr(self.form, name)
         if f is None:
             raise self._lacks(name)
@@ -491,6 +491,6 @@ class Discrete(_Distribution):
         return self._moment("entropy", args, kwds)
 
 
-def count(k: Any) -> Any:
+def count(k: Any) -> AnyArray:
     """The whole part of a count: it has no derivative, and one that is taken in it raises."""
     return counts(k, 0.0) if isinstance(k, Tracer) and k.dtype.kind == "f" else np.floor(k)

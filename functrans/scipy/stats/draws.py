@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
 from functrans.errors import UnsupportedError, user_line
@@ -34,7 +34,7 @@ def numbers_of(name: str, parameters: Any) -> Any:
 
 
 def quantile_kept(cdf: Callable, sf: Callable, log_density: Callable, z: Any,
-                  shapes: Sequence) -> Any:
+                  shapes: Sequence) -> AnyArray:
     """The number ``z`` with the derivatives in ``shapes`` of the quantile that it is."""
     orders = orders_of(list(shapes))
     if not orders:
@@ -49,12 +49,12 @@ def quantile_kept(cdf: Callable, sf: Callable, log_density: Callable, z: Any,
     return y
 
 
-def same_number(x: Any, y: Any) -> Any:
+def same_number(x: Any, y: Any) -> AnyArray:
     """``y`` with the number ``x``, from which it differs by rounding alone."""
     return x + (y - stop(y)) if isinstance(y, Tracer) else x
 
 
-def gaussian(x: Any, mean: Any, factor: Any) -> Any:
+def gaussian(x: Any, mean: Any, factor: Any) -> AnyArray:
     """A draw ``x`` of a normal vector as ``mean + factor @ e`` with e kept; ``factor`` is that of
     Cholesky.
     """
@@ -63,7 +63,7 @@ def gaussian(x: Any, mean: Any, factor: Any) -> Any:
     return same_number(x, mean + e @ as_operand(factor).T)
 
 
-def broken_stick(x: np.ndarray, alpha: Any, beta_quantile: Callable) -> Any:
+def broken_stick(x: np.ndarray, alpha: Any, beta_quantile: Callable) -> AnyArray:
     """A draw ``x`` of Dirichlet's distribution: of what is left, each takes a share that is a draw
     of a beta distribution, which keeps its place there.
 

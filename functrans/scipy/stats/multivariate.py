@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats as theirs
 
-from functrans._core.bind import Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known
 from functrans._ops import linalg as rows
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
@@ -39,7 +39,7 @@ from functrans.scipy.stats.half_line import beta, chi2, f
 LOG_2PI = math.log(2 * math.pi)
 
 
-def _real(x: Any) -> Any:
+def _real(x: Any) -> AnyArray:
     x = as_operand(x)
     return x if x.dtype.kind == "f" else x.astype(float)
 
@@ -47,7 +47,7 @@ def _real(x: Any) -> Any:
 # ---- quadratic forms of a positive definite matrix
 
 
-def _matrix(a: Any, dim: int) -> Any:
+def _matrix(a: Any, dim: int) -> AnyArray:
     """A covariance: a number is that of all, a vector the diagonal."""
     a = _real(a)
     if a.ndim == 2 and a.shape == (dim, dim):
@@ -70,7 +70,7 @@ def _placed(x: Any, mean: Any, a: Any) -> tuple[Any, Any, int]:
     return x if mean is None else x - mean, _matrix(1.0 if a is None else a, dim), dim
 
 
-def _squared_lengths(gap: Any, factor: Any) -> Any:
+def _squared_lengths(gap: Any, factor: Any) -> AnyArray:
     """g^T (L L^T)^-1 g for the rows g of ``gap``."""
     flat = gap if gap.ndim == 2 else gap.reshape((-1, gap.shape[-1]))
     z = rows.triangular_solve(factor, flat.T, lower=True, transposed=False, unit=False)
@@ -78,16 +78,16 @@ def _squared_lengths(gap: Any, factor: Any) -> Any:
     return squared if gap.ndim == 2 else squared.reshape(gap.shape[:-1])
 
 
-def _half_log_det(factor: Any) -> Any:
+def _half_log_det(factor: Any) -> AnyArray:
     """log(det(L L^T)) / 2."""
     return log(diagonal(factor, offset=0)).sum(-1)
 
 
-def _log_det(factor: Any) -> Any:
+def _log_det(factor: Any) -> AnyArray:
     return 2 * _half_log_det(factor)
 
 
-def _squeezed(y: Any) -> Any:
+def _squeezed(y: Any) -> AnyArray:
     """As SciPy, without axes of length 1."""
     return y.reshape(tuple([n for n in y.shape if n != 1])) if 1 in y.shape else y
 
@@ -275,13 +275,13 @@ class Dirichlet(Named):
         return broken_stick(x, _positive("alpha", alpha), _share) if is_traced(alpha) else x
 
 
-def _covariance(p: Any) -> Any:
+def _covariance(p: Any) -> AnyArray:
     """diag(p) - p p^T, of the vectors in the last axis."""
     row, column = p[..., None, :], p[..., :, None]
     return row * np.eye(p.shape[-1]) - row * column
 
 
-def _product(x: Any, powers: Any, log_factor: Any, axis: int) -> Any:
+def _product(x: Any, powers: Any, log_factor: Any, axis: int) -> AnyArray:
     """exp(log_factor) times the product of x^powers, which has slopes where an x is 0 too."""
     y = exp(xlogy(powers, x).sum(axis) + log_factor)
     nothing = asked(lambda x: (x == 0).any(axis), x)
@@ -290,16 +290,16 @@ def _product(x: Any, powers: Any, log_factor: Any, axis: int) -> Any:
     return where(nothing, exp(log_factor) * power(x, powers).prod(axis), y)
 
 
-def _share(v: Any, a: Any, b: Any) -> Any:
+def _share(v: Any, a: Any, b: Any) -> AnyArray:
     form = beta.form
     return quantile_kept(form.cdf, form.sf, form.log_density, v, (a, b))
 
 
-def _log_beta(alpha: Any) -> Any:
+def _log_beta(alpha: Any) -> AnyArray:
     return gammaln(alpha).sum() - gammaln(alpha.sum())
 
 
-def _positive(name: str, x: Any) -> Any:
+def _positive(name: str, x: Any) -> AnyArray:
     x = _real(x)
     plain = known(x)
     if plain is not None and np.min(plain, initial=np.inf) <= 0:
@@ -338,7 +338,7 @@ class Multinomial(Named):
         """The probability of the counts ``x``."""
         return self._where_valid(x, n, p, lambda x, p, log_ways: _product(p, x, log_ways, -1), 0.0)
 
-    def _where_valid(self, x: Any, n: Any, p: Any, f: Callable, outside: float) -> Any:
+    def _where_valid(self, x: Any, n: Any, p: Any, f: Callable, outside: float) -> AnyArray:
         """``f`` of the counts, their shares and the logarithm of their number of orders."""
         x, n, p = as_operand(x), as_operand(n), _shares(p)
         whole, trials = [counts(v, 0.0) if v.dtype.kind == "f" else v for v in (x, n)]
@@ -363,7 +363,7 @@ class Multinomial(Named):
         return n * entr(p).sum(-1) - gammaln(n + 1.0) + known
 
 
-def _shares(p: Any) -> Any:
+def _shares(p: Any) -> AnyArray:
     """Probabilities; as SciPy has it, the last is what the others leave if their sum is not 1."""
     p = _real(p)
     off = abs(1 - p.sum(-1)) > p.shape[-1] * float(np.finfo(p.dtype).eps)

@@ -11,7 +11,9 @@ import numpy as np
 from scipy import stats as theirs
 from scipy.special import entr, rel_entr
 
+from functrans._core.bind import AnyArray
 from functrans._ops.calls import stop
+from functrans._ops.structure import move_axis
 from functrans.errors import NotDifferentiable, user_line
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
@@ -23,7 +25,7 @@ st: Any = theirs  # its types say less than its functions take
 NORMAL_MAD = 0.6744897501960817  # the median absolute deviation of the normal distribution
 
 
-def _sample(who: str, a: Any, nan_policy: str = "propagate") -> Any:
+def _sample(who: str, a: Any, nan_policy: str = "propagate") -> AnyArray:
     if nan_policy != "propagate":
         raise refused(who, "nan_policy", nan_policy, "leave out what is NaN")
     return as_floats(a)
@@ -34,7 +36,7 @@ def _size(a: Any, axis: Any) -> int:
     return a.size // max(np.mean(np.zeros(a.shape), axis=axis).size, 1) if a.size else 0
 
 
-def _average(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:
+def _average(a: Any, axis: Any, weights: Any, keepdims: bool) -> AnyArray:
     if weights is None:
         return np.mean(a, axis=axis, keepdims=keepdims)
     weights = as_operand(weights)
@@ -98,7 +100,7 @@ def pmean(a, p, *, axis=0, dtype=None, weights=None, nan_policy="propagate", kee
     return _power_mean(a, p, axis, dtype, weights, keepdims)
 
 
-def _power_mean(a: Any, p: Any, axis: Any, dtype: Any, weights: Any, keepdims: bool) -> Any:
+def _power_mean(a: Any, p: Any, axis: Any, dtype: Any, weights: Any, keepdims: bool) -> AnyArray:
     a = a if dtype is None else a.astype(dtype)
     negative = np.any(a < 0, axis=axis, keepdims=keepdims)
     with np.errstate(divide="ignore"):  # the harmonic mean of 0 is 0
@@ -113,7 +115,7 @@ def trim_mean(a, proportiontocut, axis=0, *, nan_policy="propagate", keepdims=Fa
         shape, a, axis = (1,) * a.ndim, a.reshape(-1), 0
     else:
         shape = np.mean(np.zeros(a.shape), axis=axis, keepdims=True).shape
-    a = np.sort(np.moveaxis(a, axis, -1), axis=-1)
+    a = np.sort(move_axis(a, axis, -1), axis=-1)
     n = a.shape[-1]
     cut = int(proportiontocut * n)
     if cut >= n - cut:
@@ -268,7 +270,7 @@ def pearsonr(x, y, *, alternative="two-sided", method=None, axis=0):
     return CorrelationResult(r, _chance(r, n, alternative))
 
 
-def _chance(r: Any, n: int, alternative: str) -> Any:
+def _chance(r: Any, n: int, alternative: str) -> AnyArray:
     """The p-value of a correlation of ``n`` pairs: (1 + r) / 2 has a beta distribution."""
     if n == 2:
         return 1.0 + 0.0 * r
@@ -322,7 +324,7 @@ def _steps(who: str, u: Any, v: Any, u_weights: Any, v_weights: Any) -> tuple[An
     return np.cumsum(take(np.concatenate(masses), order))[:-1], np.diff(values[order])
 
 
-def _masses(values: Any, weights: Any, sign: float) -> Any:
+def _masses(values: Any, weights: Any, sign: float) -> AnyArray:
     if values.ndim != 1 or not values.size:
         raise ValueError("Distribution can't be empty." if values.ndim == 1 else
                          f"values must be a vector, but have shape {values.shape}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.failures import broadcast_shape
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
@@ -28,7 +29,7 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
     return x
 
 
-def _steps(x: Any, dx: Any, y: Any, dim: int) -> Any:
+def _steps(x: Any, dx: Any, y: Any, dim: int) -> AnyArray | float:
     """The distances between samples, along ``dim`` of ``y``."""
     if x is None:
         return dx
@@ -86,7 +87,7 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
     return [_slope(x, d % x.ndim, s, edge_order) for d, s in zip(dims, spacings, strict=True)]
 
 
-def _slope(x: Any, dim: int, spacing: Any, edge_order: int) -> Any:
+def _slope(x: Any, dim: int, spacing: Any, edge_order: int) -> AnyArray:
     """Differences of second order between three samples, and at both ends."""
     def part(a, b):
         return x[(slice(None),) * dim + (slice(a, b),)]
@@ -121,7 +122,7 @@ def _slope(x: Any, dim: int, spacing: Any, edge_order: int) -> Any:
     return np.concatenate([first, inner, last], dim)
 
 
-def _one_sided(x0: Any, x1: Any, x2: Any, h1: Any, h2: Any) -> Any:
+def _one_sided(x0: Any, x1: Any, x2: Any, h1: Any, h2: Any) -> AnyArray:
     """The slope at x0 of the parabola through three samples."""
     total = h1 + h2
     return -(h1 + total) / (h1 * total) * x0 + total / (h1 * h2) * x1 - h1 / (h2 * total) * x2
@@ -136,7 +137,7 @@ def dist(input, other, p=2):
     return norm.body(np.subtract(*promoted(input, other)).reshape(-1), p)
 
 
-def _norm(x: Any, p: float) -> Any:
+def _norm(x: Any, p: float) -> AnyArray:
     return np.linalg.vector_norm(x, axis=-1, ord=p)
 
 

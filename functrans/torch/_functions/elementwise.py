@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.own import ROWS
@@ -78,7 +79,7 @@ _TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackwar
 _BOOLEANS = {"square": lambda x: x.astype(np.int64), "sign": np.copy}
 
 
-def _plain(x: Any) -> Any:
+def _plain(x: Any) -> AnyArray:
     return x.primal if type(x) is Value else x
 
 
@@ -88,7 +89,7 @@ def _plain(x: Any) -> Any:
 def _divided(ufunc: Callable) -> Callable:
     """A quotient or remainder of integers, which has no value for a divisor of 0."""
 
-    def compute(x1: Any, x2: Any) -> Any:
+    def compute(x1: Any, x2: Any) -> AnyArray:
         if np.any(np.equal(x2, 0)):
             raise RuntimeError("ZeroDivisionError: an integer is divided by 0")
         return ufunc(x1, x2)
@@ -96,13 +97,13 @@ def _divided(ufunc: Callable) -> Callable:
     return compute
 
 
-def _truncated(x1: Any, x2: Any) -> Any:
+def _truncated(x1: Any, x2: Any) -> AnyArray:
     """The quotient of integers, rounded towards zero."""
     y = np.floor_divide(x1, x2)
     return y + ((y < 0) & (np.remainder(x1, x2) != 0))
 
 
-def _power_of_integers(x1: Any, x2: Any) -> Any:
+def _power_of_integers(x1: Any, x2: Any) -> AnyArray:
     dtype = (x2 if type(x1) in NUMBERS else x1).dtype
     x1, x2 = np.asarray(x1, dtype), np.asarray(x2, dtype)
     if dtype.kind == "b":
@@ -198,7 +199,7 @@ def _power(f: Any) -> Callable:
     """The power by ``f``, and squares and cubes by cheaper rows."""
     square = METHODS["square"]
 
-    def called(input: Any, exponent: Any) -> Any:
+    def called(input: Any, exponent: Any) -> Tensor:
         if type(exponent) is int and isinstance(input, Tensor):
             if exponent == 2:
                 return square(input)

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.table import FFT, op
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 
-def _ready(who: str, x: Any, real: bool) -> Any:
+def _ready(who: str, x: Any, real: bool) -> AnyArray:
     """``x`` in a type that is transformed; the result has its precision."""
     if real and x.dtype.kind == "c":
         raise RuntimeError(f"fft.{who} expects a real input tensor, but got {x.dtype.name}")
@@ -55,12 +56,12 @@ _SWAPPED: dict[Any, Any] = {
 }
 
 
-def _hfftn(x: Any, s: Any, dim: tuple, norm: Any) -> Any:
+def _hfftn(x: Any, s: Any, dim: tuple, norm: Any) -> AnyArray:
     """The real transform of a half of what is symmetric."""
     return np.fft.irfftn(np.conjugate(x), s, dim, _SWAPPED[norm])
 
 
-def _ihfftn(x: Any, s: Any, dim: tuple, norm: Any) -> Any:
+def _ihfftn(x: Any, s: Any, dim: tuple, norm: Any) -> AnyArray:
     return np.conjugate(np.fft.rfftn(x, s, dim, _SWAPPED[norm]))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import Tracer, split_key
+from functrans.extend import AnyArray, Tracer, split_key
 from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.failures import raise_as_torch
 from functrans.torch._functions.outputs import any_requires
@@ -172,14 +172,14 @@ def _put(self: Tensor, key: Any, value: Any) -> None:
     changed(self, "__setitem__")
 
 
-def _fit(have: Any, array: np.ndarray, key: Any) -> Any:
+def _fit(have: Any, array: np.ndarray, key: Any) -> AnyArray:
     """Without leading dimensions of length 1 that the place written to does not have."""
     while have.ndim and have.shape[0] == 1:
         have = have[0]
     return have.real if have.dtype.kind == "c" and array.dtype.kind != "c" else have
 
 
-def _shaped(v: Any, shape: tuple) -> Any:
+def _shaped(v: Any, shape: tuple) -> AnyArray:
     """``v`` broadcast to ``shape``; leading dimensions of length 1 may be too many."""
     extra = v.ndim - len(shape)
     if extra > 0 and all(n == 1 for n in v.shape[:extra]):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.shapes import expand, narrow, reshape, sizes, transpose
 from functrans.torch._functions.splitting import split
@@ -263,7 +264,7 @@ def windows(input, dimension, size, step):
     return _windows(input, dimension, size, step)
 
 
-def _windows(x: Any, dim: int, size: int, step: int) -> Any:
+def _windows(x: Any, dim: int, size: int, step: int) -> AnyArray:
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
     if not x.ndim:
@@ -279,7 +280,7 @@ def _windows(x: Any, dim: int, size: int, step: int) -> Any:
 def read_only(f: Callable) -> Callable:
     """``f``, a copy where torch has a view: an error where it is written to, not a lost write."""
 
-    def copied(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         y = f(input, *args, **kwargs)
         y._array = y._array.view()
         y._array.flags.writeable = False

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.table import LINALG, METHODS, function, op
 from functrans.torch._graph.graph import Value
@@ -48,12 +49,12 @@ def square(who: str, *xs: Any) -> None:
                                f"{x.shape[-2]} by {x.shape[-1]} matrices")
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x: Any) -> AnyArray:
     """The matrices conjugated and transposed."""
     return np.conjugate(np.swapaxes(x, -1, -2))
 
 
-def finite(A: Any) -> Any:
+def finite(A: Any) -> AnyArray:
     """``A``; an error where it is not finite, of which NumPy's svd may never return."""
     if isinstance(A, np.ndarray) and not np.isfinite(A).all():
         raise np.linalg.LinAlgError("the input holds values that are not finite")
@@ -147,7 +148,7 @@ def old_cholesky(A, upper=False):
     return _cholesky(A, upper)
 
 
-def _varied_as_hermitian(A: Any, value: Any = None) -> Any:
+def _varied_as_hermitian(A: Any, value: Any = None) -> AnyArray:
     """``A``, of which one triangle is read; the gradient is to be that of a Hermitian matrix.
 
     ``value``: the numbers, where both triangles of them will be read.
@@ -162,7 +163,7 @@ def _from_lower(A: np.ndarray) -> np.ndarray:
     return below + adjoint(below) + np.eye(A.shape[-1]) * np.real(A)
 
 
-def _cholesky(A: Any, upper: bool) -> Any:
+def _cholesky(A: Any, upper: bool) -> AnyArray:
     square("cholesky", A)
     if upper:  # whose lower triangle is not read
         return adjoint(np.linalg.cholesky(_varied_as_hermitian(adjoint(A))))
@@ -210,7 +211,7 @@ def eigvalsh(A, UPLO: Any = "L"):
     return np.linalg.eigvalsh(_varied_as_hermitian(A), UPLO)
 
 
-def _of_complex(A: Any) -> Any:
+def _of_complex(A: Any) -> AnyArray:
     return A if A.dtype.kind == "c" else A.astype(np.result_type(A.dtype, np.complex64))
 
 
@@ -286,7 +287,7 @@ def vector_norm(x, ord: Any = 2, dim: Any = None, keepdim: Any = False, *, dtype
     return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=ord)
 
 
-def _inexact(who: str, x: Any, dtype: Any) -> Any:
+def _inexact(who: str, x: Any, dtype: Any) -> AnyArray:
     x = x if dtype is None else x.astype(dtype)
     if x.dtype.kind not in "fcV":
         raise RuntimeError(f"linalg.{who}: Expected a floating point or complex tensor as input. "

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.indexing import without_derivative
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme, axes, count_dims, picked, sort
@@ -91,7 +92,7 @@ def msort(input):
 
 
 def _quantile(who: str, function: Any, x: Any, q: Any, dim: Any, keepdim: bool,
-              method: str) -> Any:
+              method: str) -> AnyArray:
     if x.dtype.kind != "f":
         raise RuntimeError(f"{who}() input tensor must be either float or double dtype")
     if method not in ("linear", "lower", "higher", "midpoint", "nearest"):

@@ -89,13 +89,13 @@ def taking_out(f: Callable) -> Callable:
     name = f.__name__
 
     @functools.wraps(f)
-    def of_one(input: Any, *, out: Any = None) -> Any:
+    def of_one(input: Any, *, out: Any = None) -> Tensor:
         if out is None:
             return f(input)
         return write_out(name, functools.partial(f, input), out, ((input,), {}))
 
     @functools.wraps(f)
-    def of_two(input: Any, other: Any, *, out: Any = None) -> Any:
+    def of_two(input: Any, other: Any, *, out: Any = None) -> Tensor:
         if out is None:
             return f(input, other)
         return write_out(name, functools.partial(f, input, other), out, ((input, other), {}))

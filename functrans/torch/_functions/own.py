@@ -12,7 +12,7 @@ import numpy as np
 from numpy import ndarray
 
 from functrans._kernels.large import in_one_pass
-from functrans.extend import Elementwise
+from functrans.extend import AnyArray, Elementwise
 from functrans.torch._functions.powers import power
 from functrans.torch._functions.table import NUMBERS, row
 from functrans.torch._graph.quiet import quiet, silent
@@ -26,11 +26,11 @@ def _reading(
     return Elementwise(name, impl or of.impl, actions, len(actions), of.singular)
 
 
-def _share(x: Any, y: Any, exp: Any) -> Any:
+def _share(x: Any, y: Any, exp: Any) -> AnyArray:
     return exp(np.where(x == y, 0, x - y))  # -inf minus -inf is no gap
 
 
-def _by_exponent(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+def _by_exponent(g: Any, y: Any, x1: Any, x2: Any) -> AnyArray:
     moved = row("power").actions[1].act(g, y, x1)
     if type(x1) in NUMBERS and x1 != 0:
         return moved
@@ -45,12 +45,12 @@ def _alone(name: str, impl: Callable, action: Callable) -> Elementwise:
     return Elementwise(name, impl, (action,), 1, False)
 
 
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: Any) -> AnyArray:
     y = in_one_pass("sigmoid", x)
     return _by_exp(x) if y is None else y
 
 
-def _exponential(x: Any) -> Any:
+def _exponential(x: Any) -> AnyArray:
     y = np.exp(np.negative(x))
     y += 1
     return np.reciprocal(y)
@@ -60,7 +60,7 @@ def _exponential(x: Any) -> Any:
 _by_exp = silent(_exponential, 1)
 
 
-def _sigmoid_slope(g: Any, y: Any) -> Any:
+def _sigmoid_slope(g: Any, y: Any) -> AnyArray:
     if type(g) is not ndarray or type(y) is not ndarray or g.dtype != y.dtype:
         return g * (y * (1 - y))
     moved = in_one_pass("sigmoid_slope", g, y)
@@ -72,17 +72,17 @@ def _sigmoid_slope(g: Any, y: Any) -> Any:
     return slope
 
 
-def _relu(x: Any) -> Any:
+def _relu(x: Any) -> AnyArray:
     y = in_one_pass("relu", x)
     return np.maximum(x, 0) if y is None else y
 
 
-def _relu_slope(g: Any, y: Any) -> Any:
+def _relu_slope(g: Any, y: Any) -> AnyArray:
     moved = in_one_pass("relu_slope", g, y)
     return _where(y <= 0, 0, g) if moved is None else moved
 
 
-def _softplus(x: Any) -> Any:
+def _softplus(x: Any) -> AnyArray:
     y = in_one_pass("softplus", x)
     if y is not None:
         return y

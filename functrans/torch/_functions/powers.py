@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from functrans._ops.powers import is_whole_power, whole_power
+from functrans.extend import AnyArray
 
 # dtype -> the factor that splits a number into two halves of its digits (Veltkamp)
 _SPLIT = {np.dtype(np.float32): np.float32(2**12 + 1), np.dtype(np.float64): 2.0**27 + 1}
 
 
-def power(x1: Any, x2: Any, out: Any = None) -> Any:
+def power(x1: Any, x2: Any, out: Any = None) -> AnyArray:
     """``np.power``; floats to the power 2 as NumPy's own ``**``, to the power 3 within 1 ulp,
     to other whole numbers by the power of their absolute values."""
     if type(x2) in (int, float) and type(x1) is np.ndarray and x1.dtype in _SPLIT:

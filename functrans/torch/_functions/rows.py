@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from functrans._kernels import sizes
 from functrans._kernels.large import SCALAR, elementwise, in_one_pass
-from functrans.extend import Elementwise, Tracer, bind
+from functrans.extend import AnyArray, Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
@@ -132,7 +132,7 @@ def _unlike(a: Any, y: Any) -> tuple[tuple, np.dtype] | None:
     return None if a.shape == y.shape and a.dtype == y.dtype else (a.shape, a.dtype)
 
 
-def operand(x: Any) -> Any:
+def operand(x: Any) -> AnyArray | complex:
     if isinstance(x, Tensor):
         return x._array
     if type(x) in NUMBERS:
@@ -152,7 +152,7 @@ def _declines(x: Any) -> bool:
                 or hasattr(x, "__index__") or hasattr(x, "__float__"))
 
 
-def apply(name: str, ufunc: Callable, a: Any, b: Any) -> Any:
+def apply(name: str, ufunc: Callable, a: Any, b: Any) -> AnyArray:
     """``ufunc(a, b)``, or an error that names the sizes that do not fit."""
     try:
         return ufunc(a, b)
@@ -169,7 +169,7 @@ def of_arrays(row: Elementwise) -> Callable:
     if isinstance(impl, np.ufunc):
         return impl
 
-    def compute(*xs: Any) -> Any:
+    def compute(*xs: Any) -> AnyArray:
         for x in xs:
             if isinstance(x, Tracer):
                 return bind(row, *xs)
@@ -184,7 +184,7 @@ def _unary_of_arrays(row: Elementwise) -> Callable:
     if name not in SCALAR:
         return ufunc
 
-    def compute(x: Any) -> Any:
+    def compute(x: Any) -> AnyArray:
         y = in_one_pass(name, x) if x.dtype is _F32 else None
         return ufunc(x) if y is None else y
 
@@ -198,7 +198,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
     general, record, ufunc = of.general, of.record, of.ufunc
     compute = silent(ufunc, 2) if of.singular else ufunc
 
-    def f(input: Any, other: Any) -> Any:
+    def f(input: Any, other: Any) -> Tensor:
         if not isinstance(input, Tensor):
             return general(input, other)
         a = input._array
@@ -250,7 +250,7 @@ def reflected(f: Any) -> Callable:
     general, record, name = of.general, of.record, of.name
     compute = silent(of.ufunc, 2) if of.singular else of.ufunc
 
-    def method(self: Tensor, other: Any) -> Any:
+    def method(self: Tensor, other: Any) -> Tensor:
         b = self._array
         if type(other) not in _REALS or (b.dtype is not _F32 and b.dtype is not _F64):
             return NotImplemented if _declines(other) else general(other, self)

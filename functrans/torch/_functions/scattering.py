@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from functrans._ops.indexing import ARRAY
-from functrans.extend import split_key
+from functrans.extend import AnyArray, split_key
 from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.indexing import from_start, index_array
 from functrans.torch._functions.inplace import in_place
@@ -39,7 +40,7 @@ def written(x: Any, key: tuple, value: Any) -> Any:
     return _scatter_set(x, value.astype(x.dtype), *indices, pattern=pattern)
 
 
-def added(x: Any, key: tuple, value: Any) -> Any:
+def added(x: Any, key: tuple, value: Any) -> AnyArray:
     """``x`` with ``value`` added at the places of ``key``."""
     pattern, indices = _split(x, key)
     return _scatter_add(x, value.astype(x.dtype), *indices, pattern=pattern)
@@ -57,11 +58,11 @@ def _typed(who: str, x: Any, value: Any) -> None:
 _NAMES = {"_set_along": "scatter", "_add_along": "scatter_add", "_reduced_along": "scatter_reduce"}
 
 
-def _whole(f: Any) -> Any:
+def _whole(f: Any) -> Callable:
     """``f(x, dim, index, src)`` on tensors with at least one dimension."""
     name = _NAMES[f.__name__]
 
-    def body(x: Any, dim: int, index: Any, src: Any, **options: Any) -> Any:
+    def body(x: Any, dim: int, index: Any, src: Any, **options: Any) -> AnyArray:
         index = from_start(name, index_array(index))
         if index.dtype.kind not in "iu":
             raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
@@ -76,7 +77,7 @@ def _whole(f: Any) -> Any:
     return body
 
 
-def _source(x: Any, src: Any, index: np.ndarray) -> Any:
+def _source(x: Any, src: Any, index: np.ndarray) -> AnyArray:
     """The part of ``src`` that is written at ``index``; a number everywhere."""
     if type(src) in NUMBERS:
         return np.full(index.shape, src, x.dtype)
@@ -151,7 +152,7 @@ def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
 # ---- reductions of what falls on one entry
 
 
-def reduced(x: Any, key: tuple, src: Any, reduce: str, include_self: bool) -> Any:
+def reduced(x: Any, key: tuple, src: Any, reduce: str, include_self: bool) -> AnyArray:
     """``x`` reduced with what of ``src`` falls on each entry; others keep theirs."""
     if reduce not in _REDUCTIONS:
         raise RuntimeError("reduce argument must be either sum, prod, mean, amax or amin, got "
@@ -168,7 +169,7 @@ def reduced(x: Any, key: tuple, src: Any, reduce: str, include_self: bool) -> An
     return y // count if x.dtype.kind in "iu" else np.where(hit, y / count.astype(x.dtype), y)
 
 
-def _product(x: Any, key: tuple, src: Any) -> Any:
+def _product(x: Any, key: tuple, src: Any) -> AnyArray:
     if isinstance(x, np.ndarray) and isinstance(src, np.ndarray):
         y = x.copy()
         np.multiply.at(y, key, src)
@@ -177,8 +178,8 @@ def _product(x: Any, key: tuple, src: Any) -> Any:
     return traced.at[key].multiply(src)
 
 
-def _extreme(ufunc: Any) -> Any:
-    def extreme(x: Any, key: tuple, src: Any) -> Any:
+def _extreme(ufunc: Any) -> Callable[..., AnyArray]:
+    def extreme(x: Any, key: tuple, src: Any) -> AnyArray:
         y = plain(x).copy()
         ufunc.at(y, key, plain(src))
         if isinstance(x, np.ndarray) and isinstance(src, np.ndarray):
@@ -192,8 +193,8 @@ def _extreme(ufunc: Any) -> Any:
     return extreme
 
 
-def _limit(sign: int) -> Any:
-    def limit(d: np.dtype) -> Any:
+def _limit(sign: int) -> Callable[[np.dtype], float]:
+    def limit(d: np.dtype) -> float:
         if d.kind == "b":
             return sign > 0
         return sign * np.inf if d.kind in "fV" else (

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions import elementwise, parts, shares
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
@@ -123,7 +124,7 @@ for _name, _other in {"igamma": "gammainc", "igammac": "gammaincc"}.items():
     METHODS[f"{_name}_"] = in_place(SPECIAL[_other], f"{_name}_")
 
 
-def _polygamma(n: int, x: Any) -> Any:
+def _polygamma(n: int, x: Any) -> AnyArray:
     if n < 0:
         raise RuntimeError(f"polygamma(n, x) does not support negative n, but it is {n}")
     x = floating(x)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.linalg import adjoint, finite, matrices, plain, square
 from functrans.torch._functions.lu import order_from
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, op, row
@@ -51,7 +52,7 @@ def solve(A, B, *, left=True):
     return X[..., 0] if vector else X
 
 
-def _solved(A: Any, B: Any) -> Any:
+def _solved(A: Any, B: Any) -> AnyArray:
     lead = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     A, B = [np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (A, B)]
     return np.linalg.solve(A, B)
@@ -63,7 +64,8 @@ def solve_ex(A, B, *, left=True, check_errors=False):
     return solve.body(A, B, left=left), np.zeros(A.shape[:-2], np.int32)
 
 
-def triangular(A: Any, B: Any, upper: bool, unit: bool = False, transposed: bool = False) -> Any:
+def triangular(A: Any, B: Any, upper: bool, unit: bool = False,
+               transposed: bool = False) -> AnyArray:
     """The solution X of A X = B, or of A^T X = B, for a triangular A; batches are broadcast."""
     lead = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     A, B = [np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (A, B)]
@@ -111,7 +113,7 @@ def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     return _lu_solved(LU, pivots, B, left, adjoint)
 
 
-def _lu_solved(LU: Any, pivots: Any, B: Any, left: bool, adjoined: bool) -> Any:
+def _lu_solved(LU: Any, pivots: Any, B: Any, left: bool, adjoined: bool) -> AnyArray:
     if not left:
         X = _lu_solved(LU, pivots, adjoint(B), True, not adjoined)
         return adjoint(X)
@@ -203,7 +205,7 @@ def ormqr(input, tau, other, left=True, transpose=False):
     return np.matmul(Q, other) if left else np.matmul(other, Q)
 
 
-def _reflected(A: Any, tau: Any) -> Any:
+def _reflected(A: Any, tau: Any) -> AnyArray:
     m, n = A.shape[-2:]
     Q = np.broadcast_to(np.eye(m, n, dtype=A.dtype), A.shape)
     for i in reversed(range(tau.shape[-1])):

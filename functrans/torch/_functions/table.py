@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from functrans.errors import FunctransError
-from functrans.extend import TABLE, Tracer
+from functrans.extend import TABLE, AnyArray, Tracer
 from functrans.torch._functions.direct import ByRow, RowCall, record_row
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
 from functrans.torch._functions.keywords import parameters_of, renamed, renaming, wrong_arguments
@@ -225,7 +225,7 @@ def _is_output(x: Any, node: Node) -> bool:
     return type(x) is Value and x.node is node
 
 
-def _apart(array: Any, operands: Any) -> Any:
+def _apart(array: Any, operands: Any) -> AnyArray:
     """``array``, copied if it is on the memory of an argument."""
     if type(array) is not np.ndarray:
         return array

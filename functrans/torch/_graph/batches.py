@@ -93,7 +93,7 @@ def require_entries(what: str) -> None:
         raise state.batch.decline(what)
 
 
-def known_numbers(x: Any) -> Any:
+def known_numbers(x: Any) -> np.ndarray:
     """The plain array of a tensor's memory ``x``, if it is the same for all entries."""
     if not isinstance(x, Tracer):
         return x

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
+from functrans.extend import AnyArray, Aval, Tracer, aval_of, cast, sum_to
 from functrans.torch._graph.batches import require_entries
 from functrans.torch._graph.graph import Storage, Value
 from functrans.torch._graph.modes import state, unusual
@@ -140,7 +140,7 @@ class CustomNode(Node):
                 out[k] = self.fitted(take(g, create), aval, i)
         return out
 
-    def fitted(self, c: Any, aval: Aval, i: int) -> Any:
+    def fitted(self, c: Any, aval: Aval, i: int) -> AnyArray:
         shape = c.shape
         if shape == aval.shape:
             return c if c.dtype is aval.dtype else cast(c, aval.dtype)

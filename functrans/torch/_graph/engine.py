@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import cast
+from functrans.extend import AnyArray, cast
 from functrans.torch._graph.edges import GradientEdge, place_of
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.nodes import Edge
@@ -172,7 +172,7 @@ def _roots(outputs: Sequence, grads: Any, create: bool,
     return roots
 
 
-def _one(t: Tensor, edge: Edge | None, batched: bool) -> Any:
+def _one(t: Tensor, edge: Edge | None, batched: bool) -> np.ndarray:
     """The cotangent that an output starts from if none was passed."""
     array = t._array
     if edge is not None and (batched or array.size != 1):
@@ -188,7 +188,7 @@ def _one(t: Tensor, edge: Edge | None, batched: bool) -> Any:
     return np.ones(array.shape, array.dtype) if array.ndim else np.array(1, array.dtype)
 
 
-def _seed(g: Tensor, t: Tensor, i: int, create: bool, batched: bool) -> Any:
+def _seed(g: Tensor, t: Tensor, i: int, create: bool, batched: bool) -> AnyArray:
     shape = g._array.shape
     if not batched and shape == t._array.shape and g._array.dtype is t._array.dtype:
         return take(g, create)  # the usual case

@@ -12,11 +12,13 @@ from numpy import ndarray
 
 from functrans.extend import (
     TABLE,
+    AnyArray,
     Aval,
     Bilinear,
     Elementwise,
     General,
     Linear,
+    Outputs,
     PrimalTracer,
     Primitive,
     Trace,
@@ -260,7 +262,7 @@ class ElementwiseNode(OpNode):
             self.parts = None
 
 
-def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
+def summed(c: Any, shape: tuple, dtype: np.dtype) -> AnyArray:
     """``sum_to``, by one call where ``c`` has one more axis, as from a row that was added."""
     if type(c) is ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
         return np.add.reduce(c)
@@ -312,7 +314,7 @@ class Recorder(Trace):
 
     __slots__ = ()
 
-    def binary(self, prim: Any, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Any, x1: Any, x2: Any) -> AnyArray:
         e1 = e2 = s1 = s2 = None
         a, b = x1, x2
         if type(x1) is Value and x1.owner is self:
@@ -355,7 +357,7 @@ class Recorder(Trace):
         where = state.where or caller()
         return Value(y, ElementwiseNode(title, (e1, e2), parts, marks, where), 0, own, self)
 
-    def unary(self, prim: Any, x: Any) -> Any:
+    def unary(self, prim: Any, x: Any) -> AnyArray:
         impl, title, actions, picks, reads = _recording(prim)
         if reads is None or x.node is None or self is not RECORDER or watched_threads:
             return self.elementwise(prim, (x,), {})
@@ -372,7 +374,7 @@ class Recorder(Trace):
         node = ElementwiseNode(title, ((x.node, x.index),), parts, marks, where)
         return Value(y, node, 0, own, self)
 
-    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if not isinstance(prim, Elementwise):
             return self.general(prim, args, params)
         if len(args) == 1:
@@ -380,13 +382,13 @@ class Recorder(Trace):
         return self.elementwise(prim, args, params)
 
     @observed_row
-    def general(self, prim: Primitive, args: tuple, params: dict) -> Any:
+    def general(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         primals = [x.primal if type(x) is Value and x.owner is self else x for x in args]
         y = bind(prim, *primals, **params)
         return record(prim, args, primals, y, params, self)
 
     @observed_row
-    def elementwise(self, prim: Any, args: tuple, params: dict) -> Any:
+    def elementwise(self, prim: Any, args: tuple, params: dict) -> AnyArray:
         primals = [x.primal if type(x) is Value and x.owner is self else x for x in args]
         y = prim.impl(*primals) if self is RECORDER else bind(prim, *primals)
         own = Storage()
@@ -459,7 +461,7 @@ def _storage_of(y: Any, args: Sequence, primals: Sequence) -> Storage:
 
 
 def record(prim: Primitive, args: Sequence, primals: Sequence, y: Any, params: dict,
-           owner: Recorder) -> Any:
+           owner: Recorder) -> Outputs:
     """The output ``y`` of ``prim`` on ``args`` as a value of ``owner``, with its place in the
     graph."""
     mine = [x if type(x) is Value and x.owner is owner else None for x in args]

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from functrans.extend import AnyArray
 from functrans.torch._graph.graph import Value
 from functrans.torch._graph.modes import is_grad_enabled, set_grad, set_unusual, state
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
@@ -154,7 +155,7 @@ def forward_edge(edge: Edge | None) -> Edge | None:
     return edge if type(edge[0]) is ForwardOnly else (ForwardOnly((edge,)), 0)
 
 
-def forward_value(ct: Any) -> Any:
+def forward_value(ct: Any) -> AnyArray:
     """A cotangent whose derivative is for tangents alone."""
     if type(ct) is not Value:
         return ct

@@ -21,7 +21,7 @@ from functrans import vmap
 from functrans._core.bind import may_have_nan
 from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
-from functrans.extend import General
+from functrans.extend import AnyArray, General
 from functrans.torch._graph.levels import forward_value, leads_forward
 from functrans.torch._graph.modes import set_unusual, state, unusual
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
@@ -189,7 +189,7 @@ def cotangent_rows_at(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge],
     return [stacked(cts) for cts in zip(*rows, strict=True)]
 
 
-def stacked(cts: Sequence) -> Any:
+def stacked(cts: Sequence) -> AnyArray | None:
     like = next((ct for ct in cts if ct is not None), None)
     if like is None:
         return None

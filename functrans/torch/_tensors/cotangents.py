@@ -9,6 +9,7 @@ import numpy as np
 from numpy import ndarray
 
 from functrans._core.references import is_exact
+from functrans.extend import AnyArray
 from functrans.torch._tensors.tensor import Tensor, lift_variable
 
 
@@ -26,7 +27,7 @@ def is_alone(xs: list, i: int) -> bool:
         xs[i].base is None and xs[i].flags.writeable and is_exact(xs[i]))
 
 
-def take(t: Tensor, create: bool) -> Any:
+def take(t: Tensor, create: bool) -> AnyArray:
     """The cotangent that a user's gradient stands for."""
     ct: Any = lift_variable(t) if create else t._array
     return np.conjugate(ct) if t._array.dtype.kind == "c" else ct

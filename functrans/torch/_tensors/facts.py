@@ -161,7 +161,7 @@ class Facts:
             raise RuntimeError("Inference tensors do not track version counter.")
         return self._storage.version
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: Any) -> object:
         """A capsule with the memory, for other libraries of arrays."""
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")

@@ -99,7 +99,7 @@ def set_default_tensor_type(t: Any) -> None:
     dtypes.set_default_dtype(dtype_named(t))
 
 
-def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> str | Tensor:
     """The name of its type, or the tensor converted to a type."""
     return _TITLES[self.dtype] if dtype is None else self.to(dtype_named(dtype))
 

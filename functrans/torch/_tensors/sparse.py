@@ -8,7 +8,7 @@ rest. ``autograd.backward`` fills in its ``grad``, sparse at the same places.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -231,7 +231,7 @@ class SparseTensor:
             raise not_a_tensor(name, "input", 1, self)
         return getattr(self, name)(*args, **kwargs)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         kind = AttributeError if name.startswith("__") else NotImplementedError
         here = [n for n in vars(SparseTensor) if not n.startswith("_") and n != "of_sparse"]
         what = "this function" if name == "_array" else f"'{name}'"  # what functions read first

@@ -27,7 +27,7 @@ from numpy import ndarray  # a name of this module: CPython does not cache those
 
 from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
-from functrans.extend import Lock, Tracer
+from functrans.extend import AnyArray, Lock, Tracer
 from functrans.torch._graph.graph import Storage, Value, is_outer, record
 from functrans.torch._graph.hooks import RemovableHandle, Retaining
 from functrans.torch._graph.levels import forward_edge, is_forward_only
@@ -463,7 +463,7 @@ def _value(t: Tensor, edge: Edge | None) -> Value:
     return Value(t._array, node, index, t._storage)
 
 
-def unwrap(x: Any) -> Any:
+def unwrap(x: Any) -> AnyArray:
     """A tensor as NumPy code takes it: a value while it is recorded, else its array."""
     if not isinstance(x, Tensor):
         return x
@@ -471,7 +471,7 @@ def unwrap(x: Any) -> Any:
     return x._array if edge is None else _value(x, edge)
 
 
-def lift_variable(t: Tensor) -> Any:
+def lift_variable(t: Tensor) -> AnyArray:
     """``t`` with its place in the graph, its array where it has none."""
     edge = edge_of(t)
     return t._array if edge is None else _value(t, edge)

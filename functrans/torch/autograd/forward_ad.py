@@ -100,7 +100,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     return UnpackedDualTensor(tensor.detach() if bare else tensor, tangent)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> int:
     if name == "_current_level":  # of this thread, -1 where none is open
         return 0 if levels.dual else -1
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,14 +62,14 @@ class FunctionCtx:
         self.saved_for_forward = tensors
 
     @property
-    def saved_variables(self) -> Any:
+    def saved_variables(self) -> tuple:
         """Deprecated: the old name of ``saved_tensors``."""
         warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning,
                       stacklevel=2)
         return self.saved_tensors
 
     @property
-    def saved_tensors(self) -> Any:
+    def saved_tensors(self) -> tuple:
         """The saved tensors; an error if they were freed, or changed in place since."""
         if self.forward_mode:
             return self.saved_for_forward
@@ -125,7 +125,7 @@ class BackwardCFunction(FunctionCtx, _HookMixin):
         """Whether the function has a ``jvp`` of its own."""
         return self._forward_cls.jvp is not Function.jvp
 
-    def apply_jvp(self, *tangents: Any) -> Any:
+    def apply_jvp(self, *tangents: Any) -> tuple:
         """The tangents of the results, by the function's own ``jvp``."""
         self.forward_mode = True
         try:
@@ -145,7 +145,7 @@ class FunctionMeta(type):
         super().__init__(name, bases, attrs)
 
 
-def _legacy(what: str) -> Any:
+def _legacy(what: str) -> property:
     """An attribute of nodes, which an instance of a function is not."""
 
     def refuse(self: Any) -> NoReturn:
@@ -442,13 +442,13 @@ class NestedIOFunction(Function):
         return self._do_forward(*args)
 
     # instance methods where Function has static ones
-    def forward(self, *args: Any) -> Any:  # type: ignore[override]
+    def forward(self, *args: Any) -> tuple:  # type: ignore[override]
         inputs = self._nested_input
         result = self.forward_extended(*inputs)
         self._nested_input, self._nested_output = _nesting(inputs), _nesting(result)
         return tuple(_iter_tensors(result))
 
-    def backward(self, *gradients: Any) -> Any:  # type: ignore[override]
+    def backward(self, *gradients: Any) -> tuple:  # type: ignore[override]
         nested = _unflatten(gradients, self._nested_output)
         if not isinstance(nested, tuple | list):
             nested = (nested,)

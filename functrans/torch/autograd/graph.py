@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class saved_tensors_hooks:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
         self._before: list[Any] = []
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self | None:
         if state.refused_hooks is not None:
             raise RuntimeError(state.refused_hooks)
         self._before.append(state.saving)
@@ -66,7 +66,7 @@ class allow_mutation_on_saved_tensors(saved_tensors_hooks):
     def __init__(self) -> None:
         super().__init__(lambda t: t.clone(), lambda t: t)
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         super().__enter__()
         return self
 

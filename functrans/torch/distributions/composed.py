@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from functrans.torch._functions.elementwise import softplus
 from functrans.torch._functions.joining import tril_indices
@@ -94,7 +93,7 @@ class CatTransform(Transform):
         self.domain, self.codomain = [C.cat(cs, dim, self.lengths) for cs in zip(
             *[(t.domain, t.codomain) for t in self.transforms], strict=True)]
 
-    def _parts(self, x: Tensor) -> Any:
+    def _parts(self, x: Tensor) -> Iterator[tuple[Transform, Tensor]]:
         return zip(self.transforms, x.split(self.lengths, self.dim), strict=True)
 
     def _call(self, x: Tensor) -> Tensor:

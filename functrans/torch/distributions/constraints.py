@@ -11,7 +11,7 @@ GreaterThan(lower_bound=0.0)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Constraint:
         """Whether each value is in the set."""
         return from_array(np.asarray(self.holds(value._array)))
 
-    def holds(self, x: np.ndarray) -> Any:
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
         """``check`` of arrays."""
         raise NotImplementedError(type(self).__name__)
 
@@ -48,7 +48,7 @@ class _Set(Constraint):
         self.name, self.event_dim, self.is_discrete = name, event_dim, is_discrete
         self._holds = holds
 
-    def holds(self, x: np.ndarray) -> Any:
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
         return self._holds(x)
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ class _Bounded(Constraint):
     upper_bound: Any = None
     open = "both"
 
-    def holds(self, x: np.ndarray) -> Any:
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
         inside = np.ones(x.shape, bool)
         low, high = [None if b is None else as_tensor(b)._array
                      for b in (self.lower_bound, self.upper_bound)]
@@ -155,7 +155,7 @@ class _Along(Constraint):
         self.event_dim = max([c.event_dim for c in cseq])
         self.is_discrete = any(c.is_discrete for c in cseq)
 
-    def holds(self, x: np.ndarray) -> Any:
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
         parts = np.split(x, np.cumsum(self.lengths)[:-1], self.dim)
         return np.concatenate([c.check(from_array(part))._array
                                for c, part in zip(self.cseq, parts, strict=True)], self.dim)
@@ -181,7 +181,7 @@ class Multinomial(Constraint):
     def __init__(self, upper_bound: Any):
         self.upper_bound = upper_bound
 
-    def holds(self, x: np.ndarray) -> Any:
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
         total = as_tensor(self.upper_bound)._array
         return (x >= 0).all(-1) & (x == np.floor(x)).all(-1) & (x.sum(-1) == total)
 
@@ -192,7 +192,7 @@ class Dependent(Constraint):
     def __init__(self, *, is_discrete: bool = False, event_dim: int = 0):
         self.is_discrete, self.event_dim = is_discrete, event_dim
 
-    def holds(self, x: np.ndarray) -> Any:
+    def holds(self, x: np.ndarray) -> NoReturn:
         raise ValueError("Cannot determine validity of dependent constraint")
 
 
@@ -217,19 +217,19 @@ def _transposed(x: np.ndarray) -> np.ndarray:
     return x.swapaxes(-1, -2)
 
 
-def _symmetric(x: np.ndarray) -> Any:
+def _symmetric(x: np.ndarray) -> np.ndarray | np.bool:
     return np.isclose(x, _transposed(x), atol=1e-6).all((-2, -1))
 
 
-def _least_eigenvalue(x: np.ndarray) -> Any:
+def _least_eigenvalue(x: np.ndarray) -> np.ndarray:
     return np.linalg.eigvalsh((x + _transposed(x)) / 2)[..., 0]
 
 
-def _lower(x: np.ndarray) -> Any:
+def _lower(x: np.ndarray) -> np.ndarray | np.bool:
     return (np.tril(x) == x).all((-2, -1))
 
 
-def _factor(x: np.ndarray) -> Any:
+def _factor(x: np.ndarray) -> np.ndarray | np.bool:
     return (np.diagonal(x, 0, -2, -1) > 0).all(-1) & _lower(x)
 
 

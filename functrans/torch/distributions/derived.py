@@ -79,7 +79,7 @@ class TransformedDistribution(Distribution):
             y = x
         return total + summed(self.base_dist.log_prob(y), n - len(self.base_dist.event_shape))
 
-    def _sign(self) -> Any:
+    def _sign(self) -> Tensor | int:
         sign: Any = 1
         for t in self.transforms:
             if t.event_dim:
@@ -87,7 +87,7 @@ class TransformedDistribution(Distribution):
             sign = sign * t.sign
         return sign
 
-    def _turned(self, p: Any) -> Any:
+    def _turned(self, p: Any) -> Tensor:
         """Probabilities ``p`` of at most a value, turned around where the transforms fall."""
         sign = self._sign()
         return p if type(sign) is int and sign == 1 else sign * (p - 0.5) + 0.5

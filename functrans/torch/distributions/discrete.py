@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN
 from functrans.torch._tensors import factories, random
+from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.distribution import Distribution, broadcast, uniform
@@ -35,7 +36,7 @@ class _ByProbability(Distribution):
         (self.__dict__[name],) = broadcast(value)
         super().__init__(self.__dict__[name].shape, (), validate_args)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Tensor:
         if name == "probs" and "logits" in self.__dict__:
             return METHODS["sigmoid"](self.logits)
         if name == "logits" and "probs" in self.__dict__:
@@ -198,7 +199,7 @@ class Categorical(Distribution):
         self._num_events = value.shape[-1]
         super().__init__(value.shape[:-1], (), validate_args)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Tensor:
         if name == "probs" and "logits" in self.__dict__:
             return self.logits.softmax(-1)
         if name == "logits" and "probs" in self.__dict__:
@@ -210,7 +211,7 @@ class Categorical(Distribution):
     mode = property(lambda d: d.probs.argmax(-1))
 
     @property
-    def param_shape(self) -> Any:
+    def param_shape(self) -> Size:
         fields = self.__dict__
         return fields["probs" if "probs" in fields else "logits"].shape
 

@@ -156,7 +156,7 @@ class AffineTransform(Transform):
         self.loc, self.scale, self.event_dim = loc, scale, event_dim
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]  # of each entry
+    def sign(self) -> Tensor | int:  # type: ignore[override]  # of each entry
         return as_tensor(self.scale).sign()
 
     def _call(self, x: Tensor) -> Tensor:

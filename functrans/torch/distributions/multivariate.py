@@ -50,7 +50,7 @@ class OfMatrix(Distribution):
         else:
             self._factor = _from_precision(fields["precision_matrix"])
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Tensor:
         if name == "scale_tril":
             return self._factor
         if name in ("covariance_matrix", "precision_matrix"):

@@ -17,7 +17,7 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
     return from_numpy(np.from_dlpack(ext_tensor))
 
 
-def to_dlpack(tensor: Tensor) -> Any:
+def to_dlpack(tensor: Tensor) -> object:
     """The capsule of ``tensor.__dlpack__()``."""
     return tensor.__dlpack__()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import TABLE, split_key
+from functrans.extend import TABLE, AnyArray, split_key
 from functrans.torch._functions.calculus import cosine_similarity, pdist
 from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.elementwise import logsigmoid, softplus
@@ -47,7 +47,7 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
     return _bounded(input, min_val, max_val)
 
 
-def _bounded(x: Any, low: float, high: float) -> Any:
+def _bounded(x: Any, low: float, high: float) -> AnyArray:
     bound = np.where(plain(x) <= low, low, high).astype(x.dtype)
     return np.where(((x > low) & (x < high)) | (x != x), x, bound)
 
@@ -107,7 +107,7 @@ def selu(input):
     return _SELU_SCALE * _elu(input, _SELU_ALPHA, 1)
 
 
-def _elu(x: Any, alpha: float, beta: float) -> Any:
+def _elu(x: Any, alpha: float, beta: float) -> AnyArray:
     """x where positive, else alpha * (exp(x / beta) - 1)."""
     return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0, x) / beta))
 

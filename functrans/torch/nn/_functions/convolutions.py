@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.table import FUNCTIONS, NN, op, row
 from functrans.torch._tensors import dtypes
 
@@ -19,14 +21,14 @@ def each(x: Any, n: int) -> tuple[int, ...]:
     return many * n if len(many) == 1 else many
 
 
-def padded(x: Any, pads: Any, value: Any = 0) -> Any:
+def padded(x: Any, pads: Any, value: Any = 0) -> AnyArray:
     """``x`` with so many entries before and after each of its last dimensions."""
     if not any(a or b for a, b in pads):
         return x
     return np.pad(x, [(0, 0)] * (x.ndim - len(pads)) + list(pads), constant_values=value)
 
 
-def windows(x: Any, sizes: Any, steps: Any, spreads: Any) -> Any:
+def windows(x: Any, sizes: Any, steps: Any, spreads: Any) -> AnyArray:
     """The last dimensions as windows, whose entries are new last dimensions in the same order."""
     n = len(sizes)
     lead = x.ndim - n
@@ -35,7 +37,7 @@ def windows(x: Any, sizes: Any, steps: Any, spreads: Any) -> Any:
     return x
 
 
-def overlapping(x: Any, lengths: Any, steps: Any, spreads: Any) -> Any:
+def overlapping(x: Any, lengths: Any, steps: Any, spreads: Any) -> AnyArray:
     """The transpose of ``windows``: their entries added at their places."""
     n = len(lengths)
     lead = x.ndim - 2 * n
@@ -65,14 +67,14 @@ def _checked(who: str, x: Any, weight: Any, bias: Any, n: int) -> bool:
     return x.ndim == n + 2
 
 
-def _biased(y: Any, bias: Any, n: int, batched: bool) -> Any:
+def _biased(y: Any, bias: Any, n: int, batched: bool) -> AnyArray:
     """``y``, a batch, with its bias; the image alone where ``batched`` is False."""
     if bias is not None:
         y = y + bias.reshape((-1, *[1] * n))
     return y if batched else y[0]
 
 
-def _convolution(n: int) -> Any:
+def _convolution(n: int) -> Callable:
     name = f"conv{n}d"
 
     def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
@@ -105,7 +107,7 @@ def _convolution(n: int) -> Any:
     return op(conv, title="ConvolutionBackward0", space=FUNCTIONS)
 
 
-def _correlated(x: Any, weight: Any, groups: int, n: int) -> Any:
+def _correlated(x: Any, weight: Any, groups: int, n: int) -> AnyArray:
     """Windows ``x``, of shape (batch, channel, *places, *kernel), times the kernels."""
     batch, places, size = x.shape[0], x.shape[2 : 2 + n], math.prod(weight.shape[1:])
     out = weight.shape[0] // groups
@@ -117,7 +119,7 @@ def _correlated(x: Any, weight: Any, groups: int, n: int) -> Any:
     return y.transpose((1, 0, 3, 2)).reshape((batch, groups * out, *places))
 
 
-def _transposed(n: int) -> Any:
+def _transposed(n: int) -> Callable:
     name = f"conv_transpose{n}d"
 
     def conv(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
@@ -144,7 +146,7 @@ def _transposed(n: int) -> Any:
     return op(conv, title="ConvolutionBackward0", space=FUNCTIONS)
 
 
-def _spread(x: Any, weight: Any, groups: int) -> Any:
+def _spread(x: Any, weight: Any, groups: int) -> AnyArray:
     """Each entry of ``x`` times the kernels: (batch, channel, *places, *kernel)."""
     batch, places, kernel = x.shape[0], x.shape[2:], weight.shape[2:]
     each_in, out, size = weight.shape[0] // groups, weight.shape[1], math.prod(kernel)

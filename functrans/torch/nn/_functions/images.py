@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.failures import WrongValue
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.table import FUNCTIONS, NN, op
+from functrans.torch._tensors.tensor import Tensor
 
 
 @op(space=NN, title="ConstantPadNdBackward0")
@@ -147,7 +149,7 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     return input
 
 
-def _resized(x: Any, axis: int, m: int, scale: float | None, mode: str, aligned: bool) -> Any:
+def _resized(x: Any, axis: int, m: int, scale: float | None, mode: str, aligned: bool) -> AnyArray:
     n = x.shape[axis]
     if mode in ("nearest", "nearest-exact"):
         ratio = np.float32(n / m) if scale is None else np.float32(1 / scale)
@@ -159,17 +161,17 @@ def _resized(x: Any, axis: int, m: int, scale: float | None, mode: str, aligned:
 
 
 def upsample(input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-             align_corners: Any = None) -> Any:
+             align_corners: Any = None) -> Tensor:
     """The old name of ``interpolate``."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Tensor:
     """Images in another size, by the nearest pixel."""
     return interpolate(input, size, scale_factor, "nearest")
 
 
-def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Tensor:
     """Images in another size, by two linear interpolations, corner to corner."""
     return interpolate(input, size, scale_factor, "bilinear", True)
 
@@ -227,11 +229,11 @@ def affine_grid(theta, size, align_corners=None):
     return y.reshape((size[0], *size[2:], n))
 
 
-def _unnormalised(at: Any, n: int, aligned: bool) -> Any:
+def _unnormalised(at: Any, n: int, aligned: bool) -> AnyArray:
     return (at + 1) / 2 * (n - 1) if aligned else ((at + 1) * n - 1) / 2
 
 
-def _reflected(at: Any, n: int, aligned: bool) -> Any:
+def _reflected(at: Any, n: int, aligned: bool) -> np.ndarray:
     low, high = (0, n - 1) if aligned else (-0.5, n - 0.5)
     if high <= low:
         return at * 0
@@ -282,22 +284,22 @@ _KNOWN = {(m, p) for m in ("bilinear", "nearest", "bicubic")
           for p in ("zeros", "border", "reflection")}
 
 
-def _linear_weight(t: Any, c: int) -> Any:
+def _linear_weight(t: Any, c: int) -> AnyArray:
     """Of the pixel ``c`` from that below, at ``t`` between the two."""
     return t if c else 1 - t
 
 
-def _cubic_weight(t: Any, c: int) -> Any:
+def _cubic_weight(t: Any, c: int) -> AnyArray:
     """Of the pixel ``c`` from that below, one of four, at ``t`` between the inner two."""
     d = {-1: 1 + t, 0: t, 1: 1 - t, 2: 2 - t}[c]
     return _near(d) if c in (0, 1) else _far(d)
 
 
-def _near(d: Any, a: float = -0.75) -> Any:
+def _near(d: Any, a: float = -0.75) -> AnyArray:
     return ((a + 2) * d - (a + 3)) * d * d + 1
 
 
-def _far(d: Any, a: float = -0.75) -> Any:
+def _far(d: Any, a: float = -0.75) -> AnyArray:
     return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
 
@@ -308,7 +310,7 @@ def _inside(k: np.ndarray, n: int, padding_mode: str, aligned: bool) -> np.ndarr
     return (np.clip(k, 0, n - 1) if padding_mode == "border" else k).astype(np.int64)
 
 
-def _gathered(x: Any, at: list, lengths: Any) -> Any:
+def _gathered(x: Any, at: list, lengths: Any) -> AnyArray:
     """The pixels at whole places, 0 outside."""
     inside = np.ones(at[0].shape, bool)
     for k, length in zip(at, lengths, strict=True):

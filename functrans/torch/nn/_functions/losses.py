@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.failures import WrongValue
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.own import ROWS
@@ -26,7 +27,7 @@ from functrans.torch.nn._functions.direct import (
 _softplus = ROWS["softplus"]
 
 
-def reduced(x: Any, reduction: str, who: str) -> Any:
+def reduced(x: Any, reduction: str, who: str) -> AnyArray:
     """``x``, its mean or its sum."""
     if reduction == "none":
         return x
@@ -45,7 +46,7 @@ def _old(size_average: Any, reduce: Any, reduction: str) -> str:
     return "sum" if size_average is False else "mean"
 
 
-def _weighted(loss: Any, weight: Any, reduction: str, who: str) -> Any:
+def _weighted(loss: Any, weight: Any, reduction: str, who: str) -> AnyArray:
     if weight is None:
         return reduced(loss, reduction, who)
     loss = loss * weight
@@ -223,7 +224,7 @@ def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.
     return np.sum(loss) / weights if reduction == "mean" else reduced(loss, reduction, who)
 
 
-def _smooth(x: Any, total: Any, weight: Any, kept: Any, axis: int) -> Any:
+def _smooth(x: Any, total: Any, weight: Any, kept: Any, axis: int) -> AnyArray:
     """The loss of all classes together, for what label smoothing gives to each."""
     logs = x - np.expand_dims(total, axis)
     if weight is not None:
@@ -264,7 +265,7 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
     return reduced(loss, _old(size_average, reduce, reduction), "margin_ranking_loss")
 
 
-def _positive(x: Any) -> Any:
+def _positive(x: Any) -> AnyArray:
     """x where positive, 0 at 0 with slope 0."""
     return np.where(x > 0, x, x * 0)
 

@@ -48,7 +48,7 @@ def _reducing(name: str, *arguments: str) -> None:
     """A loss whose arguments follow each other as ``torch`` has them, the last of them a number."""
     loss = NN[name]
 
-    def f(*args: Any, **kwargs: Any) -> Any:
+    def f(*args: Any, **kwargs: Any) -> Tensor:
         named = dict(zip((*arguments, "reduction"), args, strict=False)) | kwargs
         return loss(**named | {"reduction": _REDUCTIONS[named.get("reduction", 0)]})
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.table import NN, op
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn._functions.convolutions import padded, windows
 from functrans.torch.nn._functions.direct import standard_row
 
 
-def _standard(x: Any, axis: Any, eps: float, mean: Any = None, var: Any = None) -> Any:
+def _standard(x: Any, axis: Any, eps: float, mean: Any = None, var: Any = None) -> AnyArray:
     """(x - mean) / sqrt(var + eps), by default of its own statistics along ``axis``."""
     mean = np.mean(x, axis=axis, keepdims=True) if mean is None else mean
     centred = x - mean
@@ -21,14 +22,14 @@ def _standard(x: Any, axis: Any, eps: float, mean: Any = None, var: Any = None) 
     return centred / np.sqrt(var + eps)
 
 
-def _affine(x: Any, weight: Any, bias: Any) -> Any:
+def _affine(x: Any, weight: Any, bias: Any) -> AnyArray:
     if weight is None and bias is None:
         return np.positive(x)  # its backward reads x, and the result may be written to
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
 
-def _by_channel(v: Any, ndim: int) -> Any:
+def _by_channel(v: Any, ndim: int) -> AnyArray | None:
     return None if v is None else v.reshape((-1, *[1] * (ndim - 2)))
 
 

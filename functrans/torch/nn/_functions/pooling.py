@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from functrans.extend import AnyArray
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme
 from functrans.torch._functions.scattering import written
@@ -14,7 +16,7 @@ from functrans.torch._functions.table import NN, op
 from functrans.torch.nn._functions.convolutions import each, padded, windows
 
 
-def _shape(who: str, x: Any, n: int) -> Any:
+def _shape(who: str, x: Any, n: int) -> AnyArray:
     if x.ndim not in (n + 1, n + 2):
         raise RuntimeError(f"{who}: Expected {n + 1}D or {n + 2}D input, but got {x.ndim}D")
     return x if x.ndim == n + 2 else x[None]
@@ -36,7 +38,7 @@ def _counts(lengths: Any, sizes: Any, steps: Any, pads: Any, spreads: Any, ceil:
 
 
 def _cover(x: Any, sizes: Any, steps: Any, pads: Any, spreads: Any, counts: Any,
-           value: Any) -> Any:
+           value: Any) -> AnyArray:
     """``x`` padded so far that all windows have their entries."""
     ends = []
     for length, k, t, p, d, c in zip(x.shape[2:], sizes, steps, pads, spreads, counts, strict=True):
@@ -47,7 +49,7 @@ def _cover(x: Any, sizes: Any, steps: Any, pads: Any, spreads: Any, counts: Any,
     return x[(..., *[slice(k) for k in keep])]
 
 
-def _average(n: int) -> Any:
+def _average(n: int) -> Callable:
     def pool(input, kernel_size, stride=None, padding=0, ceil_mode=False,
              count_include_pad=True, divisor_override=None):
         x = _shape(f"avg_pool{n}d", input, n)
@@ -75,7 +77,7 @@ def _average(n: int) -> Any:
     return _named(pool, f"avg_pool{n}d", "The mean of each window.", "AvgPool")
 
 
-def _divisors(x: Any, sizes: Any, steps: Any, pads: Any, counts: Any, padding: bool) -> Any:
+def _divisors(x: Any, sizes: Any, steps: Any, pads: Any, counts: Any, padding: bool) -> np.ndarray:
     """How many entries each window has, with those of the padding or without."""
     total = np.ones((), x.dtype)
     for length, k, t, p, c in zip(x.shape[2:], sizes, steps, pads, counts, strict=True):
@@ -87,13 +89,13 @@ def _divisors(x: Any, sizes: Any, steps: Any, pads: Any, counts: Any, padding: b
     return total
 
 
-def _named(body: Any, name: str, doc: str, title: str) -> Any:
+def _named(body: Any, name: str, doc: str, title: str) -> Callable:
     body.__name__ = body.__qualname__ = name
     body.__doc__ = doc
     return op(body, method=False, title=f"{title}Backward0")
 
 
-def _greatest(n: int) -> Any:
+def _greatest(n: int) -> Callable:
     def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
         x = _shape(f"max_pool{n}d", input, n)
         sizes, pads, spreads = each(kernel_size, n), each(padding, n), each(dilation, n)
@@ -137,7 +139,7 @@ def _at(x: Any, index: np.ndarray) -> tuple[Any, np.ndarray]:
     return y.reshape(index.shape), index
 
 
-def _unpooled(n: int) -> Any:
+def _unpooled(n: int) -> Callable:
     def unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
         sizes, pads = each(kernel_size, n), each(padding, n)
         steps = each(stride, n) if stride is not None and stride != () else sizes
@@ -160,7 +162,7 @@ def _unpooled(n: int) -> Any:
                   f"MaxUnpool{n}D")
 
 
-def _norm(n: int) -> Any:
+def _norm(n: int) -> Callable:
     def pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
         sizes = each(kernel_size, n)
         p = float(norm_type)
@@ -183,7 +185,7 @@ def _targets(x: Any, output_size: Any, n: int) -> list[int]:
     return [x.shape[-n + i] if k is None else int(k) for i, k in enumerate(many)]
 
 
-def _adaptive_average(n: int) -> Any:
+def _adaptive_average(n: int) -> Callable:
     def pool(input, output_size):
         x = _shape(f"adaptive_avg_pool{n}d", input, n)
         for i, k in enumerate(_targets(x, output_size, n)):
@@ -198,7 +200,7 @@ def _adaptive_average(n: int) -> Any:
                   f"AdaptiveAvgPool{n}D")
 
 
-def _adaptive_greatest(n: int) -> Any:
+def _adaptive_greatest(n: int) -> Callable:
     def pool(input, output_size):
         x = _shape(f"adaptive_max_pool{n}d", input, n)
         targets = _targets(x, output_size, n)

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    ValuesView,
+)
+from typing import Any, Self, TypeVar
 
 from functrans.torch.nn.modules.module import Module
 from functrans.torch.nn.parameter import Parameter
+
+T = TypeVar("T")
 
 
 class _List(Module):
@@ -158,15 +168,15 @@ class _Dict(Module):
     def __contains__(self, key: str) -> bool:
         return key in self.__dict__[self._part]
 
-    def keys(self) -> Any:
+    def keys(self) -> KeysView[str]:
         """The names."""
         return self.__dict__[self._part].keys()
 
-    def values(self) -> Any:
+    def values(self) -> ValuesView[Any]:
         """The parts."""
         return self.__dict__[self._part].values()
 
-    def items(self) -> Any:
+    def items(self) -> ItemsView[str, Any]:
         """Names and parts."""
         return self.__dict__[self._part].items()
 
@@ -229,5 +239,5 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: T) -> T:
         return input

@@ -18,13 +18,13 @@ class BackwardHookFunction(Function):
     """The tensors themselves; ``watch`` is told of their gradients."""
 
     @staticmethod
-    def forward(ctx: Any, seen: Callable, *xs: Tensor) -> Any:
+    def forward(ctx: Any, seen: Callable, *xs: Tensor) -> tuple:
         ctx.seen = seen
         ctx.set_materialize_grads(False)
         return tuple([x.view_as(x) for x in xs])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Any) -> tuple:
         return None, *ctx.seen(grads)
 
 

@@ -133,7 +133,7 @@ _HIDDEN = frozenset({"return_indices", "count_include_pad", "_random_samples"})
 _UNSHOWN = frozenset({"CosineSimilarity", "PairwiseDistance", "Softmax2d"})
 
 
-def _as_float(x: Any) -> Any:
+def _as_float(x: Any) -> float | tuple[float, ...]:
     return tuple(map(float, x)) if isinstance(x, tuple | list) else float(x)
 
 

@@ -83,7 +83,7 @@ class Cell(Module):
         self.input_size, self.hidden_size, self.nonlinearity = input_size, hidden_size, nonlinearity
         _parameters(self, input_size, hidden_size, self._gate_count, bias, "", dtype)
 
-    def forward(self, input: Tensor, hx: Any = None) -> Any:
+    def forward(self, input: Tensor, hx: Any = None) -> Tensor | tuple[Tensor, Tensor]:
         zero = input.new_zeros(*input.shape[:-1], self.hidden_size)
         h, c = (hx if self._memory else (hx, None)) if hx is not None else (zero, zero)
         step = relu_step if self.nonlinearity == "relu" else self._step
@@ -134,7 +134,7 @@ class Recurrent(Module):
             size = input_size if first else (proj_size or hidden_size) * (1 + bidirectional)
             _parameters(self, size, hidden_size, self._gate_count, bias, suffix, dtype, proj_size)
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Any, hx: Any = None) -> tuple:
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)
         return self._padded(input, hx, None)

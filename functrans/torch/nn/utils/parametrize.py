@@ -77,7 +77,7 @@ class ParametrizationList(ModuleList):
         else:
             self.register_parameter(name, Parameter(t.detach(), original.requires_grad))
 
-    def _through(self, modules: Sequence[Any]) -> Any:
+    def _through(self, modules: Sequence[Any]) -> Tensor:
         first, *rest = modules
         y = first(*[getattr(self, name) for name in self.names()])
         for module in rest:
