@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import is_labelled, plain
-from functrans._core.bind import ARRAYS, PLAIN, Tracer, bind
+from functrans._core.bind import ARRAYS, PLAIN, AnyArray, Tracer, bind
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS
-from functrans._core.bind import Tracer
+from functrans._core.bind import AnyArray, Tracer
 from functrans.numpy.writable import Writable
 
 # Functions whose results may be laid out otherwise than in C's order whatever their operands are.

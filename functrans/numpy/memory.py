@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer, is_staged
+from functrans._core.bind import AnyArray, Tracer, is_staged
 from functrans._core.writing import require_own, writing
 from functrans._ops.indexing import getitem
 from functrans._ops.writing import fetch, written

@@ -139,7 +139,7 @@ class _Writer:
         self.home: Home = {}
         self.entries = entries(program.eqns)
         for body in loops:
-            self.home.update(body.pieces.home())
+            self.home.update(body.pieces.home)
             self.entries = with_pieces(self.entries, body.pieces)
         self._want()
         self.eqns: list[Eqn] = []

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import Outputs, Tracer
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import BilinearAction, General
 from functrans._ops.limits import enter, settle, settled
