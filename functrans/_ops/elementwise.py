@@ -104,7 +104,7 @@ remainder = elementwise(
 fmod = elementwise(
     "fmod", np.fmod, lambda g: g,
     # of x1 / x2 the whole part may be another by rounding: 10 of 1 / 0.1, where 0.1 is left
-    lambda g, y, x1, x2: -g * rint((x1 - y) / x2),
+    lambda g, x1, x2: -g * rint((x1 - fmod(x1, x2)) / x2),
     domain=NONZERO, kinks="x1 / x2 an integer", at_kink=_whole_ratio,
 )
 

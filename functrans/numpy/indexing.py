@@ -89,7 +89,8 @@ def _gathered(x: Any, indices: tuple) -> AnyArray:
     return bind(rows.getitem, x, *indices, pattern=pattern)
 
 
-def read_at(x: Any, params: dict, indices: tuple = (), row: Primitive = rows.getitem) -> Any:
+def read_at(x: Any, params: dict, indices: tuple = (), row: Primitive = rows.getitem
+            ) -> AnyArray:
     """The entries of ``x`` at an index that ``split_key`` has made, by ``getitem`` or ``fetch``."""
     if indices or not isinstance(x, Tracer):
         return bind(row, x, *indices, **params)

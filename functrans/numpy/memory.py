@@ -65,7 +65,7 @@ class Memory:
         offset = address(window) - address(self.array)
         return np.ndarray(window.shape, window.dtype, whole, offset, window.strides)
 
-    def read(self, place: Place | None, shape: tuple[int, ...]) -> Any:
+    def read(self, place: Place | None, shape: tuple[int, ...]) -> AnyArray:
         """The traced value of a view of this shape."""
         x = self.value
         if place is None:
@@ -173,7 +173,7 @@ class Section:
     def replace(self, value: Any) -> None:
         self.base[self.key] = value
 
-    def read(self, place: Place | None, shape: tuple[int, ...]) -> Any:
+    def read(self, place: Place | None, shape: tuple[int, ...]) -> AnyArray:
         return self._copy().read(place, shape)
 
     def write(self, place: Place | None, v: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.bind import AnyArray
 from functrans._ops import indexing as rows
 from functrans.numpy.indexing import basic_entry, split_key
 
@@ -31,14 +32,14 @@ class Place:
         self.falls = falls
         self.params = {"pattern": pattern}
 
-    def arranged(self, y: Any, shape: tuple[int, ...]) -> Any:
+    def arranged(self, y: Any, shape: tuple[int, ...]) -> AnyArray:
         """What the key has read, as a view of this shape has it, which has an order."""
         assert self.order is not None, self.pattern
         if self.order != tuple(range(len(self.order))):
             y = np.transpose(y, self.order)
         return y if y.shape == shape else np.reshape(y, shape)
 
-    def disarranged(self, v: Any) -> Any:
+    def disarranged(self, v: Any) -> AnyArray:
         """The other way round, for writing."""
         assert self.order is not None, self.pattern
         axes = (v.size,) if len(self.order) == 1 else tuple([n for n in v.shape if n != 1])

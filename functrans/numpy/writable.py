@@ -121,7 +121,7 @@ class Fixed(Name):
     def __repr__(self) -> str:
         return repr(self.value)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> AnyArray:
         key, place = opened_key(key)
         y = self.value[key]
         return Fixed(y) if place is not None or selects_part(key) else named(y)
@@ -240,7 +240,7 @@ class Writable(Name):
 
     # ---- reading and writing
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> AnyArray:
         key, place = opened_key(key)
         if self.value is not None:
             self.see(of_value(self.value))

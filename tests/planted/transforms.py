@@ -280,8 +280,8 @@ ERRORS = errors_in({
          "if type(cts[slot]) is not np.ndarray:",
          "tests/test_large_rows.py::test_one_cotangent_of_two_operands_is_not_added_into"),
         ("cotangents: a scatter writes to an array that others hold",
-         "elif not is_alone(cts, parent) or cts[parent].dtype != x.dtype:",
-         "elif cts[parent].dtype != x.dtype:",
+         "elif not alone or total.dtype != dtype:",
+         "elif total.dtype != dtype:",
          "tests/test_large_rows.py::test_one_cotangent_of_two_operands_is_not_added_into"),
     ],
     "functrans/_ops/declare.py": [

@@ -62,7 +62,6 @@ class Directions:
         self.ends = list(itertools.accumulate(avals[i].size for i, _ in self.spans))
         self.total = self.ends[-1] if self.ends else 0
         self.entries = sum([a.size for a in avals])
-        self.plain = len(self.spans) == 1 and len(avals[0].shape) == 1  # a matrix with one diagonal
 
     def rows(self, start: int, stop: int) -> list[np.ndarray]:
         """The rows from ``start`` to ``stop``, a part for each aval."""
@@ -74,7 +73,7 @@ class Directions:
             if count > 0:  # of each of these rows, the entry after that of the row before
                 at = (first - start) * size + first - offset
                 parts[i].reshape(-1)[at : at + count * (size + 1) : size + 1] = factor
-        if stop - start == self.total >= UNITS and self.plain:
+        if stop - start == self.total >= UNITS and [a.shape for a in self.avals] == [(self.total,)]:
             unit_vectors[id(parts[0])] = parts[0]
         return parts
 
@@ -477,8 +476,7 @@ def many(ways: Ways, width: int = 0) -> bool:
 
 
 def _first_nan(images: list) -> int | None:
-    """The first entry of the batch with a NaN in its image, None where there is none or not known.
-    """
+    """The first entry of the batch with a NaN in its image, None where none is known."""
     for y in images:
         if type(y) is np.ndarray and inexact_dtype(y.dtype) and not is_finite(y):
             rows = np.isnan(y).any(axis=tuple(range(1, y.ndim)))
