@@ -29,8 +29,10 @@ OTHERS = {
 
 @pytest.fixture(autouse=True)
 def _restored():
-    yield
+    before = now()
     ft.config.set(**DEFAULTS)
+    yield
+    ft.config.set(**before)
 
 
 def now():
