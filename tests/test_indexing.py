@@ -470,6 +470,17 @@ def test_only_parts_with_short_rows_are_copied():
     assert np.shares_memory(rows.getitem(x.T, pattern=((1, 4, None),)), x)
 
 
+@pytest.mark.parametrize("between", [(), (None,), (...,)], ids=["nothing", "an axis", "ellipsis"])
+@pytest.mark.parametrize("count", [10, rows.NUMBERED + 44])
+def test_many_single_entries_of_a_matrix_are_added_to_whatever_stands_between(between, count):
+    x = np.linspace(0.0, 1.0, 30).reshape(5, 6)
+    i, j = np.arange(count) % 5, np.arange(count) * 7 % 6
+    expected = np.zeros_like(x)
+    np.add.at(expected, (i, j), 2 * x[i, j])
+    slope = ft.grad(lambda x: np.sum(x[(i, *between, j)] ** 2))(x)
+    np.testing.assert_allclose(slope, expected, rtol=1e-14)
+
+
 @pytest.mark.parametrize("how", ["set", "add", "mul", "min", "max"])
 def test_a_number_of_pythons_is_updated_with_like_one_of_numpys(how):
     def updated(v):
