@@ -21,6 +21,7 @@ def _solve(diagonals: np.ndarray, b: np.ndarray) -> np.ndarray:
     n = b.shape[0]
     if not b.size:
         return np.zeros(b.shape, dtype)
+    diagonals, b = diagonals.astype(dtype, copy=False), b.astype(dtype, copy=False)
     column, row = diagonals[n - 1 :], diagonals[n - 1 :: -1]
     try:
         x = linalg.solve_toeplitz((column, row), b, check_finite=False)
