@@ -21,7 +21,9 @@ def _solve(diagonals: np.ndarray, b: np.ndarray) -> np.ndarray:
     n = b.shape[0]
     if not b.size:
         return np.zeros(b.shape, dtype)
-    diagonals, b = diagonals.astype(dtype, copy=False), b.astype(dtype, copy=False)
+    double = np.complex128 if dtype.kind == "c" else np.float64
+    within = dtype if dtype.char in "fdFD" else double  # SciPy warns of others
+    diagonals, b = diagonals.astype(within, copy=False), b.astype(within, copy=False)
     column, row = diagonals[n - 1 :], diagonals[n - 1 :: -1]
     try:
         x = linalg.solve_toeplitz((column, row), b, check_finite=False)
