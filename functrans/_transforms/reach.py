@@ -28,7 +28,7 @@ from functrans._transforms.staging.draws import NOTHING, Draws
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.generators import OF_NUMPYS, is_generator, of_numpy
 from functrans._transforms.staging.held import held_by
-from functrans._transforms.staging.libraries import is_others, package_of
+from functrans._transforms.staging.libraries import is_of_others, is_others, package_of
 from functrans._transforms.staging.names import in_context
 
 OTHERS = "others for each batch of directions, which is a run of its own"
@@ -121,7 +121,7 @@ class Reach(Callees):
             return not is_generator(x.__self__)
         if type(x) is np.ndarray:
             return x.dtype.kind != "O"
-        return super()._is_closed(x) and not _is_of_others(type(x))
+        return super()._is_closed(x) and not is_of_others(type(x))
 
     def _is_foreign(self, module: Any) -> bool:
         foreign = super()._is_foreign(module)
@@ -204,11 +204,6 @@ def of_one_draw(f: Callable, name: str, image: Callable) -> Callable:
         return y
 
     return run
-
-
-@functools.lru_cache(4096)
-def _is_of_others(kind: type) -> bool:
-    return is_others(package_of(kind))
 
 
 def _held(f: Any) -> list[Any]:

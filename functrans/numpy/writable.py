@@ -142,12 +142,13 @@ class Writable(Name):
             self.see(of_value(self.value))
         return self._memory
 
-    def see(self, memory: Any, window: np.ndarray | None = None) -> Writable:
+    def see(self, memory: Any, window: np.ndarray | None = None, place: Place = _UNKNOWN
+            ) -> Writable:
         """Become the name of a view, or of all, of what lies in memory."""
         self._memory = memory
         self._of = array = memory.array
         self._window = array if window is None else window
-        self._place = None if self._window is array else _UNKNOWN
+        self._place = None if self._window is array else place
         self._frozen = self.value = None
         return self
 
@@ -332,12 +333,7 @@ def view(memory: Any, window: np.ndarray | None = None, place: Place = _UNKNOWN)
     """The name of a view, or of all, of what lies in memory."""
     y = _new(Writable)
     y.owner = NAMES
-    y._memory = memory
-    y._of = array = memory.array
-    y._window = array if window is None else window
-    y._place = None if y._window is array else place
-    y._frozen = y.value = None
-    return y
+    return y.see(memory, window, place)
 
 
 def named(x: Any) -> Any:

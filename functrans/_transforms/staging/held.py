@@ -10,7 +10,7 @@ from types import BuiltinMethodType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from functrans._transforms.staging.generators import is_generator, of_numpy
-from functrans._transforms.staging.libraries import is_others, package_of
+from functrans._transforms.staging.libraries import is_of_others
 
 
 class Place(NamedTuple):
@@ -28,8 +28,8 @@ def held_by_libraries(packages: Collection[str]) -> dict[str, Any]:
     if not packages:
         return {}
     held = {"np.random": of_numpy()}
-    for name, module in tuple(sys.modules.items()):
-        if name.partition(".")[0] in packages and isinstance(module, ModuleType):
+    for name in _modules_of(frozenset(packages), len(sys.modules)):
+        if isinstance(module := sys.modules.get(name), ModuleType):
             for place in _in_module(name, len(vars(module))):
                 held[place.label] = _generator(place.space.get(place.name))
     return {label: g for label, g in held.items() if g is not None}
@@ -37,9 +37,16 @@ def held_by_libraries(packages: Collection[str]) -> dict[str, Any]:
 
 def held_by(x: Any, attributes: Mapping[str, Any]) -> set[str]:
     """The attributes of an object of a library's in which it holds generators."""
-    if not is_others(package_of(type(x))):
+    if not is_of_others(type(x)):
         return set()
     return {name for name, held in attributes.items() if is_generator(held)}
+
+
+@functools.lru_cache(64)
+def _modules_of(packages: frozenset[str], loaded: int) -> list[str]:
+    """The names of modules of packages, while so many are ``loaded``: going through all takes long.
+    """
+    return [name for name in tuple(sys.modules) if name.partition(".")[0] in packages]
 
 
 @functools.lru_cache(4096)
@@ -72,7 +79,7 @@ def _inside(x: Any) -> Mapping[Any, Any]:
         return x
     if isinstance(x, type):
         return vars(x)
-    if isinstance(x, ModuleType) or not is_others(package_of(type(x))):
+    if isinstance(x, ModuleType) or not is_of_others(type(x)):
         return {}
     try:
         return object.__getattribute__(x, "__dict__")  # of what computes attributes none is asked

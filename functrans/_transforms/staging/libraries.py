@@ -45,6 +45,12 @@ def is_others(package: str) -> bool:
 
 
 @functools.lru_cache(4096)
+def is_of_others(kind: type) -> bool:
+    """Whether a class is from such a package."""
+    return is_others(package_of(kind))
+
+
+@functools.lru_cache(4096)
 def _is_installed(package: str) -> bool:
     module = sys.modules.get(package)
     places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
