@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans.torch._functions.shapes import require_cpu
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import printing
 from functrans.torch._tensors.tensor import Tensor
 
@@ -101,7 +102,5 @@ FUNCTIONS: dict[str, Callable] = {
     f.__name__: f for f in (compile, cond, set_printoptions, typename, while_loop)
 }
 for _name, (_f, _doc) in _ROWS.items():
-    _f.__name__ = _f.__qualname__ = _name
-    _f.__doc__ = _doc
-    FUNCTIONS[_name] = _f
+    FUNCTIONS[_name] = named(_f, _name, _doc)
 FUNCTIONS.update(sym_int=int, sym_float=float, sym_max=max, sym_min=min, sym_sqrt=math.sqrt)

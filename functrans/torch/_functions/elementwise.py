@@ -27,6 +27,7 @@ from functrans.torch._functions.table import (
 )
 from functrans.torch._graph.batches import anywhere
 from functrans.torch._graph.graph import Value
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor
@@ -155,10 +156,8 @@ def _scaled(f: Any) -> Callable:
         number = type(other) in NUMBERS
         return f(input, other * alpha if number else METHODS["mul"](other, alpha))
 
-    called.__name__ = called.__qualname__ = f.__name__
-    called.__doc__ = f"input and alpha * other by {f.of.row.name}, entry by entry."
     called.of = f.of  # type: ignore[attr-defined]
-    return called
+    return named(called, f.__name__, f"input and alpha * other by {f.of.row.name}, entry by entry.")
 
 
 METHODS["add"] = _scaled(_binary("add", "add"))
@@ -209,10 +208,8 @@ def _power(f: Any) -> Callable:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
         return f(input, exponent)
 
-    called.__name__ = called.__qualname__ = "pow"
-    called.__doc__ = "input to the power exponent."
     called.of = f.of  # type: ignore[attr-defined]
-    return called
+    return named(called, "pow", "input to the power exponent.")
 
 
 METHODS["pow"] = _power(_binary("pow", "power"))

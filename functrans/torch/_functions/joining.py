@@ -24,6 +24,7 @@ from functrans.torch._functions.table import (
     row,
 )
 from functrans.torch._graph.modes import enable_grad, state
+from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import become_view, changed, guard
 from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 
@@ -41,9 +42,8 @@ def _atleast(n: int, shaped: Callable[[tuple], tuple]) -> None:
         many = tensors[0] if len(tensors) == 1 else tensors
         return tuple([atleast(x) for x in many])
 
-    atleast.__name__ = atleast.__qualname__ = f"atleast_{n}d"
-    atleast.__doc__ = f"Tensors with dimensions of length 1 added until there are {n}."
-    function(atleast)
+    function(named(atleast, f"atleast_{n}d",
+                   f"Tensors with dimensions of length 1 added until there are {n}."))
 
 
 _atleast(1, lambda s: (1,))
@@ -207,9 +207,7 @@ def _split_along(name: str, dim: Callable[[int], int], least: int) -> None:
                                f"split_size {n}!")
         return tensor_split(input, n, axis)
 
-    apart.__name__ = apart.__qualname__ = name
-    apart.__doc__ = "Views along a dimension: that of columns, rows or depth."
-    method(apart)
+    method(named(apart, name, "Views along a dimension: that of columns, rows or depth."))
 
 
 _split_along("hsplit", lambda n: 0 if n == 1 else 1, 1)
@@ -286,9 +284,7 @@ def read_only(f: Callable) -> Callable:
         y._array.flags.writeable = False
         return y
 
-    copied.__name__ = copied.__qualname__ = f.__name__
-    copied.__doc__ = f.__doc__
-    return copied
+    return named(copied, f.__name__, f.__doc__)
 
 
 @op(method=False, title="AsStridedBackward0")
@@ -412,9 +408,7 @@ def _reshaping(name: str) -> None:
         changed(self, f"{name}_")
         return self
 
-    write.__name__ = write.__qualname__ = f"{name}_"
-    write.__doc__ = f"``{name}`` of this tensor itself."
-    METHODS[f"{name}_"] = write
+    METHODS[f"{name}_"] = named(write, f"{name}_", f"``{name}`` of this tensor itself.")
 
 
 for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
@@ -445,10 +439,9 @@ def _copying(name: str) -> None:
         y = METHODS[name](*args, **kwargs) if name in METHODS else getattr(args[0], name)()
         return tuple([x.clone() for x in y]) if isinstance(y, tuple) else y.clone()
 
-    copied.__name__ = copied.__qualname__ = f"{name}_copy"
-    copied.__doc__ = f"As ``{name}``, in new memory."
-    (method if name == "narrow" else function)(copied)
-    TAKING_OUT.add(copied.__name__)
+    enter = method if name == "narrow" else function
+    enter(named(copied, f"{name}_copy", f"As ``{name}``, in new memory."))
+    TAKING_OUT.add(f"{name}_copy")
 
 
 for _name in _COPIES:

@@ -23,6 +23,7 @@ from functrans.torch._functions.table import (
     row,
 )
 from functrans.torch._functions.totals import total
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory
 
@@ -352,9 +353,8 @@ def _extreme(name, whole, along, of_two):
             return METHODS[of_two](input, dim)
         return along(input, dim, keepdim)
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"The {name}imum of all entries; along ``dim`` with indices; of two tensors."
-    return f
+    return named(
+        f, name, f"The {name}imum of all entries; along ``dim`` with indices; of two tensors.")
 
 
 METHODS["max"] = renaming(_extreme("max", amax, max_dim, "maximum"))

@@ -62,26 +62,24 @@ POLYNOMIALS = {
 }
 
 
-def _one(name: str, theirs: str) -> Callable:
+def _one(name: str, theirs: str, space: dict[str, Callable] | None = SPECIAL) -> Callable:
     def body(input):
         x = floating(input)
         return getattr(scipy(), theirs)(x).astype(x.dtype)
 
-    body.__name__, body.__doc__ = name, f"SciPy's ``{theirs}`` of each entry."
-    return body
+    return op(body, name, f"SciPy's ``{theirs}`` of each entry.", space=space)
 
 
-def _two(name: str, theirs: str) -> Callable:
+def _two(name: str, theirs: str) -> None:
     def body(input, other):
         x, y = promoted(input, other, floats=True)
         dtype = (y if type(x) in NUMBERS else x).dtype
         return getattr(scipy(), theirs)(x, y).astype(dtype)
 
-    body.__name__, body.__doc__ = name, f"SciPy's ``{theirs}``, entry by entry."
-    return body
+    op(body, name, f"SciPy's ``{theirs}``, entry by entry.", space=SPECIAL)
 
 
-def _polynomial(name: str, theirs: str) -> Callable:
+def _polynomial(name: str, theirs: str) -> None:
     def body(x, n):
         x = floating(np.asarray(x) if type(x) in NUMBERS else x)
         n = n if type(n) in NUMBERS else plain(n)
@@ -89,20 +87,19 @@ def _polynomial(name: str, theirs: str) -> Callable:
         y = getattr(scipy(), theirs)(np.maximum(n, 0), x).astype(x.dtype)
         return np.where(n < 0, 0, y) if (n < 0).any() else y
 
-    body.__name__ = name
-    body.__doc__ = f"SciPy's ``{theirs}`` of degree ``n``, and 0 where that is negative."
-    return body
+    op(body, name, f"SciPy's ``{theirs}`` of degree ``n``, and 0 where that is negative.",
+       space=SPECIAL)
 
 
 for _name, _theirs in SHARED.items():
-    SPECIAL[_name] = op(_one(_name, _theirs))
+    SPECIAL[_name] = _one(_name, _theirs, None)
     METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
 for _name, _theirs in ALONE.items():
-    op(_one(_name, _theirs), space=SPECIAL)
+    _one(_name, _theirs)
 for _name, _theirs in PAIRS.items():
-    op(_two(_name, _theirs), space=SPECIAL)
+    _two(_name, _theirs)
 for _name, _theirs in POLYNOMIALS.items():
-    op(_polynomial(_name, _theirs), space=SPECIAL)
+    _polynomial(_name, _theirs)
 
 
 @op
@@ -166,9 +163,7 @@ def _of_second_kind(name: str, kind: str, sign: int) -> None:
         lower = (plain(n) if type(n) not in NUMBERS else n) - 1
         return second(x, n) + sign * second(x, lower)
 
-    body.__name__ = name
-    body.__doc__ = f"Chebyshev's polynomial of the {kind} kind, of degree ``n``."
-    op(body, space=SPECIAL)
+    op(body, name, f"Chebyshev's polynomial of the {kind} kind, of degree ``n``.", space=SPECIAL)
 
 
 for _shift in ("", "shifted_"):

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from functrans.torch._functions.table import FUNCTIONS, METHODS, function, method
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes, factories
 from functrans.torch._tensors.tensor import Tensor, as_array, from_array, has_history
 
@@ -156,9 +157,8 @@ def _removed(name: str, new: str) -> None:
             f"`torch.{name}` is deprecated in favor of `torch.linalg.{new}`."
         )
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"Removed from PyTorch in favour of ``linalg.{new}``."
-    FUNCTIONS[name] = METHODS[name] = f
+    FUNCTIONS[name] = METHODS[name] = named(
+        f, name, f"Removed from PyTorch in favour of ``linalg.{new}``.")
 
 
 for _name, _new in (("eig", "eig"), ("lstsq", "lstsq"), ("matrix_rank", "matrix_rank"),
@@ -175,9 +175,8 @@ def _apart(name: str, f: Callable) -> Callable:
     def copied(*args: Any, **kwargs: Any) -> tuple:
         return tuple([x.clone() for x in f(*args, **kwargs)])
 
-    copied.__name__ = copied.__qualname__ = name
-    copied.__doc__ = "As ``chunk`` and ``split``, but each result has memory of its own."
-    return copied
+    return named(copied, name,
+                 "As ``chunk`` and ``split``, but each result has memory of its own.")
 
 
 for _name, _old in (("unsafe_chunk", "chunk"), ("unsafe_split", "split"),

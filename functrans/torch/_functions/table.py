@@ -37,6 +37,7 @@ from functrans.torch._graph.modes import state
 from functrans.torch._graph.nodes import Node
 from functrans.torch._graph.observed import observed
 from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array, lift_operand
 
@@ -53,10 +54,6 @@ TAKING_OUT: set[str] = set()
 NUMBERS = frozenset({bool, int, float, complex})
 
 
-def title_for(name: str) -> str:
-    return "".join([w.capitalize() for w in name.strip("_").split("_")]) + "Backward0"
-
-
 def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str | None = None,
        method: bool = True, space: dict[str, Callable] | None = None, names: str = "",
        by_row: ByRow | None = None) -> Any:
@@ -70,13 +67,13 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
                                  names=names, by_row=by_row)
     body = f
     if doc:  # an expression
-        body.__name__, body.__qualname__, body.__doc__ = name, name, doc
+        named(body, name, doc)
     name = name or body.__name__.strip("_")
     shown = title or title_for(name)
     returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"
     wanted = parameters_of(body)
     if by_row is not None:
-        by_row.__name__ = by_row.__qualname__ = name  # of whose arguments its errors speak
+        named(by_row, name, None)  # of whose arguments its errors speak
 
     @functools.wraps(body)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -103,8 +100,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             return _failed(name, failure, operands, args, kwargs)
         return wrap(out, operands, shown, returned)
 
-    run.__name__ = run.__qualname__ = name
-    called = observed(run, name)
+    called = observed(named(run, name, body.__doc__), name)
     called.body = body  # type: ignore[attr-defined]  # for other bodies
     if method or space is not None:
         table = METHODS if space is None else space

@@ -1,9 +1,12 @@
-"""Names of nodes, as ``grad_fn`` shows them."""
+"""Names: of functions that are made by others, and of nodes, as ``grad_fn`` shows them."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import TypeVar
 
+_F = TypeVar("_F", bound=Callable)
 # Rows whose nodes are known under a shorter name than theirs.
 _TITLES = {
     "subtract": "Sub", "multiply": "Mul", "divide": "Div", "negative": "Neg", "power": "Pow",
@@ -13,6 +16,19 @@ _TITLES = {
 }
 
 
+def named(f: _F, name: str, doc: str | None) -> _F:
+    """``f``, called ``name`` from now on, with a docstring."""
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+def title_for(name: str) -> str:
+    """The title of the nodes of a function."""
+    return "".join([w.capitalize() for w in name.strip("_").split("_")]) + "Backward0"
+
+
 @functools.cache
 def title_of(row: str) -> str:
-    return _TITLES.get(row, "".join([w.capitalize() for w in row.split("_")])) + "Backward0"
+    """The title of the nodes of a row."""
+    return f"{_TITLES[row]}Backward0" if row in _TITLES else title_for(row)

@@ -13,6 +13,7 @@ import numpy as np
 
 from functrans.torch._functions.shapes import cat, stack
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, function
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn._functions import (
@@ -52,9 +53,7 @@ def _reducing(name: str, *arguments: str) -> None:
         named = dict(zip((*arguments, "reduction"), args, strict=False)) | kwargs
         return loss(**named | {"reduction": _REDUCTIONS[named.get("reduction", 0)]})
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"``nn.functional.{name}`` with a number for the reduction."
-    FUNCTIONS[name] = f
+    FUNCTIONS[name] = named(f, name, f"``nn.functional.{name}`` with a number for the reduction.")
 
 
 _reducing("binary_cross_entropy_with_logits", "input", "target", "weight", "pos_weight")
@@ -74,9 +73,7 @@ def _dropping(name: str, drop: Callable) -> None:
         return drop(input, p, train, True)
 
     for g, called in ((f, name), (f_, f"{name}_")):
-        g.__name__ = g.__qualname__ = called
-        g.__doc__ = f"``{name}`` with probability ``p`` while ``train``."
-        FUNCTIONS[called] = g
+        FUNCTIONS[called] = named(g, called, f"``{name}`` with probability ``p`` while ``train``.")
 
 
 _dropping("dropout", NN["dropout"])
@@ -269,9 +266,7 @@ def _simple_cell(name: str, bend: str) -> None:
         a, b = _gates(input, hx, w_ih, w_hh, b_ih, b_hh)
         return METHODS[bend](a + b)
 
-    cell.__name__ = cell.__qualname__ = name
-    cell.__doc__ = f"One step of a recurrent network with ``{bend}``."
-    FUNCTIONS[name] = cell
+    FUNCTIONS[name] = named(cell, name, f"One step of a recurrent network with ``{bend}``.")
 
 
 _simple_cell("rnn_tanh_cell", "tanh")
