@@ -39,6 +39,7 @@ from functrans.torch._graph.observed import observed
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.dtypes import NUMBERS
 from functrans.torch._tensors.tensor import Tensor, from_array, lift_operand
 
 # Any: what ``op`` returns has a ``body``, other functions have not
@@ -51,7 +52,6 @@ NN: dict[str, Any] = {}
 PROPERTIES: dict[str, Callable] = {}
 # names of METHODS whose functions, but not methods, take ``out=``; those of ``op`` do anyway
 TAKING_OUT: set[str] = set()
-NUMBERS = frozenset({bool, int, float, complex})
 
 
 def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _F = TypeVar("_F", bound=Callable)
 # Rows whose nodes are known under a shorter name than theirs.
@@ -21,6 +21,12 @@ def named(f: _F, name: str, doc: str | None) -> _F:
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
     return f
+
+
+def typename(x: Any) -> str:
+    """The name of a type, or of that of an object, with its module unless it is Python's own."""
+    kind = x if isinstance(x, type) else type(x)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def title_for(name: str) -> str:
