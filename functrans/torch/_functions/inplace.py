@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.outputs import any_requires
+from functrans.torch._functions.table import METHODS
 from functrans.torch._graph.batches import require_entries
 from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value
 from functrans.torch._graph.modes import state, unusual
@@ -55,6 +56,12 @@ def in_place(f: Callable, name: str) -> Callable:
 
     return observed(
         named(method, name, f"{name[:-1]} in place: the result is written to this tensor."))
+
+
+def enter_in_place(*names: str) -> None:
+    """Enter the variants in place of methods."""
+    for name in names:
+        METHODS[f"{name}_"] = in_place(METHODS[name], f"{name}_")
 
 
 def _fits(array: np.ndarray, other: Any) -> bool:

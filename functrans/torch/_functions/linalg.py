@@ -9,11 +9,10 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.reductions import axes
-from functrans.torch._functions.table import LINALG, METHODS, function, op
-from functrans.torch._graph.graph import Value
+from functrans.torch._functions.table import LINALG, METHODS, function, op, plain
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._tensors.kinds import scalar_name
-from functrans.torch._tensors.tensor import Tensor, as_memory
+from functrans.torch._tensors.tensor import Tensor
 
 # what functions of several results return, by name
 Slogdet = namedtuple("Slogdet", "sign logabsdet")
@@ -22,11 +21,6 @@ Svd = namedtuple("Svd", "U S Vh")
 OldSvd = namedtuple("OldSvd", "U S V")
 Qr = namedtuple("Qr", "Q R")
 WithInfo = namedtuple("WithInfo", "result info")
-
-
-def plain(x: Any) -> np.ndarray:
-    """The array of an operand, without its place in the graph."""
-    return as_memory(x.primal if type(x) is Value else x)
 
 
 def matrices(who: str, *xs: Any) -> None:

@@ -9,9 +9,8 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.indexing import without_derivative
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme, axes, count_dims, picked, sort
-from functrans.torch._functions.table import FUNCTIONS, METHODS, function, op, ordered
+from functrans.torch._functions.table import FUNCTIONS, METHODS, function, op, ordered, plain
 from functrans.torch._graph.graph import Value
 from functrans.torch._tensors.tensor import Tensor, from_array
 

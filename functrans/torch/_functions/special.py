@@ -12,8 +12,7 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions import elementwise, parts, shares
-from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.linalg import plain
+from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.table import (
     METHODS,
     NN,
@@ -21,6 +20,7 @@ from functrans.torch._functions.table import (
     SPECIAL,
     floating,
     op,
+    plain,
     promoted,
     row,
 )
@@ -93,7 +93,6 @@ def _polynomial(name: str, theirs: str) -> None:
 
 for _name, _theirs in SHARED.items():
     SPECIAL[_name] = _one(_name, _theirs, None)
-    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
 for _name, _theirs in ALONE.items():
     _one(_name, _theirs)
 for _name, _theirs in PAIRS.items():
@@ -115,10 +114,7 @@ def i1(input):
 
 
 SPECIAL["i0"] = SPECIAL["modified_bessel_i0"] = i0
-METHODS["i0_"] = in_place(i0, "i0_")
-for _name, _other in {"igamma": "gammainc", "igammac": "gammaincc"}.items():
-    METHODS[_name] = SPECIAL[_other]
-    METHODS[f"{_name}_"] = in_place(SPECIAL[_other], f"{_name}_")
+METHODS.update(igamma=SPECIAL["gammainc"], igammac=SPECIAL["gammaincc"])
 
 
 def _polygamma(n: int, x: Any) -> AnyArray:
@@ -137,9 +133,6 @@ def polygamma(n, input):
     return _polygamma(n, input) if isinstance(n, int) else _polygamma(input, n)
 
 
-METHODS["polygamma_"] = in_place(polygamma, "polygamma_")
-
-
 @op
 def mvlgamma(input, p):
     """The logarithm of the multivariate gamma function of dimension ``p``."""
@@ -152,7 +145,7 @@ def mvlgamma(input, p):
     return total.astype(x.dtype)
 
 
-METHODS["mvlgamma_"] = in_place(METHODS["mvlgamma"], "mvlgamma_")
+enter_in_place(*SHARED, "i0", "igamma", "igammac", "polygamma", "mvlgamma")
 
 
 def _of_second_kind(name: str, kind: str, sign: int) -> None:

@@ -40,7 +40,7 @@ from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import NUMBERS
-from functrans.torch._tensors.tensor import Tensor, from_array, lift_operand
+from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, lift_operand
 
 # Any: what ``op`` returns has a ``body``, other functions have not
 METHODS: dict[str, Any] = {}
@@ -193,6 +193,11 @@ def _plain(x: Any) -> Any:
     if type(x) in (list, tuple):
         return type(x)([_plain(v) for v in x])
     return x.array_dtype if isinstance(x, dtypes.dtype) else x
+
+
+def plain(x: Any) -> Any:
+    """The array of an operand, without its place in the graph."""
+    return as_memory(x.primal if type(x) is Value else x)
 
 
 def wrap(out: Any, operands: Any, title: str, name: str) -> Any:

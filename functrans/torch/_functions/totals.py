@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -62,7 +63,7 @@ def total(name: str, mean: bool) -> Callable:
         except AttributeError:
             raise not_a_tensor(name, "input", 1, input) from None
         y = np.add.reduce(array, None)
-        scale = 1 / array.size if mean else 1
+        scale = 1 / (array.size or math.nan) if mean else 1
         out = from_array(y * y.dtype.type(scale) if mean else y)
         edge = recorded_edge(input) if state.grad else None
         if edge is not None:

@@ -15,11 +15,10 @@ from functrans.torch._functions.elementwise import logsigmoid, softplus
 from functrans.torch._functions.failures import WrongValue, unmultiplied
 from functrans.torch._functions.indexing import index_array
 from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.scattering import added, reduced
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op, plain
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._graph.batches import anywhere
 from functrans.torch._graph.titles import named

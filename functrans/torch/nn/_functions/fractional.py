@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme
-from functrans.torch._functions.table import NN, op
+from functrans.torch._functions.table import NN, op, plain
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, from_array

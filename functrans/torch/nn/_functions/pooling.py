@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme
 from functrans.torch._functions.scattering import written
-from functrans.torch._functions.table import NN, op
+from functrans.torch._functions.table import NN, op, plain
 from functrans.torch._graph.titles import named
 from functrans.torch.nn._functions.convolutions import each, padded, windows
 
