@@ -71,16 +71,10 @@ for _name, _f, _real in (("fft", np.fft.fftn, False), ("ifft", np.fft.ifftn, Fal
     _many(f"{_name}n", _f, None, _real)
 
 
-@op(space=FFT)
-def fftshift(input, dim=None):
-    """The zero frequency in the middle."""
-    return np.fft.fftshift(input, dim)
-
-
-@op(space=FFT)
-def ifftshift(input, dim=None):
-    """The zero frequency at the start again."""
-    return np.fft.ifftshift(input, dim)
+op(lambda input, dim=None: np.fft.fftshift(input, dim), "fftshift",
+   "The zero frequency in the middle.", space=FFT)
+op(lambda input, dim=None: np.fft.ifftshift(input, dim), "ifftshift",
+   "The zero frequency at the start again.", space=FFT)
 
 
 def _frequencies(name: str) -> None:

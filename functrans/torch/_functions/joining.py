@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import AnyArray
-from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.shapes import expand, narrow, reshape, sizes, transpose
 from functrans.torch._functions.splitting import split
 from functrans.torch._functions.table import (
@@ -215,30 +214,17 @@ _split_along("vsplit", lambda n: 0, 2)
 _split_along("dsplit", lambda n: 2, 3)
 
 
-@op
-def fliplr(input):
-    """The order of columns reversed."""
-    if input.ndim < 2:
-        raise RuntimeError("Input must be >= 2-d.")
-    return np.flip(input, 1)
+def _turned(name: str, axis: int, doc: str) -> None:
+    def body(input):
+        if input.ndim <= axis:
+            raise RuntimeError(f"Input must be >= {axis + 1}-d.")
+        return np.flip(input, axis)
+
+    op(body, name, doc)
 
 
-@op
-def flipud(input):
-    """The order of rows reversed."""
-    if input.ndim < 1:
-        raise RuntimeError("Input must be >= 1-d.")
-    return np.flip(input, 0)
-
-
-@op(space=FUNCTIONS)
-def vander(x, N=None, increasing=False):
-    """Powers of each entry as columns."""
-    N = x.shape[-1] if N is None else N
-    if N == 0:
-        return np.zeros((x.shape[0], 0), x.dtype)
-    powers = [np.ones(x.shape, x.dtype) if k == 0 else x**k for k in range(N)]
-    return np.stack(powers if increasing else powers[::-1], -1)
+_turned("fliplr", 1, "The order of columns reversed.")
+_turned("flipud", 0, "The order of rows reversed.")
 
 
 @function
@@ -256,23 +242,20 @@ def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
 # ---- windows on memory
 
 
-@op(title="UnfoldBackward0", name="unfold")
+@op(name="unfold")
 def windows(input, dimension, size, step):
     """Windows of ``size`` entries, ``step`` apart along a dimension, in a new last dimension."""
-    return _windows(input, dimension, size, step)
-
-
-def _windows(x: Any, dim: int, size: int, step: int) -> AnyArray:
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
-    if not x.ndim:
-        return x.reshape(1)[:size]
-    n = x.shape[dim]
+    if not input.ndim:
+        return input.reshape(1)[:size]
+    n = input.shape[dimension]
     if size > n:
-        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
+        raise RuntimeError(f"maximum size for tensor at dimension {dimension} is {n} but size is "
+                           f"{size}")
     starts = np.arange(0, n - size + 1, step)
-    y = np.take(x, starts[:, None] + np.arange(size), dim % x.ndim)
-    return np.moveaxis(y, dim % x.ndim + 1, -1)
+    axis = dimension % input.ndim
+    return np.moveaxis(np.take(input, starts[:, None] + np.arange(size), axis), axis + 1, -1)
 
 
 def read_only(f: Callable) -> Callable:
@@ -373,27 +356,18 @@ def _conjugate_transpose(self: Tensor) -> Tensor:
 PROPERTIES["H"] = _conjugate_transpose
 
 
-def _require_matrix(who: str, x: Any) -> None:
-    if x.ndim < 2:
-        raise RuntimeError(f"{who}: input tensor must have at least 2 dimensions")
+def _triangle(name: str, of_array: Callable, doc: str) -> Callable:
+    def body(x, diagonal=0):
+        if x.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        return of_array(x, diagonal)
+
+    return op(body, name, doc)
 
 
-@op
-def tril(x, diagonal=0):
-    """Zeros above a diagonal."""
-    _require_matrix("tril", x)
-    return np.tril(x, diagonal)
-
-
-@op
-def triu(x, diagonal=0):
-    """Zeros below a diagonal."""
-    _require_matrix("triu", x)
-    return np.triu(x, diagonal)
-
-
-for _name in ("tril", "triu"):
-    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+tril = _triangle("tril", np.tril, "Zeros above a diagonal.")
+triu = _triangle("triu", np.triu, "Zeros below a diagonal.")
+enter_in_place("tril", "triu")
 
 
 def _reshaping(name: str) -> None:

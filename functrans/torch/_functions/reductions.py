@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import ANY, Aval, Linear, Primitive, bind
+from functrans.extend import ANY, AnyArray, Aval, Linear, Primitive, bind
 from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.inplace import enter_in_place
@@ -246,7 +246,11 @@ def norm(x, p: Any = "fro", dim=None, keepdim=False, *, dtype=None):
     x = _of_floats(x, dtype, "norm")
     if p == "nuc":
         return np.linalg.norm(x, "nuc", axis=axes(dim, x), keepdims=keepdim)
-    p = 2 if p == "fro" or p is None else p
+    return size(x, 2 if p == "fro" or p is None else p, dim, keepdim)
+
+
+def size(x: Any, p: float, dim: Any, keepdim: bool = False) -> AnyArray:
+    """The ``p``-norm of floats along ``dim``."""
     if p == 0:  # a count, with slope 0
         return np.sum(np.sign(np.absolute(x)), axis=axes(dim, x), keepdims=keepdim)
     return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=p)
