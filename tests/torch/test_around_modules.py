@@ -240,3 +240,15 @@ def test_normalisations_without_running_statistics():
 def test_memory_whose_order_is_given_is_in_row_order():
     assert torch.empty_permuted((2, 3), (1, 0)).shape == (2, 3)
     assert torch.ones(1).new_empty_strided((2, 3), (1, 2)).shape == (2, 3)
+
+
+def test_norms_of_entries_but_along_one_dimension_of_a_vector_are_those_of_its_entries():
+    v = torch.tensor([3.0, -4.0])
+    assert torch.norm_except_dim(v).tolist() == [3.0, 4.0]
+    assert torch.norm_except_dim(v, 2, -1).item() == 5.0
+
+
+def test_functions_in_torchs_order_refuse_more_arguments_than_they_have():
+    x = torch.ones(2)
+    with pytest.raises(TypeError, match=r"kl_div\(\) takes 3 positional arguments but 4 were"):
+        torch.kl_div(x, x, 1, True)

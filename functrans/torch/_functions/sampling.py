@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.table import METHODS, TAKING_OUT, function, method, op
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -81,9 +82,8 @@ def _written(name: str, draw: Callable) -> None:
         self[...] = _drawn(self, draw(source(generator), self._array.shape, *args, **kwargs))
         return self
 
-    write.__name__ = write.__qualname__ = name
-    write.__doc__ = f"Fill this tensor with random numbers: {name.strip('_')}."
-    METHODS[name] = write
+    METHODS[name] = named(write, name,
+                          f"Fill this tensor with random numbers: {name.strip('_')}.")
 
 
 def _require(fits: bool, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Second names, functions that only answer a question, and those that PyTorch has removed."""
+"""Second names, and functions that PyTorch has removed."""
 
 from __future__ import annotations
 
@@ -8,33 +8,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from functrans.torch._functions.table import FUNCTIONS, METHODS, function, method
+from functrans.torch._functions.table import FUNCTIONS, METHODS, function
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes, factories
 from functrans.torch._tensors.tensor import Tensor, as_array, from_array, has_history
-
-
-@method
-def is_signed(input: Tensor) -> bool:
-    """Whether the type has negative numbers."""
-    return input._array.dtype.kind not in "ub"
-
-
-@method
-def is_neg(input: Tensor) -> bool:
-    """False: no tensor is only marked as the negative of its memory."""
-    return False
-
-
-@method
-def is_conj(input: Tensor) -> bool:
-    """False: no tensor is only marked as the conjugate of its memory."""
-    return False
-
-
-@method
-def is_distributed(input: Tensor) -> bool:
-    """False: there is one process."""
-    return False
 
 
 @function
@@ -126,11 +103,6 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
     return t
 
 
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
-    """``resize_`` to the shape of another tensor."""
-    return self.resize_(the_template.shape)
-
-
 def map_(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
     """Write ``callable(a, b)`` of the entries of two tensors, one after the other."""
     if has_history(self) or has_history(tensor):
@@ -156,16 +128,14 @@ def _removed(name: str, new: str) -> None:
             f"`torch.{name}` is deprecated in favor of `torch.linalg.{new}`."
         )
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"Removed from PyTorch in favour of ``linalg.{new}``."
-    FUNCTIONS[name] = METHODS[name] = f
+    FUNCTIONS[name] = METHODS[name] = named(
+        f, name, f"Removed from PyTorch in favour of ``linalg.{new}``.")
 
 
 for _name, _new in (("eig", "eig"), ("lstsq", "lstsq"), ("matrix_rank", "matrix_rank"),
                     ("solve", "solve"), ("symeig", "eigh")):
     _removed(_name, _new)
-for _f in (as_subclass, resize_as_, map_, reinforce, new_empty_strided, __contains__,
-           __reversed__):
+for _f in (as_subclass, map_, reinforce, new_empty_strided, __contains__, __reversed__):
     METHODS[_f.__name__] = _f
 
 
@@ -175,9 +145,8 @@ def _apart(name: str, f: Callable) -> Callable:
     def copied(*args: Any, **kwargs: Any) -> tuple:
         return tuple([x.clone() for x in f(*args, **kwargs)])
 
-    copied.__name__ = copied.__qualname__ = name
-    copied.__doc__ = "As ``chunk`` and ``split``, but each result has memory of its own."
-    return copied
+    return named(copied, name,
+                 "As ``chunk`` and ``split``, but each result has memory of its own.")
 
 
 for _name, _old in (("unsafe_chunk", "chunk"), ("unsafe_split", "split"),

@@ -12,6 +12,7 @@ import numpy as np
 
 from functrans.torch._functions.shapes import require_cpu
 from functrans.torch._functions.table import FUNCTIONS
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array
 
@@ -67,9 +68,8 @@ def _old(name: str, shape: Callable, *defaults: float) -> None:
                          lambda: shape(_places(window_length, not periodic), *given), dtype,
                          requires_grad, device)
 
-    window.__name__ = window.__qualname__ = name
-    window.__doc__ = f"The {name.removesuffix('_window')} window, periodic by default."
-    FUNCTIONS[name] = window
+    FUNCTIONS[name] = named(
+        window, name, f"The {name.removesuffix('_window')} window, periodic by default.")
 
 
 _old("bartlett_window", _bartlett)
@@ -91,9 +91,7 @@ def _new(name: str, doc: str, values: Callable) -> None:
         return _finished(name, M, lambda: values(M, sym, *args, **options), dtype, requires_grad,
                          device)
 
-    window.__name__ = window.__qualname__ = name
-    window.__doc__ = doc
-    WINDOWS[name] = window
+    WINDOWS[name] = named(window, name, doc)
 
 
 def _exponential(n: int, sym: bool, *, center: float | None = None,

@@ -14,7 +14,7 @@ from functrans.torch._graph.modes import no_grad, state
 from functrans.torch._graph.nodes import Edge, Node
 from functrans.torch._graph.packing import Packed, PackedTuple
 from functrans.torch._tensors.cotangents import take
-from functrans.torch._tensors.tensor import Tensor, from_array, show
+from functrans.torch._tensors.tensor import Tensor, from_array, saved_tensor, show
 
 # The operands of a node by the names that programs read them under.
 _OPERANDS = {"self": 0, "input": 0, "other": 1, "exponent": 1, "mat2": 1, "vec": 1, "tensor": 1}
@@ -154,13 +154,7 @@ def _operands(node: ElementwiseNode | RowNode) -> tuple[dict[int, Any], Any]:
 
 def _shown(x: Any, edge: Edge | None, storage: Storage | None) -> Any:
     """A saved array as a tensor with its history; a number as it is."""
-    if not isinstance(x, np.ndarray | np.generic):
-        return x
-    leaf = getattr(edge[0], "variable", None) if edge else None
-    if leaf is not None and leaf._array is x:
-        return leaf
-    node, k = edge or (None, 0)
-    return from_array(x, storage, node, k)
+    return saved_tensor(x, storage, edge) if isinstance(x, np.ndarray | np.generic) else x
 
 
 def pass_alone(node: Node, *grads: Any) -> Any:

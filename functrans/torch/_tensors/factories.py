@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans.torch._functions.shapes import require_cpu, sizes
 from functrans.torch._functions.table import METHODS
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, as_array, from_array
@@ -139,8 +140,7 @@ def _shaped(name: str, make: Callable) -> Callable:
                        requires_grad=requires_grad)
 
     for f, called in ((factory, name), (like, f"{name}_like"), (method, f"new_{name}")):
-        f.__name__ = f.__qualname__ = called
-        f.__doc__ = f"A tensor of {name}."
+        named(f, called, f"A tensor of {name}.")
     globals()[name], globals()[f"{name}_like"] = factory, like
     METHODS[f"new_{name}"] = method
     return factory
