@@ -45,6 +45,10 @@ ERRORS = errors_in({
          "tests/test_warnings.py::test_compiled_functions_warn_where_asked_to"),
     ],
     "functrans/_core/warned.py": [
+        ("errstate: what is kept of one of NumPy's states serves all",
+         "        outer = STATE.get()\n", "        outer = USUAL\n",
+         "tests/test_warnings.py::"
+         "test_underflow_and_calls_of_the_function_itself_reach_the_callers_object"),
         ("seterr: what a function sets ends with it",
          "        if changed:\n            _change(**changed)\n", "",
          "tests/test_warnings.py::test_seterr_holds_after_the_transform_as_after_the_function"),
