@@ -11,7 +11,7 @@ from functrans.extend import AnyArray
 from functrans.torch._functions.table import FFT, op
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch._tensors.factories import factory
 
 
 def _ready(who: str, x: Any, real: bool) -> AnyArray:
@@ -78,14 +78,11 @@ op(lambda input, dim=None: np.fft.ifftshift(input, dim), "ifftshift",
 
 
 def _frequencies(name: str) -> None:
-    def frequencies(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None,
-                    requires_grad: bool = False) -> Tensor:
-        want = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-        array = getattr(np.fft, name)(n, d).astype(want)
-        return from_array(array).requires_grad_(requires_grad)
+    def frequencies(n: int, d: float = 1.0, *, dtype: np.dtype) -> np.ndarray:
+        return getattr(np.fft, name)(n, d).astype(dtype)
 
-    FFT[name] = named(frequencies, name,
-                      "The frequencies of the transform of ``n`` samples ``d`` apart.")
+    FFT[name] = factory()(named(
+        frequencies, name, "The frequencies of the transform of ``n`` samples ``d`` apart."))
 
 
 _frequencies("fftfreq")

@@ -25,6 +25,7 @@ from functrans.torch._functions.table import (
 from functrans.torch._graph.modes import enable_grad, state
 from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import become_view, changed, guard
+from functrans.torch._tensors.factories import factory
 from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 
 _on_diagonal = row("embed_diagonal")
@@ -227,16 +228,16 @@ _turned("fliplr", 1, "The order of columns reversed.")
 _turned("flipud", 0, "The order of rows reversed.")
 
 
-@function
-def tril_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
-    """The indices of the lower triangle of a matrix."""
-    return from_array(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
+def _places(name: str, of_triangle: Callable, doc: str) -> Callable:
+    def make(row: int, col: int, offset: int = 0, *, dtype: np.dtype | None) -> np.ndarray:
+        return np.stack(of_triangle(row, offset, col)).astype(dtype or np.int64)
+
+    return function(factory(None)(named(make, name, doc)))
 
 
-@function
-def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
-    """The indices of the upper triangle of a matrix."""
-    return from_array(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
+tril_indices = _places("tril_indices", np.tril_indices,
+                       "The indices of the lower triangle of a matrix.")
+_places("triu_indices", np.triu_indices, "The indices of the upper triangle of a matrix.")
 
 
 # ---- windows on memory

@@ -21,12 +21,10 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 
 @function
-def scalar_tensor(s: Any, *, dtype: Any = None, requires_grad: bool = False, **options: Any,
-                  ) -> Tensor:
+@factories.factory()
+def scalar_tensor(s: Any, *, dtype: np.dtype) -> np.ndarray:
     """A tensor of one number, by default of the default type."""
-    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-    array = np.asarray(s).astype(d)  # too large integers wrap
-    return from_array(array).requires_grad_(requires_grad)
+    return np.asarray(s).astype(dtype)  # too large integers wrap
 
 
 @function
@@ -49,35 +47,34 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0,
 
 
 @function
-def range(start: float, end: float | None = None, step: float = 1, *, dtype: Any = None,
-          requires_grad: bool = False, **options: Any) -> Tensor:
+@factories.factory()
+def range(start: float, end: float | None = None, step: float = 1, *,
+          dtype: np.dtype) -> np.ndarray:
     """Numbers from ``start`` up to and including ``end``; deprecated in favour of ``arange``."""
     start, end = (0, start) if end is None else (start, end)
     if step == 0:
         raise RuntimeError("step must be nonzero")
-    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-    array = start + step * np.arange(int((end - start) / step) + 1)
-    return from_array(array.astype(d)).requires_grad_(requires_grad)
+    return (start + step * np.arange(int((end - start) / step) + 1)).astype(dtype)
 
 
 @function
-def empty_strided(size: Any, stride: Any, *, dtype: Any = None, requires_grad: bool = False,
-                  **options: Any) -> Tensor:
+@factories.factory()
+def empty_strided(size: Any, stride: Any, *, dtype: np.dtype) -> np.ndarray:
     """A tensor of a shape; everything here is in row order, whatever ``stride`` says."""
-    return vars(factories)["empty"](tuple(size), dtype=dtype, requires_grad=requires_grad)
+    return np.empty(tuple(size), dtype)
 
 
 @function
-def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None,
-                   requires_grad: bool = False, **options: Any) -> Tensor:
+@factories.factory()
+def empty_permuted(size: Any, physical_layout: Any, *, dtype: np.dtype) -> np.ndarray:
     """A tensor of a shape; everything here is in row order, whatever ``physical_layout`` says."""
-    return vars(factories)["empty"](tuple(size), dtype=dtype, requires_grad=requires_grad)
+    return np.empty(tuple(size), dtype)
 
 
-def new_empty_strided(self: Tensor, size: Any, stride: Any, dtype: Any = None,
-                      requires_grad: bool = False, **options: Any) -> Tensor:
+@factories.factory(None)
+def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any) -> np.ndarray:
     """A tensor of a shape and the type of this one; everything here is in row order."""
-    return empty_strided(size, stride, dtype=dtype or self.dtype, requires_grad=requires_grad)
+    return np.empty(tuple(size), dtype or self._array.dtype)
 
 
 def __contains__(self: Tensor, element: Any) -> bool:

@@ -22,18 +22,12 @@ from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge, Node, OpNode, check, freed, sequence
 from functrans.torch._graph.packing import Packed
 from functrans.torch._graph.pushing import FORWARD, Forward
+from functrans.torch._graph.seen import saved_tensor
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import CUSTOM, SEVERAL, changed, guard, rebase
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.cotangents import take
-from functrans.torch._tensors.tensor import (
-    Tensor,
-    from_array,
-    lift_variable,
-    recorded_edge,
-    saved_tensor,
-    show,
-)
+from functrans.torch._tensors.tensor import Tensor, from_array, lift_variable, recorded_edge, show
 
 
 class Saved(NamedTuple):

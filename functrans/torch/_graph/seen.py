@@ -11,10 +11,10 @@ from functrans.extend import TABLE
 from functrans.torch._graph.graph import ElementwiseNode, RowNode, Storage
 from functrans.torch._graph.levels import forward_value
 from functrans.torch._graph.modes import no_grad, state
-from functrans.torch._graph.nodes import Edge, Node
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
 from functrans.torch._graph.packing import Packed, PackedTuple
 from functrans.torch._tensors.cotangents import take
-from functrans.torch._tensors.tensor import Tensor, from_array, saved_tensor, show
+from functrans.torch._tensors.tensor import Tensor, from_array, show
 
 # The operands of a node by the names that programs read them under.
 _OPERANDS = {"self": 0, "input": 0, "other": 1, "exponent": 1, "mat2": 1, "vec": 1, "tensor": 1}
@@ -150,6 +150,14 @@ def _operands(node: ElementwiseNode | RowNode) -> tuple[dict[int, Any], Any]:
              for n, v in zip(action.needs, saved, strict=True)}
     return ({_PLACES[n]: v for n, v in found.items() if n in _PLACES and n != "y"},
             found.get("y"))
+
+
+def saved_tensor(array: Any, storage: Storage | None, edge: Edge | None) -> Tensor:
+    """What a node has saved, as a tensor at its place in the graph; a leaf itself."""
+    node, k = edge or (None, 0)
+    if type(node) is AccumulateGrad and node.variable._array is array:
+        return node.variable
+    return from_array(array, storage, node, k)
 
 
 def _shown(x: Any, edge: Edge | None, storage: Storage | None) -> Any:

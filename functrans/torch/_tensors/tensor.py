@@ -439,14 +439,6 @@ def from_value(x: Any, storage: Storage | None = None) -> Tensor:
     return from_array(x, storage)
 
 
-def saved_tensor(array: Any, storage: Storage | None, edge: Edge | None) -> Tensor:
-    """What a node has saved, as a tensor at its place in the graph; a leaf itself."""
-    node, k = edge or (None, 0)
-    if type(node) is AccumulateGrad and node.variable._array is array:
-        return node.variable
-    return from_array(array, storage, node, k)
-
-
 def has_history(t: Tensor) -> bool:
     """Whether what is done to ``t`` is recorded, for gradients or for tangents."""
     return t.requires_grad or edge_of(t) is not None
