@@ -318,6 +318,30 @@ def test_libraries_bring_special_functions_of_one_number(tmp_path):
         assert_allclose(y, expected, rtol=1e-13)
 
 
+def far_from_usual(a, x, b, p, q):
+    return (special.gammainc(a, x), special.gammaincc(a, x), special.betaincc(b, 1 + b, p),
+            special.stdtr(1e300, p), special.ndtri(q), special.j0(q), special.cosm1(q))
+
+
+@needs_cc
+def test_special_functions_of_libraries_end_and_keep_their_digits_far_from_the_usual(tmp_path):
+    q = np.array([-1e-300, -0.0, np.inf])
+    a, x = np.array([12.0, 30.0, 2e8, 1e14, 1e300]), np.array([1e-10, 1.0, 2e8, 1e14 - 3e7, 1e300])
+    args = a, x, np.array([1e-18, 2.0, 1e9]), np.array([0.3, 0.5, 0.7]), q
+    status, ys = called(far_from_usual, tmp_path / "lib.so", *args)
+    part, rest, beta, t, quantile, bessel, cosine = ys
+    assert status == 0
+    assert_allclose(part[:3], special.gammainc(a, x)[:3], rtol=1e-12)
+    # by integrals of 40 digits: SciPy's has two at this place
+    assert_allclose(part[3:], [0.0013498968498041, 0.5], rtol=1e-13)
+    assert_allclose(rest, 1 - part, rtol=1e-12)
+    assert 0 <= beta[0] < 1e-14 and np.isnan(beta[2])
+    assert_allclose(t, special.ndtr(args[3]), rtol=1e-14)
+    assert_allclose(quantile, [np.nan, -np.inf, np.nan])
+    assert_allclose(bessel, [1.0, 1.0, np.nan])
+    assert not np.signbit(cosine[:2]).any()
+
+
 @needs_cc
 @pytest.mark.parametrize(("f", "a", "status"), [
     (np.linalg.eigvalsh, np.full((3, 3), np.nan), 3),

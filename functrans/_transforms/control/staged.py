@@ -19,6 +19,7 @@ from functrans._compile.ir.structured import INT, Branch, Loop
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of
 from functrans._core.bind import AnyArray, Tracer, is_staged
+from functrans._core.places import placed
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
@@ -231,10 +232,7 @@ def branch(
     places = [i for i, x in enumerate(leaves) if isinstance(x, Tracer)]
 
     def flat(f: Callable, *values: Any) -> Any:
-        full = list(leaves)
-        for i, v in zip(places, values, strict=True):
-            full[i] = v
-        return f(*tree.unflatten(shape, full))
+        return f(*tree.unflatten(shape, placed(values, places, leaves)))
 
     inputs = [leaves[i] for i in places]
     parts = [stage_part(functools.partial(flat, f), [*map(example_of, inputs)], name)

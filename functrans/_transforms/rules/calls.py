@@ -14,6 +14,7 @@ import numpy as np
 
 from functrans._core.aval import aval_of, is_inexact
 from functrans._core.bind import Tracer
+from functrans._core.places import placed
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.reverse.nodes import CallNode, recorded
@@ -372,17 +373,11 @@ def push_rule(
     active = [i for i, y in enumerate(ys) if is_inexact(y)]
 
     def pull(*cts: Any) -> tuple:
-        full: list[Any] = [None] * len(ys)
-        for i, c in zip(active, cts, strict=True):
-            full[i] = c
-        arg_cts = call.bwd(residuals, rest, full)
+        arg_cts = call.bwd(residuals, rest, placed(cts, active, [None] * len(ys)))
         return tuple(arg_cts[i] for i in which)
 
     tangents = transpose(pull, [aval_of(ys[i]) for i in active], tuple(ts), call.name)
-    out: list[Any] = [None] * len(ys)
-    for i, t in zip(active, tangents, strict=True):
-        out[i] = t
-    return out
+    return placed(tangents, active, [None] * len(ys))
 
 
 def filled(primals: Sequence, tangents: Sequence) -> list:

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from functrans._core.aval import is_inexact
+from functrans._core.places import placed
 from functrans._transforms.rules.differences import DerivativeRule
 from functrans._transforms.rules.external import (
     ExternalFunction,
@@ -71,10 +72,7 @@ def _part(
     """The results ``out`` as a function of the operands ``moving``, and these."""
 
     def part(*changed: Any) -> list:
-        full = list(xs)
-        for i, x in zip(moving, changed, strict=True):
-            full[i] = x
-        ys = g(*full)
+        ys = g(*placed(changed, moving, xs))
         return list(ys) if out is None else [ys[i] for i in out]
 
     return part, [xs[i] for i in moving]
