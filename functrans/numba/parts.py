@@ -17,6 +17,7 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
+from functrans._ops.elementwise import from_parts
 from functrans.numba.arrays import ActiveArray, fresh
 from functrans.numba.complexes import Pair, part_of
 from functrans.numba.convert import KEPT
@@ -48,7 +49,7 @@ def put_together(ys: Sequence, kinds: Sequence) -> list:
     rest, found = iter(ys), []
     for kind in kinds:
         y = next(rest)
-        found.append(y + 1j * next(rest) if is_complex(kind) else y)
+        found.append(from_parts(y, next(rest)) if is_complex(kind) else y)
     return found
 
 

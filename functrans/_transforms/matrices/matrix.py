@@ -12,6 +12,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.aval import Aval, aval_of, finfo, integer, shape_of
 from functrans._core.bind import AnyArray, Tracer
+from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import (
     Argnums,
     Leaves,
@@ -379,7 +380,7 @@ class _Job(NamedTuple):
             for pair, into in zip(along.split(images), along.avals, strict=True):
                 J = pair[0]
                 if len(pair) > 1:
-                    J = self._analytic(J, pair[1], 1j) if _is_complex(out) else J + 1j * pair[1]
+                    J = self._analytic(*pair, 1j) if _is_complex(out) else from_parts(*pair)
                 J = J.transpose((*range(1, J.ndim), 0))
                 row.append(_shaped(J, out, into))
             blocks.append(row)
@@ -392,7 +393,7 @@ class _Job(NamedTuple):
             for row, pair, out in zip(blocks, back.split(images), back.avals, strict=True):
                 J = pair[0]
                 if len(pair) > 1:
-                    J = self._analytic(J, pair[1], -1j) if _is_complex(into) else J + 1j * pair[1]
+                    J = self._analytic(*pair, -1j) if _is_complex(into) else from_parts(*pair)
                 elif _is_complex(into) and not _is_complex(out):
                     J = np.conjugate(J)
                 row.append(_shaped(J, out, into))

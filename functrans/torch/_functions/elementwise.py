@@ -324,7 +324,7 @@ def complex_(real, imag):
     if real.dtype.kind != "f" or real.dtype != imag.dtype:
         raise RuntimeError("complex: both parts must be floats of one type, but they are "
                            f"{real.dtype.name} and {imag.dtype.name}")
-    return real + 1j * imag
+    return row("from_parts")(real, imag)
 
 
 @op

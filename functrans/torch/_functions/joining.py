@@ -331,7 +331,7 @@ def view_as_complex(input):
         raise RuntimeError("view_as_complex is only supported for floating point tensors whose "
                            f"last dimension has size 2, but this is {input.dtype.name} of shape "
                            f"{list(input.shape)}")
-    return input[..., 0] + input.dtype.type(1) * 1j * input[..., 1]
+    return row("from_parts")(input[..., 0], input[..., 1])
 
 
 for _name in ("view_as_real", "view_as_complex"):
