@@ -380,7 +380,9 @@ class _Job(NamedTuple):
             for pair, into in zip(along.split(images), along.avals, strict=True):
                 J = pair[0]
                 if len(pair) > 1:
-                    J = self._analytic(*pair, 1j) if _is_complex(out) else from_parts(*pair)
+                    J, turned = pair
+                    analytic = _is_complex(out)
+                    J = self._analytic(J, turned, 1j) if analytic else from_parts(J, turned)
                 J = J.transpose((*range(1, J.ndim), 0))
                 row.append(_shaped(J, out, into))
             blocks.append(row)
@@ -393,7 +395,9 @@ class _Job(NamedTuple):
             for row, pair, out in zip(blocks, back.split(images), back.avals, strict=True):
                 J = pair[0]
                 if len(pair) > 1:
-                    J = self._analytic(*pair, -1j) if _is_complex(into) else from_parts(*pair)
+                    J, turned = pair
+                    analytic = _is_complex(into)
+                    J = self._analytic(J, turned, -1j) if analytic else from_parts(J, turned)
                 elif _is_complex(into) and not _is_complex(out):
                     J = np.conjugate(J)
                 row.append(_shaped(J, out, into))
