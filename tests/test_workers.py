@@ -57,10 +57,9 @@ leave:
 
 @pytest.fixture(scope="module")
 def counting():
-    code, function = local().compile_own(COUNTING, "count", "a test of threads")
-    run = on_threads(function)
-    yield run
-    del code  # which had to live until here
+    loaded = local().compile_own(COUNTING, ["count"], "a test of threads")
+    yield on_threads(loaded.functions["count"])
+    del loaded  # whose code had to live until here
 
 
 @pytest.fixture

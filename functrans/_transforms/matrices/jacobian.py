@@ -10,7 +10,7 @@ from functrans._transforms.arguments import Argnums, require_callable
 from functrans._transforms.derived import deriving
 from functrans._transforms.matrices.budget import MatrixFunction
 from functrans._transforms.matrices.matrix import Options, matrix_function, options_of
-from functrans.errors import ArgumentError
+from functrans._transforms.options import require_choice
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -81,10 +81,7 @@ def jacobian(
     function, options = _opened(
         jacobian, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor,
         mode=mode)
-    if mode not in ("auto", "forward", "reverse"):
-        raise ArgumentError(
-            f'jacobian: mode must be "auto", "forward" or "reverse", but is {mode!r}'
-        )
+    require_choice("jacobian", "mode", mode, ("auto", "forward", "reverse"))
     return matrix_function("jacobian", function, argnums, has_aux, mode, options)
 
 

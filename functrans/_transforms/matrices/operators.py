@@ -14,6 +14,7 @@ from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import describe, hand_out_all, open_argument, require_callable
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.matrices.directions import Batches, Rows
+from functrans._transforms.options import require_choice
 from functrans._transforms.reverse.api import Recording, active_tangents, record
 from functrans._transforms.reverse.grad import grad, run_value_and_grad
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
@@ -21,7 +22,6 @@ from functrans.errors import ArgumentError, NotDifferentiable, name_of
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
-KINDS = ("jacobian", "hessian", "gauss_newton")
 WHO = "linear_operator"
 
 
@@ -54,8 +54,7 @@ def linear_operator(
     array([ 1., -1.])
     """
     function = require_callable(WHO, f)
-    if kind not in KINDS:
-        raise ArgumentError(f"{WHO}: kind must be one of {', '.join(KINDS)}, but is {kind!r}")
+    require_choice(WHO, "kind", kind, ("jacobian", "hessian", "gauss_newton"))
     if loss is not None and kind != "gauss_newton":
         raise ArgumentError(f'{WHO}: loss is for kind="gauss_newton", but kind is {kind!r}')
     if any(isinstance(v, Tracer) for v in open_argument(WHO, f, 0, x).leaves):
