@@ -8,7 +8,7 @@ from numba.core import types
 from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.extending import register_jitable
 
-from functrans.numba.arrays import at, entry, length_of, shape_of, spread, values
+from functrans.numba.arrays import at, entry, length_of, shape_of, spread, values, write
 from functrans.numba.functions import METHODS, chosen_for, new, stands_for
 from functrans.numba.overloads import for_kernels
 
@@ -33,7 +33,7 @@ def diff(a, n=1):
     if n < 0:
         raise ValueError("diff(): order must be non-negative")
     out = new(a.shape)
-    out[...] = a
+    write(out, a)
     for _ in range(n):
         out = out[..., 1:] - out[..., :-1]
     return out
@@ -193,13 +193,13 @@ def write_along(out, start, arrays, axis):
     if len(arrays) == 0:
         return lambda out, start, arrays, axis: None
 
-    def write(out, start, arrays, axis):
+    def written(out, start, arrays, axis):
         part = np.swapaxes(arrays[0], 0, axis)
         require_alike(part.shape[1:], out.shape[1:])
-        out[start : start + len(part)] = part
+        write(out[start : start + len(part)], part)
         write_along(out, start + len(part), arrays[1:], axis)
 
-    return write
+    return written
 
 
 @for_kernels
@@ -208,12 +208,12 @@ def write_each(out, start, arrays):
     if len(arrays) == 0:
         return lambda out, start, arrays: None
 
-    def write(out, start, arrays):
+    def written(out, start, arrays):
         require_alike(arrays[0].shape, out.shape[1:])
-        out[start, ...] = arrays[0]
+        write(out[start, ...], arrays[0])
         write_each(out, start + 1, arrays[1:])
 
-    return write
+    return written
 
 
 @njit
@@ -242,7 +242,7 @@ def stack(arrays, axis=0):
     for k in range(place_of(axis, out.ndim)):
         moved = np.swapaxes(moved, k, k + 1)
     copied = new(moved.shape)
-    copied[...] = moved
+    write(copied, moved)
     return copied
 
 
