@@ -233,14 +233,14 @@ ERRORS = errors_in({
          "np.stack(c[::-1] if row.reverse else c)", "np.stack(c)",
          "tests/test_loops.py::test_the_jet_of_a_reversed_scan_is_in_order"),
         ("scan: tangents that reach the state later are lost",
-         "        if reached == state:\n            break\n        state = reached\n    wanted = ",
-         "        break\n    wanted = ",
+         "        if active == state:\n            return state\n        state = active\n",
+         "        return active\n",
          "tests/test_loops.py::test_jit_agrees_with_plain_python"),
         ("loops: a batch keeps the state of finished entries moving",
-         "[*values[:m], *arrays])\n"
+         "[*values[:m], *arrays], batched)\n"
          "        selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]"
          "\n",
-         "[*values[:m], *arrays])\n        selected = new[: row.carries]\n",
+         "[*values[:m], *arrays], batched)\n        selected = new[: row.carries]\n",
          "tests/test_loops.py::test_entries_of_a_batch_end_at_their_own_step"),
     ],
     "functrans/_transforms/staging/restage.py": [
