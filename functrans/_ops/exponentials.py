@@ -124,8 +124,8 @@ def _logsumexp_vjp(ct, y, xs, wanted, axis):
 
 def _scaled(times, ct, share, axis):
     """``share`` times ``ct``, a number a row."""
-    if times is operator.mul and type(ct) is np.ndarray and ct.dtype is share.dtype and (
-            ct.flags.c_contiguous):
+    if share.size >= sizes.SCALED and times is operator.mul and type(ct) is np.ndarray and (
+            ct.dtype is share.dtype and ct.flags.c_contiguous):
         scaled = large.in_one_pass("scaled_rows", share, axis=axis, filled=(ct,),
                                    least=sizes.SCALED)
         if scaled is not None:
