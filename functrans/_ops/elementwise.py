@@ -432,6 +432,25 @@ imag = elementwise(
     "imag", np.imag, lambda g: g * -1j, domain="complex", cost=1, computes="operand", rounds="never"
 )
 
+
+def _from_parts(x1, x2):
+    if "c" in (dtype_of(x1).kind, dtype_of(x2).kind):
+        raise TypeError("the parts of a complex number are real numbers")
+    z = np.empty(np.broadcast_shapes(np.shape(x1), np.shape(x2)), np.result_type(x1, x2, 1j))
+    z.real, z.imag = x1, x2
+    return z if z.ndim else z[()]
+
+
+def turned(g):
+    """``1j * g`` with the signs and infinities of both parts."""
+    return from_parts(-imag(g), real(g)) if dtype_of(g).kind == "c" else from_parts(0.0, g)
+
+
+# row: x1 + 1j * x2 is NaN where x2 is infinite, and has no -0
+from_parts = elementwise(
+    "from_parts", _from_parts, lambda g: g, lambda g: turned(g), cost=1, rounds="never"
+)
+
 # ---- comparisons, tests and integer operations
 
 equal = constant(

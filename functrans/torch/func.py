@@ -25,7 +25,7 @@ from functrans.extend import aval_of
 from functrans.torch._batching import vmap
 from functrans.torch._functions.shapes import stack
 from functrans.torch._graph.dual import as_tensor, pushed, pushed_columns
-from functrans.torch._graph.levels import forward_edge, leads_to_leaf, open_level
+from functrans.torch._graph.levels import forward_edge, leads_to_leaf, open_level, require_same_size
 from functrans.torch._graph.modes import enable_grad, is_grad_enabled, state
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
 from functrans.torch._tensors.cotangents import owned, take
@@ -167,12 +167,7 @@ class _At:
                     "jvp(f, primals, tangents): Expected tangents to only contain Tensors, got "
                     f"{type(t)}"
                 )
-            if t.shape != x.shape:
-                raise RuntimeError(
-                    "Trying to set a forward gradient that has a different size than that of the "
-                    f"original Tensor, this is not supported. Tensor is of size {list(x.shape)} "
-                    f"while the given forward gradient is of size {list(t.shape)}."
-                )
+            require_same_size(t, x)
         return ts
 
     def pushed(self, tangents: Sequence[Tensor]) -> Any:

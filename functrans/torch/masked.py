@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.table import METHODS, NN
+from functrans.torch._graph.titles import named
 from functrans.torch._names import absent
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -103,11 +104,8 @@ def _of_extremes(name: str, sign: int) -> tuple[Callable, Callable]:
         return at.to(dtypes.BY_ARRAY_DTYPE[d])  # as torch has it
 
     what = "least" if sign > 0 else "greatest"
-    for f, called, doc in ((extreme, name, f"The {what} entry that is kept."),
-                           (place, f"arg{name[1:]}", f"The place of the {what} that is kept.")):
-        f.__name__ = f.__qualname__ = called
-        f.__doc__ = doc
-    return extreme, place
+    return (named(extreme, name, f"The {what} entry that is kept."),
+            named(place, f"arg{name[1:]}", f"The place of the {what} that is kept."))
 
 
 amax, argmax = _of_extremes("amax", -1)

@@ -45,6 +45,10 @@ ERRORS = errors_in({
          "tests/test_warnings.py::test_compiled_functions_warn_where_asked_to"),
     ],
     "functrans/_core/warned.py": [
+        ("errstate: what is kept of one of NumPy's states serves all",
+         "        outer = STATE.get()\n", "        outer = USUAL\n",
+         "tests/test_warnings.py::"
+         "test_underflow_and_calls_of_the_function_itself_reach_the_callers_object"),
         ("seterr: what a function sets ends with it",
          "        if changed:\n            _change(**changed)\n", "",
          "tests/test_warnings.py::test_seterr_holds_after_the_transform_as_after_the_function"),
@@ -449,6 +453,19 @@ ERRORS = errors_in({
         ("slices: a bound from which an integer is taken is one to which it is added",
          "        n = n if eqn.prim is ops.add else -n\n", "",
          "tests/test_indexing.py::test_slices_between_traced_places_are_numpys"),
+    ],
+    "functrans/_transforms/control/taking.py": [
+        ("rows lend their values: that of the last one, which may not take part",
+         "first = taking.argmax()", "first = -1",
+         "tests/test_control.py::test_rows_of_a_compiled_branch_lend_others_their_values"),
+        ("rows lend their values: systems are taken for entrywise ops",
+         "return isinstance(row, General) and not chooses", "return False",
+         "tests/test_control.py::test_systems_of_rows_that_do_not_take_part_are_not_singular"),
+    ],
+    "functrans/_transforms/control/branches.py": [
+        ("branch: a program that no row takes is run",
+         "(taking.any() * 1, *lent", "(1, *lent",
+         "tests/test_control.py::test_rows_of_a_compiled_branch_lend_others_their_values"),
     ],
     "functrans/_transforms/control/staged.py": [
         ("loops: those inside a body that is staged again begin anew",

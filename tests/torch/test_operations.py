@@ -513,3 +513,10 @@ def test_what_is_not_positive_definite_has_the_order_of_its_minor():
     assert np.isfinite(g[0]).all()
     with pytest.raises(torch.linalg.LinAlgError, match="not positive"):
         torch.linalg.cholesky_ex(bad, check_errors=True)
+
+
+def test_a_complex_number_of_two_parts_has_both():
+    parts = torch.tensor([[1.0, float("inf")], [-0.0, 2.0]])
+    for z in (torch.complex(parts[:, 0], parts[:, 1]), torch.view_as_complex(parts)):
+        assert torch.equal(torch.view_as_real(z), parts)
+        assert torch.signbit(z.real[1])

@@ -15,6 +15,7 @@ from functrans._core.products import Products, inside
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.control.costs import cheaper_again
+from functrans._transforms.control.taking import against, lent, particular
 from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.sums import entrywise
 from functrans._transforms.reverse.vjp import VJPTrace
@@ -207,28 +208,36 @@ class Batched:
         if test is not None:
             test = restage.vmap(test, (*fixed, *state), size, row.name, [self.split])[0]
         if test is not None and self.split:
-            body, test = _while_any(row, body, test)
+            body, test = _while_any(row, body, test, (*fixed, *wanted[:n], *arrays))
             n += 1
         elif own:
-            body = _while_counted(row, body, size)
+            body = _while_counted(row, body, size, (*fixed, *wanted[:n], *arrays))
             consts += 1
         self.row = row.replaced(optimise(body), consts, n, test=test)
 
 
 def _where_going(going: Any, new: Any, old: Any) -> AnyArray:
     """``new`` for the entries of a batch that are going on."""
-    mask = going.reshape((going.shape[0],) + (1,) * (len(new.shape) - 1))
-    return ops.where(mask, new, old)
+    return ops.where(against(going, new), new, old)
 
 
-def _while_any(row: Loop, body: Program, ends: Program) -> tuple[Program, Program]:
+def _step(body: Program, going: Any, values: Sequence, batched: Sequence[bool]) -> list:
+    """What a step makes of the entries of a batch that are going on."""
+    if particular(body):
+        values = lent(going, values, batched)
+    return list(evaluate(body, values))
+
+
+def _while_any(
+    row: Loop, body: Program, ends: Program, batched: Sequence[bool]
+) -> tuple[Program, Program]:
     """Body and test of a batch whose entries end on their own; their steps are counted."""
     first, m = row.consts, row.consts + row.carries
 
     def step(*values: Any) -> tuple:
         state, steps, arrays = values[first:m], values[m], values[m + 1 :]
         going = evaluate(ends, values[:m])[0]
-        new = evaluate(body, [*values[:m], *arrays])
+        new = _step(body, going, [*values[:m], *arrays], batched)
         selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]
         ys = [_where_going(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
         return (*selected, steps + going.astype(INT), *ys)
@@ -242,7 +251,7 @@ def _while_any(row: Loop, body: Program, ends: Program) -> tuple[Program, Progra
     return stage(step, operands, row.name)[0], stage(any_going, operands[: m + 1], row.name)[0]
 
 
-def _while_counted(row: Loop, body: Program, size: int) -> Program:
+def _while_counted(row: Loop, body: Program, size: int, batched: Sequence[bool]) -> Program:
     """The body for a batch with a number of steps for each entry, which is the last constant; the
     last array numbers the steps."""
     first, m = row.consts, row.consts + row.carries
@@ -251,7 +260,7 @@ def _while_counted(row: Loop, body: Program, size: int) -> Program:
         counts, state = values[first], values[first + 1 : m + 1]
         arrays, place = values[m + 1 : -1], values[-1]
         going = place < counts
-        new = evaluate(body, [*values[:first], *state, *arrays])
+        new = _step(body, going, [*values[:first], *state, *arrays], batched)
         selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]
         ys = [_where_going(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
         return (*selected, *ys)

@@ -12,6 +12,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.aval import Aval, aval_of, finfo, shape_of
 from functrans._core.bind import AnyArray, Tracer
+from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import (
     Argnums,
     Leaves,
@@ -375,7 +376,9 @@ class _Job(NamedTuple):
             for pair, into in zip(along.split(images), along.avals, strict=True):
                 J = pair[0]
                 if len(pair) > 1:
-                    J = self._analytic(J, pair[1], 1j) if _is_complex(out) else J + 1j * pair[1]
+                    J, turned = pair
+                    analytic = _is_complex(out)
+                    J = self._analytic(J, turned, 1j) if analytic else from_parts(J, turned)
                 J = J.transpose((*range(1, J.ndim), 0))
                 row.append(_shaped(J, out, into))
             blocks.append(row)
@@ -388,7 +391,9 @@ class _Job(NamedTuple):
             for row, pair, out in zip(blocks, back.split(images), back.avals, strict=True):
                 J = pair[0]
                 if len(pair) > 1:
-                    J = self._analytic(J, pair[1], -1j) if _is_complex(into) else J + 1j * pair[1]
+                    J, turned = pair
+                    analytic = _is_complex(into)
+                    J = self._analytic(J, turned, -1j) if analytic else from_parts(J, turned)
                 elif _is_complex(into) and not _is_complex(out):
                     J = np.conjugate(J)
                 row.append(_shaped(J, out, into))

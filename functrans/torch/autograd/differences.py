@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._graph.custom import UndefinedGradBackward
 from functrans.torch._graph.engine import as_tuple, grad
-from functrans.torch._graph.nodes import Edge, Node
+from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, run
 from functrans.torch._tensors.sparse import SparseTensor
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
@@ -149,16 +150,9 @@ def batched(y: Tensor, leaves: Sequence[Tensor], seeds: np.ndarray) -> tuple[lis
     return [np.asarray(each[i]) for i in used], [np.asarray(together[i]) for i in used]
 
 
-class _Undefined(Node):
-    """Hands its operands an undefined gradient."""
-
-    def pull(self, ct: Any, create: bool) -> list:
-        return [None] * len(self.edges)
-
-
 def from_undefined(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list:
     """The cotangents of the leaves where those of the outputs are undefined."""
-    node = _Undefined(_places(outputs))
+    node = UndefinedGradBackward(_places(outputs))
     return run([((node, 0), np.ones(()))], _places(leaves), True, False)
 
 

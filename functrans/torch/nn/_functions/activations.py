@@ -15,13 +15,13 @@ from functrans.torch._functions.elementwise import logsigmoid, softplus
 from functrans.torch._functions.failures import WrongValue, unmultiplied
 from functrans.torch._functions.indexing import index_array
 from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.scattering import added, reduced
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op, plain
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._graph.batches import anywhere
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -205,9 +205,8 @@ def _dropping_channels(name: str) -> Callable:
         shape = (*input.shape[:2], *[1] * (input.dim() - 2))
         return _dropped(input, p, training, shape, inplace)
 
-    dropped.__name__ = dropped.__qualname__ = name
-    dropped.__doc__ = "Each channel zero with probability ``p``, else divided by ``1 - p``."
-    return dropped
+    return named(dropped, name,
+                 "Each channel zero with probability ``p``, else divided by ``1 - p``.")
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
@@ -410,9 +409,7 @@ def _switched(f: Callable) -> Callable:
             *args, inplace = args  # type: ignore[assignment]  # the last positional one
         return write(input, *args, **kwargs) if inplace else f(input, *args, **kwargs)
 
-    chosen.__name__ = chosen.__qualname__ = f.__name__
-    chosen.__doc__ = f.__doc__
-    return chosen
+    return named(chosen, f.__name__, f.__doc__)
 
 
 def _softmax(f: Callable) -> Callable:
@@ -424,9 +421,7 @@ def _softmax(f: Callable) -> Callable:
             dim = 0 if input.dim() in (0, 1, 3) else 1
         return f(input, dim, dtype=dtype)
 
-    along.__name__ = along.__qualname__ = f.__name__
-    along.__doc__ = f.__doc__
-    return along
+    return named(along, f.__name__, f.__doc__)
 
 
 for _name in ("relu6", "hardtanh", "hardsigmoid", "hardswish", "threshold", "mish"):

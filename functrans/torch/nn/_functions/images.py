@@ -10,8 +10,7 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.failures import WrongValue
-from functrans.torch._functions.linalg import plain
-from functrans.torch._functions.table import FUNCTIONS, NN, op
+from functrans.torch._functions.table import FUNCTIONS, NN, op, plain
 from functrans.torch._tensors.tensor import Tensor
 
 

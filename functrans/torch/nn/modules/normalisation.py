@@ -24,7 +24,6 @@ class BatchNorm(Module):
     running_mean: Tensor | None
     running_var: Tensor | None
     _dims: tuple[int, ...] = ()
-    _by_instance = False
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
                  affine: bool = True, track_running_stats: bool = True, device: Any = None,

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NN
+from functrans.torch._functions.table import FUNCTIONS, NN
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn import init
+from functrans.torch.nn._functions.natives import gru_step, lstm_step, relu_step, rnn_step
 from functrans.torch.nn._functions.sequences import (
     PackedSequence,
     pack_padded_sequence,
@@ -22,32 +23,6 @@ from functrans.torch.nn.parameter import Parameter
 
 empty = vars(factories)["empty"]
 where: Callable = FUNCTIONS["where"]
-sigmoid: Callable = METHODS["sigmoid"]
-
-
-def rnn_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any) -> tuple:
-    """tanh of the sum of what input and state say."""
-    return (gates[0] + gates[1]).tanh(), None
-
-
-def relu_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any) -> tuple:
-    """relu of the sum of what input and state say."""
-    return (gates[0] + gates[1]).relu(), None
-
-
-def lstm_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Tensor) -> tuple:
-    """Hochreiter and Schmidhuber's cell, with a forget gate."""
-    i, f, g, o = (gates[0] + gates[1]).chunk(4, -1)
-    c = sigmoid(f) * c + sigmoid(i) * g.tanh()
-    return sigmoid(o) * c.tanh(), c
-
-
-def gru_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any) -> tuple:
-    """Cho's gated unit, the reset gate applied behind the product."""
-    (ri, zi, ni), (rh, zh, nh) = [g.chunk(3, -1) for g in gates]
-    z = sigmoid(zi + zh)
-    n = (ni + sigmoid(ri + rh) * nh).tanh()
-    return n + z * (h - n), None
 
 
 def _parameters(module: Module, size: int, hidden: int, gates: int, bias: bool, suffix: str,
