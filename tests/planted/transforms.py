@@ -233,8 +233,7 @@ ERRORS = errors_in({
          "np.stack(c[::-1] if row.reverse else c)", "np.stack(c)",
          "tests/test_loops.py::test_the_jet_of_a_reversed_scan_is_in_order"),
         ("scan: tangents that reach the state later are lost",
-         "        if active == state:\n            return state\n        state = active\n",
-         "        return active\n",
+         "    state = _active_state(body, fixed, state, arrays)\n    in_mask = ", "    in_mask = ",
          "tests/test_loops.py::test_jit_agrees_with_plain_python"),
         ("loops: a batch keeps the state of finished entries moving",
          "[*values[:m], *arrays], batched)\n"

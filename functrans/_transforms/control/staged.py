@@ -22,7 +22,7 @@ from functrans._core.bind import AnyArray, Tracer, is_staged
 from functrans._core.places import placed
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import astype
-from functrans._transforms.arguments import is_number
+from functrans._transforms.arguments import is_value
 from functrans._transforms.control.branches import BranchCall
 from functrans._transforms.control.loops import LoopCall
 from functrans._transforms.staging.environment import Environment
@@ -58,10 +58,6 @@ def strong(x: Any, dtype: np.dtype) -> np.ndarray | Tracer:
     if not isinstance(x, Tracer):
         return np.asarray(plain(x), dtype)
     return x if not weak(x) and x.dtype == dtype else astype(x, dtype=dtype)
-
-
-def _value(x: Any) -> bool:
-    return is_number(x) or isinstance(x, bool)
 
 
 # ---- loops
@@ -144,7 +140,7 @@ def scan(
     f: Callable, state: Sequence, columns: Sequence, length: int, reverse: bool, name: str
 ) -> tuple[list, list] | None:
     """State and collected arrays, flat; None: to be unrolled."""
-    if not all(map(_value, state)):
+    if not all(map(is_value, state)):
         return None
     try:
         return _scanned(f, state, columns, length, name, reverse=reverse)
