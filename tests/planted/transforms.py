@@ -323,7 +323,7 @@ ERRORS = errors_in({
     ],
     "functrans/numpy/at_once.py": [
         ("at once: a roll goes back the way it came",
-         "tuple([(-n, i) for n, i in shifts[::-1]])", "shifts",
+         "tuple([(-n, i) for n, i in p[\"shifts\"][::-1]])", "p[\"shifts\"]",
          "tests/test_at_once.py::test_the_backward_is_the_transpose_of_forward_mode"),
         ("at once: the slope of a variance forgets how its mean was rounded",
          "    return _centred(moved, axis, n)  # but for rounding, it is\n", "    return moved\n",
