@@ -305,6 +305,10 @@ FIRE = {
     "everything written": (
         MAT, one(scatter_set, "x", Const(np.arange(6.0).reshape(2, 3)), pattern=(Ellipsis, WHOLE))
     ),
+    "every part written": (
+        NUM, one(scatter_set, Const(np.zeros(2)), "a", pattern=(-1,)),
+        one(ops.negative, "a"), one(scatter_set, "x1", "x2", pattern=(0,))
+    ),
     "an entry of a stack": (
         VEC, one(stack, Const(np.ones(3)), "x", axis=1), one(getitem, "x", pattern=(WHOLE, 1))
     ),
@@ -346,6 +350,17 @@ KEPT = {
     "a sum over an axis": (MAT, one(sum_, "x", axis=(0,))),
     "written backwards": (
         VEC, one(scatter_set, "x", Const(np.arange(3.0)), pattern=((None, None, -1),))
+    ),
+    "every part of what may be read elsewhere": (
+        Aval((2,), F64), one(scatter_set, "x", Const(np.ones(())), pattern=(0,)),
+        one(scatter_set, "x", Const(np.zeros(())), pattern=(1,))
+    ),
+    "one part written twice": (
+        NUM, one(scatter_set, Const(np.zeros(2)), "a", pattern=(1,)),
+        one(scatter_set, "x", "a", pattern=(-1,))
+    ),
+    "parts of another dtype": (
+        Aval((), F32), one(scatter_set, Const(np.zeros(1)), "a", pattern=(0,))
     ),
     "a number written everywhere": (
         VEC, one(scatter_set, "x", Const(np.ones(())), pattern=(WHOLE,))

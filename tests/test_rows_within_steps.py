@@ -154,3 +154,26 @@ def test_a_loop_reads_entries_wherever_they_lie(name):
             expected = f(x)
         for y, e in zip(ft.jit(f)(x), expected, strict=True):
             assert onp.asarray(y).tobytes() == onp.asarray(e).tobytes()
+
+
+# ---- small arrays
+
+
+def test_small_arrays_that_are_filled_entry_by_entry_stay_in_registers():
+    def lorenz(x, a):
+        y = np.zeros(3)
+        y[0] = 1.0
+        for i in range(80):
+            d = np.zeros(3)
+            d[0] = a * (y[1] - y[0])
+            d[1] = y[0] * (2.0 - y[2]) - y[1] + x[i]
+            d[2] = y[0] * y[1] - a * y[2]
+            y = y + 0.01 * d
+        return np.sum(y * y)
+
+    x = onp.linspace(-1.0, 1.0, 80)
+    program, other = both(ft.grad(lorenz), x, 0.5)
+    bodies = [eqn.prim.body for eqn in other.eqns if eqn.prim.name == "rolled"]
+    assert len(bodies) == 2
+    assert "scatter_set" not in {eqn.prim.name for body in bodies for eqn in body.eqns}
+    assert_same(program, other, (x, 0.5))
