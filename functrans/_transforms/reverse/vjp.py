@@ -336,8 +336,8 @@ class VJPTrace(Trace):
         else:
             node = ((x2.slot, a2, (x2.known or x2.aval, self.capture(v1), params), None),)
         tape, z = self.tape, _new(VJPTracer)
-        known = NUMBER if type(y) is np.float64 else (
-            _aval(Aval, (y.shape, y.dtype)) if type(y) is np.ndarray else None)
+        known = _aval(Aval, (y.shape, y.dtype)) if type(y) is np.ndarray else (
+            NUMBER if type(y) is np.float64 else None)
         z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(node)
         return z
