@@ -17,11 +17,6 @@ from functrans.torch._tensors.tensor import Tensor, from_array
 _SEED = 67280421310721  # of a new generator, as in torch
 
 
-def unknown_seed() -> int:
-    """A number that nobody knows."""
-    return int.from_bytes(os.urandom(8), "little")
-
-
 class Generator:
     """A source of random numbers, of which the next depend on its seed alone.
 
@@ -49,7 +44,7 @@ class Generator:
 
     def seed(self) -> int:
         """Start again from a number that nobody knows, and return it."""
-        return self.manual_seed(unknown_seed()).initial_seed()
+        return self.manual_seed(int.from_bytes(os.urandom(8), "little")).initial_seed()
 
     def initial_seed(self) -> int:
         """The seed that it has started from."""
