@@ -221,47 +221,48 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
             return None
     if not (settings().compiles and dtype.isnative):
         return None
-    numbers = 0
+    arrays, numbers = [*xs], 0
     if len(xs) > 1 or not x.flags.carray:
-        xs = _in_order(xs, shape, dtype)
-        if not xs:
+        arrays, numbers = _in_order(xs, shape, dtype)
+        if not arrays:
             return None
-        numbers = sum([1 << i for i, v in enumerate(xs) if not v.flags.c_contiguous])
     for i, v in enumerate(filled, len(xs)):
         if not v.flags.c_contiguous:
             numbers |= 1 << i
-    return _native.kernels()(name, width, (*xs, *filled), numbers)
+    return _native.kernels()(name, width, [*arrays, *filled], numbers, like=x)
 
 
-def _in_order(xs: tuple[Any, ...], shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ...]:
-    """Arrays of one shape and dtype, aligned and in order or a number repeated; none if some are
-    not, nor can be written out so."""
-    ordered = []
-    for v in xs:
+def _in_order(xs: tuple[Any, ...], shape: tuple[int, ...], dtype: np.dtype) -> tuple[list, int]:
+    """Arrays of one shape and dtype, aligned and in order, or of one number, for each of which
+    there is a bit; none if some are not, nor can be written out so."""
+    ordered, numbers = [], 0
+    for i, v in enumerate(xs):
         if type(v) is not np.ndarray or not v.ndim:
-            v = _repeated(v, shape, dtype)
+            v = _number(v, dtype)
             if v is None:
-                return ()
+                return [], 0
+            numbers |= 1 << i
         elif v.shape != shape or v.dtype is not dtype:
-            return ()
+            return [], 0
         elif not (flags := v.flags).carray:
-            if not flags.c_contiguous and any(v.strides):
-                if 0 not in v.strides:
-                    return ()
-                v = v.copy()
-            elif not flags.aligned:
-                return ()
+            if not flags.c_contiguous:
+                if not any(v.strides):
+                    numbers |= 1 << i
+                elif 0 in v.strides:
+                    v = v.copy()
+                else:
+                    return [], 0
+            if not v.flags.aligned:
+                return [], 0
         ordered.append(v)
-    return tuple(ordered)
+    return ordered, numbers
 
 
-def _repeated(v: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-    """A number as an array that repeats it; None for what is none, or would change the type."""
+def _number(v: Any, dtype: np.dtype) -> np.ndarray | None:
+    """A number as an array; None for what is none, or would change the type."""
     if type(v) is float or type(v) is int:
-        v = np.array(v, dtype)
-    elif type(v) not in STRONG or v.dtype is not dtype:
-        return None
-    return np.ndarray(shape, dtype, v, 0, (0,) * len(shape))
+        return np.array(v, dtype)
+    return np.asarray(v) if type(v) in STRONG and v.dtype is dtype else None
 
 
 def row_sums(x: np.ndarray) -> np.ndarray | None:

@@ -35,8 +35,8 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _matmul(x1, x2):
-    if type(x1) is not np.ndarray or not isinstance(x2, Tracer):
-        x1, x2 = _pair(x1, x2)
+    x1 = x1 if type(x1) is np.ndarray or isinstance(x1, Tracer) else as_operand(x1)
+    x2 = x2 if type(x2) is np.ndarray or isinstance(x2, Tracer) else as_operand(x2)
     s1, s2 = x1.shape, x2.shape
     if not s1 or not s2 or s1[-1] != s2[-2 if len(s2) > 1 else 0]:
         raise _no_product(s1, s2)
@@ -50,10 +50,8 @@ def _matmul(x1, x2):
 def _no_product(s1, s2):
     """NumPy's error for operands of shapes ``s1`` and ``s2``, which do not fit."""
     if not s1 or not s2:
-        return ValueError(
-            f"matmul: Input operand {int(bool(s1))} does not have enough dimensions (has 0, gufunc "
-            "core with signature (n?,k),(k,m?)->(n?,m?) requires 1)"
-        )
+        return ValueError(f"matmul: Input operand {int(bool(s1))} does not have enough dimensions "
+                          "(has 0, gufunc core with signature (n?,k),(k,m?)->(n?,m?) requires 1)")
     return ValueError(
         "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
         f"(n?,k),(k,m?)->(n?,m?) (size {s2[-2:][0]} is different from {s1[-1]})"
@@ -72,6 +70,8 @@ def matmul(x1, x2, /):
 
 
 def _method(self, other):
+    if type(other) is np.ndarray or isinstance(other, Tracer):
+        return _matmul(self, other)
     if type(other) in PYTHON_SCALARS:
         return NotImplemented
     if is_sparse(other):

@@ -19,7 +19,7 @@ from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise, isnan, strong_multiply
-from functrans._ops.indexing import WHOLE, getitem
+from functrans._ops.indexing import WHOLE, getitem, scatter_set
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import (
     astype,
@@ -223,6 +223,14 @@ def _reads_everything(eqn, producers):
     return x if v.shape == shape and v.is_identity() else None
 
 
+def _writes_everything(eqn, producers):
+    (x, value, *indices), shape = eqn.inputs, eqn.outputs[0].aval.shape
+    if indices or not isinstance(x, Var) or aval_of_atom(value).shape != shape:
+        return None
+    v = views.indexed(views.identity(x, shape), eqn.params["pattern"])
+    return value if v.shape == shape and v.is_identity() else None
+
+
 def _reads_one_of_stack(eqn, producers):
     inner = producer(eqn.inputs[0], producers, stack)
     if inner is None or len(eqn.inputs) > 1:
@@ -306,5 +314,6 @@ RULES = (
     Rule("reshape or broadcast twice", (reshape, broadcast_to), _reshaped_twice),
     Rule("to the same dtype", (astype,), _same_dtype),
     Rule("an index of everything", (getitem,), _reads_everything),
+    Rule("everything written", (scatter_set,), _writes_everything),
     Rule("an entry of a stack", (getitem,), _reads_one_of_stack),
 )
