@@ -101,11 +101,12 @@ def at_users_lines(f: Callable, args: tuple, kwargs: dict) -> Any:
     """``f`` called, with NumPy's warnings at the user's lines."""
     if _outside.get() is not None:
         return f(*args, **kwargs)
-    token, changed = _outside.set(copy_context()), {}
+    changed: dict[str, Any] = {}
     try:
+        _outside.set(copy_context())
         return _logged(f, args, kwargs, changed)
     finally:
-        _outside.reset(token)
+        _outside.set(None)
         if changed:
             _change(**changed)
 

@@ -67,7 +67,7 @@ def _value(x: Any) -> bool:
 
 
 # While a body is staged: the loops inside, in their order, and those that it had the last time.
-_loops: ContextVar[tuple[list[LoopBody], list[LoopBody]]] = ContextVar("loops")
+_loops: ContextVar[tuple[list[LoopBody], list[LoopBody]]] = ContextVar("loops", default=([], []))
 
 
 class LoopBody:
@@ -81,7 +81,7 @@ class LoopBody:
         self.state = [plain(x) for x in state]
         self.loops: list[LoopBody] = []
         self.kinds = self._kinds()
-        self._follow(*_loops.get(([], [])))
+        self._follow(*_loops.get())
         while True:
             self._stage(name, f, entries)
             if not self._widen():
@@ -89,11 +89,12 @@ class LoopBody:
 
     def _stage(self, name: str, f: Callable, entries: Sequence) -> None:
         inside: list[LoopBody] = []
-        token = _loops.set((inside, self.loops))
+        before = _loops.get()
         try:
+            _loops.set((inside, self.loops))
             self.part = stage_part(self._typed(f), [*map(example_of, self.state), *entries], name)
         finally:
-            _loops.reset(token)
+            _loops.set(before)
         self.loops = inside
 
     def _kinds(self) -> list[tuple[np.dtype, bool]]:
