@@ -448,6 +448,21 @@ def test_names_in_c_are_made_of_letters():
     assert "int f_2d_f_(const double *x0, size_t x0_size" in c_library.header(source)
 
 
+@pytest.mark.parametrize("name", [
+    "exp", "pow", "double", "class", "main", "size_t", "run0", "constant0", "NULL", "while", "free",
+])
+def test_functions_have_no_names_that_c_has(name):
+    code = ft.export(lambda x: x, X)._code
+    assert c_library.Source(name, code.frame, "", {}).identifier == f"f_{name}"
+    assert c_library.Source(f"{name}_of", code.frame, "", {}).identifier == f"{name}_of"
+
+
+def test_a_name_does_not_end_the_comment_of_a_header():
+    code = ft.export(lambda x: x, X)._code
+    head = c_library.header(c_library.Source("a*/b", code.frame, "", {}))
+    assert head.startswith("/* a* /b, exported")
+
+
 def of_several_numbers(a, b, x, p):
     return (special.gammainc(a, x), special.gammaincc(a, x), special.betainc(a, b, p),
             special.zeta(1 + b, a))

@@ -46,7 +46,7 @@ ERRORS = errors_in({
     ],
     "functrans/_core/warned.py": [
         ("errstate: what is kept of one of NumPy's states serves all",
-         "        outer = STATE.get()\n", "        outer = USUAL\n",
+         "        known, inner =", "        outer = USUAL\n        known, inner =",
          "tests/test_warnings.py::"
          "test_underflow_and_calls_of_the_function_itself_reach_the_callers_object"),
         ("seterr: what a function sets ends with it",

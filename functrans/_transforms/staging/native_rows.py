@@ -22,13 +22,14 @@ def _program(f: Callable) -> Jitted:
 
 def compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
     """``f(static, *xs)`` by native code, as ``jit`` would compile it; None where there is none."""
-    token = watching.set(None)  # who watches the caller's ops sees this as one of them
+    before = watching.get()
     try:
+        watching.set(None)  # who watches the caller's ops sees this as one of them
         with config(jit=False):  # a step that the program leaves to its row is NumPy's
             code = _program(f).code(static, *xs)
             return code and code(xs)
     finally:
-        watching.reset(token)
+        watching.set(before)
 
 
 @functools.cache
