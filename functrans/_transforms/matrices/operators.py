@@ -144,7 +144,8 @@ class Products:
     def push(self, v: Any) -> AnyArray:
         """``J v``."""
         if aval_of(v).dtype.kind == "c" and not self.complex:
-            return from_parts(self.push(v.real), self.push(v.imag))
+            y, z = self.push(v.real), self.push(v.imag)
+            return y + 1j * z if self.dtype.kind == "c" else from_parts(y, z)
         return self._moved(v, self.ins, self.outs, self.run.push)
 
     def pull(self, ct: Any) -> AnyArray:
@@ -153,7 +154,7 @@ class Products:
             return self.push(ct)
         if not self.complex and np.result_type(aval_of(ct).dtype, self.dtype).kind == "c":
             # cotangents of real arguments are real parts
-            return from_parts(self._pull(ct), self._pull(-1j * ct))
+            return from_parts(np.real(self._pull(ct)), np.real(self._pull(-1j * ct)))
         return self._pull(ct)
 
     def _pull(self, ct: Any) -> AnyArray:
