@@ -135,6 +135,8 @@ ENTRIES = {
     "a column": lambda x: x[:, 2, 1],
     "rows of a column": lambda x: x[:, 3],
     "of another axis": lambda x: np.swapaxes(x, 0, 1),
+    "most of another axis": lambda x: np.swapaxes(x, 0, 1)[1:],
+    "most of another axis backwards": lambda x: np.swapaxes(x, 0, 2)[:0:-1],
     "their parts": lambda x: x[:, 1:3, ::-1],
     "one for all": lambda x: np.broadcast_to(x[2], (3, 5, 4)),
     "one": lambda x: x[5:],
@@ -177,3 +179,59 @@ def test_small_arrays_that_are_filled_entry_by_entry_stay_in_registers():
     assert len(bodies) == 2
     assert "scatter_set" not in {eqn.prim.name for body in bodies for eqn in body.eqns}
     assert_same(program, other, (x, 0.5))
+
+
+# ---- arrays that are written by columns
+
+
+def filtered(x, a):
+    y = np.zeros(x.shape)
+    before = last = 0.0 * x[:, 0]
+    for j in range(x.shape[1]):
+        y[:, j] = a * x[:, j] + 0.3 * x[:, j - 1] + 0.5 * last - 0.2 * before
+        before, last = last, y[:, j]
+    return y
+
+
+def test_columns_that_a_backward_loop_reads_are_not_written_into_an_array():
+    x = onp.random.default_rng(0).normal(size=(6, 40)).round(1)
+    f = ft.grad(lambda x, a: np.sum(filtered(x, a) ** 2), (0, 1))
+    program, other = both(f, x, 0.4)
+    assert "scatter_set" not in {eqn.prim.name for eqn in other.eqns}
+    assert_same(program, other, (x, 0.4))
+
+
+@pytest.mark.usefixtures("seldom_optimised")
+def test_shifted_columns_share_a_copy():
+    x = onp.random.default_rng(0).normal(size=(6, 100)).astype(onp.float32)
+    compiled = ft.jit(filtered)
+    steps = compiled.lower(x, onp.float32(0.4)).schedule.steps
+    loop = next(step for step in steps if getattr(step, "name", "") == "rolled")
+    *_, a, b = loop.operands
+    assert a.root is b.root
+    assert a.offset != b.offset
+    with ft.config(jit=False):
+        expected = filtered(x, onp.float32(0.4))
+    assert onp.asarray(compiled(x, onp.float32(0.4))).tobytes() == onp.asarray(expected).tobytes()
+
+
+def test_a_loop_in_a_loop_takes_a_column_as_one_array():
+    def sweeps(x, a):
+        c, rows = x[0], []
+        for i in range(30):
+            c = np.sqrt(c * c + x[i])
+            rows.append(c)
+        s = x[3]
+        for _ in range(8):
+            t = s * 0.5
+            for row in rows:
+                t = t * a + row / (t + 1.0)
+            s = t - s * a
+        return s
+
+    x = onp.linspace(1.0, 2.0, 30)
+    program, other = both(sweeps, x, 0.3)
+    *_, outer = [eqn for eqn in other.eqns if eqn.prim.name == "rolled"]
+    assert len(outer.inputs) == 4
+    assert "stack" not in {eqn.prim.name for eqn in outer.prim.body.eqns}
+    assert_same(program, other, (x, 0.3))

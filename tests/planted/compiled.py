@@ -293,6 +293,13 @@ ERRORS = errors_in({
         ("parts of arrays: what is partly outside is read of what was written",
          "return None if outside else", "return",
          "tests/test_rolling.py::test_parts_are_read_without_the_arrays"),
+        ("parts of arrays: backwards to the first entry, without it",
+         "stop_at = piece.stop if piece.stop >= 0 else None", "stop_at = max(piece.stop, 0)",
+         "tests/test_rolling.py::test_parts_are_read_without_the_arrays"),
+        ("parts of arrays: joined along the axis of the transpose",
+         "axis=axes[axis])", "axis=axis)",
+         "tests/test_rows_within_steps.py::"
+         "test_columns_that_a_backward_loop_reads_are_not_written_into_an_array"),
         ("parts of arrays: every other entry is every entry",
          "step = at[1] - at[0] if len(at) > 1 else 1", "step = 1",
          "tests/test_rolling.py::test_parts_are_read_without_the_arrays"),

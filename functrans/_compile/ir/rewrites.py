@@ -241,7 +241,8 @@ def _writes_each(eqn, producers):
     *before, last = eqn.params["pattern"]
     if before != [WHOLE] * len(before) or type(last) is not int or shape[len(before)] > PARTS:
         return None
-    axis, written, now = len(before), {}, eqn
+    axis, written = len(before), {}
+    base, now = eqn.outputs[0], eqn
     part = Aval((*shape[:axis], *shape[axis + 1 :]), dtype)
     while now is not None:
         (base, value, *indices), pattern = now.inputs, now.params["pattern"]

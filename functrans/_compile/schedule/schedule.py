@@ -230,9 +230,33 @@ def _in_memory(build: Builder, a: Atom, t: Aval, by_entries: bool) -> View:
         a = Const(np.asarray(a, t.dtype))
     v = build.view(a)
     in_order = v.strides[by_entries:] == views.c_strides(v.shape)[by_entries:]
-    if isinstance(v.root, Var) and v.whole and v.index is None and in_order:
-        return v
+    if isinstance(v.root, Var) and v.whole and v.index is None:
+        if in_order:
+            return v
+        if by_entries and (shared := _among_all(build, v)) is not None:
+            return shared
     return build.in_order(a)
+
+
+def _among_all(build: Builder, v: View) -> View | None:
+    """Entries from a copy of all that there are along their axis, which other loops share; None
+    where many of these are not read."""
+    space = build.shapes.get(v.root, v.root.aval.shape)  # type: ignore[arg-type]  # a Const is no key
+    way = views.origin(v, space)
+    k, step = way[1][0] if way else (-1, 0)
+    if way is None or k < 0 or 4 * v.shape[0] < 3 * space[k]:
+        return None
+    first, stride = way[0][k], views.c_strides(space)[k]
+    shape, strides = (space[k], *v.shape[1:]), (stride, *v.strides[1:])
+    whole = View(v.root, shape, v.offset - first * stride, strides, views.full(shape))
+    key = v.root, whole.offset, strides, shape
+    if key not in build.entries:
+        build.entries[key] = Var(Aval(shape, v.root.aval.dtype))
+        build.views[build.entries[key]] = whole
+    copy = build.in_order(build.entries[key])
+    size = math.prod(shape[1:])
+    own = step * size if v.shape[0] > 1 else 0, *views.c_strides(v.shape)[1:]
+    return View(copy.root, v.shape, first * size, own, views.full(v.shape))
 
 
 VIEWS: dict[Primitive, Callable[[View, dict], View | None]] = {
