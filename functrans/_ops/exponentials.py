@@ -56,8 +56,9 @@ def _log(e, total, top):
     return y + top.reshape(y.shape)
 
 
-def _with_shares(x, axis):
+def _with_shares(x, params):
     """The value and the shares, from one pass of exponentials; None where other code is faster."""
+    axis = params["axis"]
     if x.dtype.char not in "fd":
         return None
     if x.size >= sizes.PASSES and axis == (x.ndim - 1,):
@@ -140,8 +141,8 @@ logsumexp = primitive(
     vjp=_logsumexp_vjp, saves="x", native_from="NATIVE",
     keeps=Residual(
         _with_shares,
-        pull=lambda times, ct, x, share, axis: _scaled(times, ct, share, axis),
-        push=lambda times, t, x, share, axis: times(t, share).sum(axis=axis),
+        pull=lambda times, ct, x, share, params: _scaled(times, ct, share, params["axis"]),
+        push=lambda times, t, x, share, params: times(t, share).sum(axis=params["axis"]),
     ),
     batch=lambda size, xs, batched, axis: logsumexp(xs[0], axis=shift_axis(axis)),
     abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),

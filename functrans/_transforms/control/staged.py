@@ -64,7 +64,7 @@ def strong(x: Any, dtype: np.dtype) -> np.ndarray | Tracer:
 
 
 # While a body is staged: the loops inside, in their order, and those that it had the last time.
-_loops: ContextVar[tuple[list[LoopBody], list[LoopBody]]] = ContextVar("loops")
+_loops: ContextVar[tuple[list[LoopBody], list[LoopBody]]] = ContextVar("loops", default=([], []))
 
 
 class LoopBody:
@@ -78,7 +78,7 @@ class LoopBody:
         self.state = [plain(x) for x in state]
         self.loops: list[LoopBody] = []
         self.kinds = self._kinds()
-        self._follow(*_loops.get(([], [])))
+        self._follow(*_loops.get())
         while True:
             self._stage(name, f, entries)
             if not self._widen():
@@ -86,11 +86,12 @@ class LoopBody:
 
     def _stage(self, name: str, f: Callable, entries: Sequence) -> None:
         inside: list[LoopBody] = []
-        token = _loops.set((inside, self.loops))
+        before = _loops.get()
         try:
+            _loops.set((inside, self.loops))
             self.part = stage_part(self._typed(f), [*map(example_of, self.state), *entries], name)
         finally:
-            _loops.reset(token)
+            _loops.set(before)
         self.loops = inside
 
     def _kinds(self) -> list[tuple[np.dtype, bool]]:

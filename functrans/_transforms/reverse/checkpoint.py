@@ -14,6 +14,7 @@ from functrans import tree
 from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer, is_staged, newest_trace
 from functrans._core.locks import Lock
+from functrans._core.places import spaced
 from functrans._core.writing import apart
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.arguments import require_callable
@@ -115,8 +116,7 @@ class Recomputed(Call):
 
         dual_call = Recomputed(self.name, dual, self.hold)
         outs = dual_call(*primals, *[t for t in tangents if t is not None])
-        cotangents = iter(outs[len(moved) :])
-        return outs[: len(moved)], [next(cotangents) if m else None for m in moved]
+        return outs[: len(moved)], spaced(outs[len(moved) :], moved)
 
     def batch(self, trace, xs, batched):
         return Recomputed(self.name, under(self.name, trace, self.fun, batched), self.hold)(*xs)

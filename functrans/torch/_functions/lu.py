@@ -10,7 +10,6 @@ import numpy as np
 from functrans.torch._functions.failures import in_batch
 from functrans.torch._functions.linalg import matrices
 from functrans.torch._functions.table import FUNCTIONS, LINALG, op, plain, row
-from functrans.torch._graph.quiet import quiet
 
 _factors = row("lu")
 
@@ -27,7 +26,7 @@ def order_of(A: Any) -> np.ndarray:
         a = a.astype(np.float32)
     *lead, m, n = a.shape
     order = np.broadcast_to(np.arange(m), (*lead, m)).copy()
-    with quiet():
+    with np.errstate(all="ignore"):
         for i in range(min(m, n)):
             best = np.argmax(_size(a[..., i:, i]), -1)[..., None] + i
             for x in (order, *[a[..., j] for j in range(n)]):
@@ -143,5 +142,3 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
         low = np.tril(LU_data[..., :, :k], -1) + np.eye(m, k, dtype=LU_data.dtype)
         up = np.triu(LU_data[..., :k, :])
     return Lu(P, low, up)
-
-

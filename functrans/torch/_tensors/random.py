@@ -102,11 +102,11 @@ def source(generator: Generator | None = None) -> np.random.Generator:
 def noting_draws() -> Iterator[Drawn]:
     """Inside, generators that are drawn from are noted."""
     outer, drawn = _drawn.get(), Drawn()
-    token = _drawn.set(drawn)
     try:
+        _drawn.set(drawn)
         yield drawn
     finally:
-        _drawn.reset(token)
+        _drawn.set(outer)
         if outer is not None:
             outer.update({g: state for g, state in drawn.items() if g not in outer})
 
