@@ -216,3 +216,10 @@ def test_channels_are_dropped_as_a_whole_in_a_batch_or_alone(drop, shape, lead):
 def test_dropout_refuses_what_it_cannot_drop(call, kind, text):
     with pytest.raises(kind, match=text):
         call()
+
+
+@pytest.mark.parametrize("options", [{"kernel_size": 0}, {"kernel_size": 2, "stride": 0},
+                                     {"kernel_size": 2, "dilation": 0}])
+def test_windows_without_a_size_a_step_or_a_spread_are_refused(options):
+    with pytest.raises(RuntimeError, match="must be greater than zero, but got 0"):
+        F.max_pool1d(torch.ones(1, 1, 9), **options)
