@@ -28,11 +28,13 @@ from functrans._ops.elementwise import (
 from functrans._ops.structure import repeated
 
 
+@functools.lru_cache(1024)
 def reduced_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]:
     """``shape`` without the axes in ``axis``."""
     return tuple([n for i, n in enumerate(shape) if i not in axis])
 
 
+@functools.lru_cache(1024)
 def kept_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]:
     """``shape`` with length 1 at the axes in ``axis``."""
     return tuple([1 if i in axis else n for i, n in enumerate(shape)])
@@ -60,10 +62,10 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> AnyArray:
     """``v``, reduced over ``axis``, repeated along it to ``shape``: the transpose of ``sum``."""
     if type(v) not in PLAIN:
         return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
-    whole, size = len(axis) == len(shape), math.prod(shape)
-    columns = not whole and axis[-1:] == (len(shape) - 1,) and shape[-1] <= FEW
-    if not whole:
+    size, columns = math.prod(shape), False
+    if len(axis) < len(shape):
         v = v.reshape(kept_shape(shape, axis))
+        columns = axis[-1:] == (len(shape) - 1,) and shape[-1] <= FEW
     if size > SMALL and not (columns and size < sizes.LARGE):
         return repeated(v, shape)
     y = np.empty(shape, dtype_of(v))

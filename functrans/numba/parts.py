@@ -15,12 +15,13 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
 from functrans._ops.elementwise import from_parts
 from functrans.numba.arrays import ActiveArray, fresh
 from functrans.numba.complexes import Pair, part_of
 from functrans.numba.convert import KEPT
+from functrans.numba.overloads import for_kernels
 
 
 def of_parts(kernel: Dispatcher, complexes: Sequence[bool]) -> Dispatcher:
@@ -126,13 +127,9 @@ def _maker(kind: Any) -> Callable:
 # ---- results
 
 
-def parted(y: Any) -> Any:
+@for_kernels
+def parted(y):
     """A kernel's result as one tuple of real numbers and arrays."""
-    raise NotImplementedError
-
-
-@overload(parted)
-def _parted(y):
     if isinstance(y, types.NoneType):
         return lambda y: ()
     if isinstance(y, types.BaseTuple):

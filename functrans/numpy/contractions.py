@@ -35,14 +35,16 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _matmul(x1, x2):
-    if type(x1) is not np.ndarray or not isinstance(x2, Tracer):
-        x1, x2 = _pair(x1, x2)
+    top = x1.owner if isinstance(x1, Tracer) else None
+    if top is None and type(x1) is not np.ndarray:
+        return _matmul(as_operand(x1), x2)
+    if isinstance(x2, Tracer):
+        top = x2.owner if top is None or x2.owner.level > top.level else top
+    elif type(x2) is not np.ndarray:
+        return _matmul(x1, as_operand(x2))
     s1, s2 = x1.shape, x2.shape
     if not s1 or not s2 or s1[-1] != s2[-2 if len(s2) > 1 else 0]:
         raise _no_product(s1, s2)
-    top = x1.owner if isinstance(x1, Tracer) else None
-    if isinstance(x2, Tracer) and (top is None or x2.owner.level > top.level):
-        top = x2.owner
     return bind(rows.matmul, x1, x2) if top is None or top.closed else (
         top.process(rows.matmul, (x1, x2), {}))
 
@@ -50,10 +52,8 @@ def _matmul(x1, x2):
 def _no_product(s1, s2):
     """NumPy's error for operands of shapes ``s1`` and ``s2``, which do not fit."""
     if not s1 or not s2:
-        return ValueError(
-            f"matmul: Input operand {int(bool(s1))} does not have enough dimensions (has 0, gufunc "
-            "core with signature (n?,k),(k,m?)->(n?,m?) requires 1)"
-        )
+        return ValueError(f"matmul: Input operand {int(bool(s1))} does not have enough dimensions "
+                          "(has 0, gufunc core with signature (n?,k),(k,m?)->(n?,m?) requires 1)")
     return ValueError(
         "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
         f"(n?,k),(k,m?)->(n?,m?) (size {s2[-2:][0]} is different from {s1[-1]})"
@@ -72,13 +72,11 @@ def matmul(x1, x2, /):
 
 
 def _method(self, other):
-    if type(other) in PYTHON_SCALARS:
+    if type(other) is np.ndarray or isinstance(other, Tracer):
+        return _matmul(self, other)
+    if type(other) in PYTHON_SCALARS or (is_other(other) and defers("matmul", self, other)):
         return NotImplemented
-    if is_sparse(other):
-        return with_sparse("matmul", self, other)
-    if is_other(other) and defers("matmul", self, other):
-        return NotImplemented
-    return _matmul(self, other)
+    return with_sparse("matmul", self, other) if is_sparse(other) else _matmul(self, other)
 
 
 def _reflected(self, other):

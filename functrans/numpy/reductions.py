@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from typing import Any
 
@@ -120,6 +121,7 @@ def count_nonzero(a, axis=None, *, keepdims=False):
 # ---- means and spreads
 
 
+@functools.lru_cache(1024)
 def _count(shape, axis):
     """The number of entries along ``axis``."""
     return math.prod(shape if len(axis) == len(shape) else [shape[i] for i in axis])

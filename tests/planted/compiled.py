@@ -276,6 +276,19 @@ ERRORS = errors_in({
          "write(ops.add, total, 0.0) if self.sums else total", "total",
          "tests/test_rolling.py::test_rows_have_the_same_bits_wherever_they_are_kept"),
     ],
+    "functrans/_compile/rolling/within_steps.py": [
+        ("rolled loops: entries that are in all rows of a step turn -0 into 0",
+         "    if shared is not None:", "    if shared is not None and len(terms) == 1:",
+         "tests/test_rows_within_steps.py::test_rows_are_added_within_a_step_to_the_same_bits"),
+        ("rolled loops: rows are added to an array that keeps its -0",
+         "total = write(ops.add, first, 0.0)", "total = write(ops.positive, first)",
+         "tests/test_rows_within_steps.py::test_rows_are_added_within_a_step_to_the_same_bits"),
+    ],
+    "functrans/_compile/schedule/control.py": [
+        ("loops: entries are read one after the other, however far apart they lie",
+         "v.strides[0] * v.root.aval.dtype.itemsize", "v.root.aval.nbytes // v.shape[0]",
+         "tests/test_rows_within_steps.py::test_a_loop_reads_entries_wherever_they_lie"),
+    ],
     "functrans/_compile/rolling/parts.py": [
         ("parts of arrays: what is partly outside is read of what was written",
          "return None if outside else", "return",

@@ -36,7 +36,7 @@ ERRORS = errors_in({
          "        if self.parts:\n            self.parts = {}\n", "",
          VIEWS),
         ("writing: parts of a value are kept that another trace has read",
-         " and y.owner is x.owner and (", " and (",
+         " and y.owner is x.owner:\n", ":\n",
          WRITING + "test_a_part_that_a_program_has_read_is_read_anew_behind_it"),
         ("writing: a constant that was read stays after a write",
          "self.array, self.borrowed = self.array.copy(), False\n        self.version += 1",

@@ -37,7 +37,7 @@ from functrans._compile.ir.program import (
 )
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling import pieces
-from functrans._compile.rolling.body import Body, constant, plainly
+from functrans._compile.rolling.body import Body, constant, in_bodies, plainly
 from functrans._compile.rolling.by_rows import by_rows
 from functrans._compile.rolling.earlier import computed_earlier
 from functrans._compile.rolling.parts import read_by_parts
@@ -71,7 +71,8 @@ def rolled(program: Program, native: Callable[[Program], bool]) -> Program:
         return program
     try:
         written = dead_code(check(_Writer(apart, loops, native).program()))
-        return share(computed_earlier(read_by_parts(dead_code(by_rows(written)))))
+        by_parts = read_by_parts(in_bodies(read_by_parts, dead_code(by_rows(written))))
+        return share(computed_earlier(by_parts))
     except _Weak:
         return program
 

@@ -15,7 +15,7 @@ from functrans._compile.ir import expand, small_matrices
 from functrans._compile.ir.constant_indices import gathered, scattered
 from functrans._compile.ir.passes import frozen
 from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, atoms
-from functrans._compile.ir.structured import live_equations
+from functrans._compile.ir.structured import Loop, live_equations
 from functrans._compile.lowering import library
 from functrans._compile.lowering.complex_scalars import COMPLEX
 from functrans._compile.lowering.numbers import is_native
@@ -214,18 +214,24 @@ def _nested(build: Builder, eqn: Eqn) -> bool:
     inner = [schedule(p) for p in eqn.prim.programs.values()]
     if any(isinstance(step, HostStep) for s in inner for step in s.steps):
         return False
-    types = eqn.prim.operand_types()
-    operands = [_in_memory(build, a, t) for a, t in zip(eqn.inputs, types, strict=True)]
+    row, types = eqn.prim, eqn.prim.operand_types()
+    first = row.counted + row.consts + row.carries if isinstance(row, Loop) else len(types)
+    operands = [_in_memory(build, a, t, i >= first)
+                for i, (a, t) in enumerate(zip(eqn.inputs, types, strict=True))]
     step = control.nested(eqn, operands, inner)
     build.apart(step)
     build.shapes.update({v: v.aval.shape for v in step.makes})
     return True
 
 
-def _in_memory(build: Builder, a: Atom, t: Aval) -> View:
-    """The operand as a buffer of its own, or all of one, in order."""
+def _in_memory(build: Builder, a: Atom, t: Aval, by_entries: bool) -> View:
+    """The operand, or each entry along its first axis, as part of a buffer in order."""
     if not isinstance(a, Var | Const):
         a = Const(np.asarray(a, t.dtype))
+    v = build.view(a)
+    in_order = v.strides[by_entries:] == views.c_strides(v.shape)[by_entries:]
+    if isinstance(v.root, Var) and v.whole and v.index is None and in_order:
+        return v
     return build.in_order(a)
 
 

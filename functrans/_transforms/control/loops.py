@@ -10,8 +10,8 @@ import numpy as np
 from functrans._compile.ir.passes import dead_code, optimise
 from functrans._compile.ir.program import Program, Var, atoms, aval_of_atom, evaluate
 from functrans._compile.ir.structured import INT, Loop
-from functrans._core.aval import inexact_dtype
 from functrans._core.bind import AnyArray
+from functrans._core.places import spaced
 from functrans._core.products import Products, inside
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
@@ -152,14 +152,9 @@ def _dual(
     """The loop of values and tangents; which operands of each part, and which outputs, have one."""
     body, n = row.body, row.carries
     _, fixed, state, arrays = row.parts(mask)
-    while True:  # a part of the state has a tangent as soon as one step gives it one
-        in_mask = (*fixed, *state, *arrays)
-        wanted = [*state, *[False] * (len(body.outputs) - n)]
-        _, out_mask = restage.jvp(body, in_mask, row.name, how)
-        reached = [a or b for a, b in zip(state, out_mask, strict=False)]
-        if reached == state:
-            break
-        state = reached
+    state = _active_state(body, fixed, state, arrays)
+    in_mask = (*fixed, *state, *arrays)
+    _, out_mask = restage.jvp(body, in_mask, row.name, how)
     wanted = [*state, *out_mask[n:]]
     dual, _ = restage.jvp(body, in_mask, row.name, how, wanted)
     values, ts = dual.inputs[: len(in_mask)], dual.inputs[len(in_mask) :]
@@ -187,8 +182,7 @@ def _untangled(flat: list, active: list[bool], n: int) -> tuple[list, list]:
     """Outputs and tangents, None where absent, from the outputs of the dual loop."""
     state, ys = active[:n], active[n:]
     first, tfirst, second, tsecond = _split(flat, n, sum(state), len(ys))
-    tangents = iter([*tfirst, *tsecond])
-    return [*first, *second], [next(tangents) if m else None for m in active]
+    return [*first, *second], spaced([*tfirst, *tsecond], active)
 
 
 class Batched:
@@ -287,7 +281,7 @@ class LoopVJP:
         self.strong = how is Products.STRONG
         body, n = row.body, row.carries
         _, fixed, state, arrays = row.parts(mask)
-        state = _active_state(body, row, fixed, state, arrays)
+        state = _active_state(body, fixed, state, arrays)
         inexact = restage.inexact_outputs(body)
         takes = [*state, *inexact[n:]]
         active = (*fixed, *state, *arrays)
@@ -346,19 +340,11 @@ class LoopVJP:
         )
 
 
-def _active_state(body: Program, row: Loop, fixed: list, state: list, arrays: list) -> list[bool]:
+def _active_state(body: Program, fixed: list, state: list, arrays: list) -> list[bool]:
     """Which parts of the state depend, after any number of steps, on differentiated operands."""
-    inexact = [inexact_dtype(v.aval.dtype) for v in body.inputs[row.consts :]]
     while True:
-        mask = (*fixed, *state, *arrays)
-        reached: set = {v for v, m in zip(body.inputs, mask, strict=True) if m}
-        for eqn in body.eqns:
-            if any(isinstance(a, Var) and a in reached for a in eqn.inputs):
-                reached.update(eqn.outputs)
-        active = [
-            s or (isinstance(a, Var) and a in reached and i)
-            for s, a, i in zip(state, body.outputs, inexact, strict=False)
-        ]
+        reached = restage.reached_outputs(body, (*fixed, *state, *arrays))
+        active = [s or r for s, r in zip(state, reached, strict=False)]
         if active == state:
             return state
         state = active
@@ -397,6 +383,5 @@ class LoopNode(restage.ProgramNode):
         masks = zip((pair.fixed, pair.state, pair.arrays), (own, before, below), strict=True)
         all_cts: list = [None] * skip
         for mask, values in masks:
-            parts = iter(values)
-            all_cts += [next(parts) if m else None for m in mask]
+            all_cts += spaced(values, mask)
         return all_cts

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import Aval, aval_of, finfo, integer, shape_of
+from functrans._core.aval import Aval, aval_of, finfo, shape_of
 from functrans._core.bind import AnyArray, Tracer
 from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import (
@@ -31,6 +31,7 @@ from functrans._transforms.matrices.directions import Batches, Directions, Span,
 from functrans._transforms.matrices.placing import Placing
 from functrans._transforms.matrices.shared import SharedBatches
 from functrans._transforms.matrices.waist import Waist
+from functrans._transforms.options import require_count
 from functrans._transforms.reach import OTHERS, Reach, RefusingDraws, of_one_draw
 from functrans._transforms.reverse.api import Recording, record
 from functrans._transforms.reverse.grad import require_holomorphic
@@ -97,12 +98,7 @@ def matrix_function(
 def _chunk(who: str, chunk_size: Any) -> int | str | None:
     if chunk_size is None or (isinstance(chunk_size, str) and chunk_size == "auto"):
         return chunk_size
-    size = integer(chunk_size)
-    if size is None or size < 1:
-        raise ArgumentError(
-            f'{who}: chunk_size must be "auto", None or a positive int, but is {chunk_size!r}'
-        )
-    return size
+    return require_count(who, "chunk_size", chunk_size, 1, '"auto", None or ')
 
 
 class JacobianBlocks(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.linalg import matrices, plain
-from functrans.torch._functions.table import FUNCTIONS, LINALG, op, row
+from functrans.torch._functions.linalg import matrices
+from functrans.torch._functions.table import FUNCTIONS, LINALG, op, plain, row
 from functrans.torch._graph.quiet import quiet
 
 _factors = row("lu")

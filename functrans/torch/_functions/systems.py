@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray
-from functrans.torch._functions.linalg import adjoint, finite, matrices, plain, square
+from functrans.torch._functions.linalg import adjoint, finite, matrices, square
 from functrans.torch._functions.lu import order_from
-from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, op, row
+from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, op, plain, row
 from functrans.torch._graph.graph import Value
 
 _triangular = row("triangular_solve")

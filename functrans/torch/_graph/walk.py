@@ -210,7 +210,7 @@ def _glance(cts: dict, inner: list[Node], ends: Sequence[Node], route: Route | N
             here[n] = list(ct)
     order = list(inner)
     for n in ends:
-        if not _is_plain_leaf(n):
+        if type(n) is not AccumulateGrad or n.extras is not None or n.variable._hooks:
             order.append(n)  # noqa: PERF401
     if route is not None and route.passing is not None:
         order = [n for n in order if n in route.passing]
@@ -235,10 +235,6 @@ def _glance(cts: dict, inner: list[Node], ends: Sequence[Node], route: Route | N
         for node in order[:passed]:
             node.release()
     return here, seen
-
-
-def _is_plain_leaf(node: Any) -> bool:
-    return type(node) is AccumulateGrad and node.extras is None and not node.variable._hooks
 
 
 _ABSENT = object()

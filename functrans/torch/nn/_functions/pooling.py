@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme
 from functrans.torch._functions.scattering import written
-from functrans.torch._functions.table import NN, op
+from functrans.torch._functions.table import NN, op, plain
+from functrans.torch._graph.titles import named
 from functrans.torch.nn._functions.convolutions import each, padded, windows
 
 
@@ -74,7 +74,8 @@ def _average(n: int) -> Callable:
             y = y / _divisors(x, sizes, steps, pads, counts, count_include_pad)
         return y if input.ndim == n + 2 else y[0]
 
-    return _named(pool, f"avg_pool{n}d", "The mean of each window.", "AvgPool")
+    return op(pool, f"avg_pool{n}d", "The mean of each window.", method=False,
+              title="AvgPoolBackward0")
 
 
 def _divisors(x: Any, sizes: Any, steps: Any, pads: Any, counts: Any, padding: bool) -> np.ndarray:
@@ -87,12 +88,6 @@ def _divisors(x: Any, sizes: Any, steps: Any, pads: Any, counts: Any, padding: b
             start, end = np.maximum(start, 0), np.minimum(end, length)
         total = total[..., None] * (end - start).astype(x.dtype)
     return total
-
-
-def _named(body: Any, name: str, doc: str, title: str) -> Callable:
-    body.__name__ = body.__qualname__ = name
-    body.__doc__ = doc
-    return op(body, method=False, title=f"{title}Backward0")
 
 
 def _greatest(n: int) -> Callable:
@@ -118,18 +113,15 @@ def _greatest(n: int) -> Callable:
         return Extreme(y, index) if input.ndim == n + 2 else Extreme(y[0], index[0])
 
     name = f"max_pool{n}d"
-    both = _named(pool, f"{name}_with_indices", "The greatest of each window, and its place.",
-                  f"MaxPool{n}DWithIndices")
+    both = op(pool, f"{name}_with_indices", "The greatest of each window, and its place.",
+              space=NN, title=f"MaxPool{n}DWithIndicesBackward0")
 
     def chosen(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
                return_indices=False):
         result = both(input, kernel_size, stride, padding, dilation, ceil_mode)
         return tuple(result) if return_indices else result[0]
 
-    chosen.__name__ = chosen.__qualname__ = name
-    chosen.__doc__ = "The greatest entry of each window, with its place where asked."
-    NN[f"{name}_with_indices"] = both
-    return chosen
+    return named(chosen, name, "The greatest entry of each window, with its place where asked.")
 
 
 def _at(x: Any, index: np.ndarray) -> tuple[Any, np.ndarray]:
@@ -158,8 +150,8 @@ def _unpooled(n: int) -> Callable:
         y = written(flat, key, input.reshape((*lead, -1)))
         return y.reshape((*lead, *lengths))
 
-    return _named(unpool, f"max_unpool{n}d", "Zeros, with entries put back at their places.",
-                  f"MaxUnpool{n}D")
+    return op(unpool, f"max_unpool{n}d", "Zeros, with entries put back at their places.",
+              method=False, title=f"MaxUnpool{n}DBackward0")
 
 
 def _norm(n: int) -> Callable:
@@ -170,7 +162,8 @@ def _norm(n: int) -> Callable:
         scaled = np.sign(plain(mean)) * np.maximum(np.absolute(mean), 0) * math.prod(sizes)
         return scaled ** (1 / p)
 
-    return _named(pool, f"lp_pool{n}d", "The p-norm of each window.", "Pow")
+    return op(pool, f"lp_pool{n}d", "The p-norm of each window.", method=False,
+              title="PowBackward0")
 
 
 # ---- as many windows as are asked for
@@ -196,8 +189,8 @@ def _adaptive_average(n: int) -> Callable:
             x = np.stack(parts, axis) if parts else x[(*lead, slice(0))]
         return x if input.ndim == n + 2 else x[0]
 
-    return _named(pool, f"adaptive_avg_pool{n}d", "Means of windows, so many of them.",
-                  f"AdaptiveAvgPool{n}D")
+    return op(pool, f"adaptive_avg_pool{n}d", "Means of windows, so many of them.", method=False,
+              title=f"AdaptiveAvgPool{n}DBackward0")
 
 
 def _adaptive_greatest(n: int) -> Callable:
@@ -218,17 +211,14 @@ def _adaptive_greatest(n: int) -> Callable:
         return Extreme(y, index) if input.ndim == n + 2 else Extreme(y[0], index[0])
 
     name = f"adaptive_max_pool{n}d"
-    both = _named(pool, f"{name}_with_indices", "The greatest of windows, so many of them.",
-                  f"AdaptiveMaxPool{n}D")
+    both = op(pool, f"{name}_with_indices", "The greatest of windows, so many of them.", space=NN,
+              title=f"AdaptiveMaxPool{n}DBackward0")
 
     def chosen(input, output_size, return_indices=False):
         result = both(input, output_size)
         return tuple(result) if return_indices else result[0]
 
-    chosen.__name__ = chosen.__qualname__ = name
-    chosen.__doc__ = "The greatest entries of windows, so many of them."
-    NN[f"{name}_with_indices"] = both
-    return chosen
+    return named(chosen, name, "The greatest entries of windows, so many of them.")
 
 
 for _n in (1, 2, 3):
