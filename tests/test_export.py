@@ -491,3 +491,22 @@ def test_libraries_bring_special_functions_of_several_numbers(tmp_path):
     slope = ft.grad(lambda x, a: np.sum(special.gammainc(a, x)))
     status, (y,) = called(slope, tmp_path / "grad.so", few[2] + 0.1, few[0])
     assert_allclose(y, slope(few[2] + 0.1, few[0]), rtol=1e-12)
+
+
+@needs_cc
+def test_special_functions_of_huge_and_tiny_parameters_are_right_or_nan(tmp_path, unoptimised):
+    a = np.array([1e-9, 1e-4, 0.05, 30.0, 1e5, 1e9, 1e15, 1e20, 1e300])
+    x = np.array([1.0, 0.02, 0.9, 1e-8, 1.003e5, 1e9, 1.0, 1e20, 2.0])
+
+    def f(a, x):
+        return (special.gammainc(a, x), special.gammaincc(a, x), special.stdtr(a, x),
+                special.betaln(a, x), special.betainc(a, 0.5, x / (1 + x)),
+                special.gammaincinv(a, x / (1 + x)))
+
+    status, ys = called(f, tmp_path / "lib.so", a, x)
+    assert status == 0
+    for y, expected in zip(ys, f(a, x), strict=True):
+        assert np.all(np.isnan(y) | np.isclose(y, expected, rtol=1e-9, atol=1e-300))
+    assert np.isfinite(ys[2:4]).all()
+    assert np.isfinite(ys[5][:6]).all()
+    assert_allclose(ys[1][:5], f(a, x)[1][:5], rtol=1e-11)
