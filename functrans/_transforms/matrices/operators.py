@@ -154,7 +154,7 @@ class Products:
             return self.push(ct)
         if not self.complex and np.result_type(aval_of(ct).dtype, self.dtype).kind == "c":
             # cotangents of real arguments are real parts
-            return from_parts(np.real(self._pull(ct)), np.real(self._pull(-1j * ct)))
+            return from_parts(real(self._pull(ct)), real(self._pull(-1j * ct)))
         return self._pull(ct)
 
     def _pull(self, ct: Any) -> AnyArray:
