@@ -33,6 +33,8 @@ for _path in FILES:
         ".".join(["functrans._ops", *_path.relative_to(OPS).with_suffix("").parts])
     )
 DECLARATORS = {"elementwise", "constant", "linear", "bilinear", "primitive"}
+# declarators of functions of SciPy's: where actions begin behind the name
+SPECIAL = {"ufunc": 1, "part": 3}
 
 HEAD = """# Table of ops
 
@@ -69,15 +71,16 @@ def declarations(path: Path) -> list[tuple[str, Declaration]]:
     shared = dict(_shared(tree))
     found = []
     for call in _calls(tree):
-        name, via = call.args[0], shared.get(_called(call))
-        if not isinstance(name, ast.Constant) or not (via or _called(call) in DECLARATORS):
+        called, name, via = _called(call), call.args[0], shared.get(_called(call))
+        if not isinstance(name, ast.Constant) or not (via or called in {*DECLARATORS, *SPECIAL}):
             continue
-        texts = [_source(lines, a) for a in call.args[2:]]
+        texts = [_source(lines, a) for a in call.args[SPECIAL.get(called, 2) :]]
         keywords = [*(via.keywords if via else []), *call.keywords]
         options = {k.arg: _source(lines, k.value) for k in keywords if k.arg}
         if via:  # its rules are functions inside the shared one
-            options = {k: f"{_called(call)}.{v}" if v == k else v for k, v in options.items()}
-        found.append((name.value, Declaration(call.lineno, texts, options)))
+            options = {k: f"{called}.{v}" if v == k else v for k, v in options.items()}
+        full = f"special.{name.value}" if called in SPECIAL else name.value
+        found.append((full, Declaration(call.lineno, texts, options)))
     return sorted(found, key=lambda item: item[1].line)
 
 

@@ -59,6 +59,11 @@ def _whole(x):
 
 WHOLE = {"jumps": "a whole number", "at_jump": _whole, "rounds": "never"}
 EQUAL = {"jumps": "equal numbers", "at_jump": _tie}
+TIE = {"kinks": "a tie: 1/2 each", "at_kink": _tie, "rounds": "never"}
+TEST = {"rounds": "never", "cost": 1}
+COMPARISON = {"arity": 2, "computes": "common", **TEST}
+CONNECTIVE = {"arity": 2, "computes": "bool", "commutes": True, **TEST}
+BITWISE = {"arity": 2, "domain": BOOLEAN, "commutes": True, "cost": 1}
 
 
 # ---- arithmetic
@@ -374,24 +379,22 @@ precedence = constant(
 maximum = elementwise(
     "maximum", np.maximum,
     lambda g, x1, x2: g * precedence(x1, x2), lambda g, x1, x2: g * precedence(x2, x1),
-    kinks="a tie: 1/2 each", at_kink=_tie, cost=1, rounds="never",
+    cost=1, **TIE,
 )
 minimum = elementwise(
     "minimum", np.minimum,
     lambda g, x1, x2: g * precedence(x2, x1), lambda g, x1, x2: g * precedence(x1, x2),
-    kinks="a tie: 1/2 each", at_kink=_tie, cost=1, rounds="never",
+    cost=1, **TIE,
 )
 fmax = elementwise(
     "fmax", np.fmax,
     lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x1, x2)),
-    lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x2, x1)),
-    kinks="a tie: 1/2 each", at_kink=_tie, rounds="never",
+    lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x2, x1)), **TIE,
 )
 fmin = elementwise(
     "fmin", np.fmin,
     lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x2, x1)),
-    lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x1, x2)),
-    kinks="a tie: 1/2 each", at_kink=_tie, rounds="never",
+    lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x1, x2)), **TIE,
 )
 clip = elementwise(
     "clip", np.clip,
@@ -432,47 +435,44 @@ imag = elementwise(
     "imag", np.imag, lambda g: g * -1j, domain="complex", cost=1, computes="operand", rounds="never"
 )
 
+
+def _from_parts(x1, x2):
+    if "c" in (dtype_of(x1).kind, dtype_of(x2).kind):
+        raise TypeError("the parts of a complex number are real numbers")
+    z = np.empty(np.broadcast_shapes(np.shape(x1), np.shape(x2)), np.result_type(x1, x2, 1j))
+    z.real, z.imag = x1, x2
+    return z if z.ndim else z[()]
+
+
+def turned(g):
+    """``1j * g`` with the signs and infinities of both parts."""
+    return from_parts(-imag(g), real(g)) if dtype_of(g).kind == "c" else from_parts(0.0, g)
+
+
+# row: x1 + 1j * x2 is NaN where x2 is infinite, and has no -0
+from_parts = elementwise(
+    "from_parts", _from_parts, lambda g: g, lambda g: turned(g), cost=1, rounds="never"
+)
+
 # ---- comparisons, tests and integer operations
 
-equal = constant(
-    "equal", np.equal, arity=2, commutes=True, rounds="never", cost=1, computes="common"
-)
-not_equal = constant(
-    "not_equal", np.not_equal, arity=2, commutes=True, rounds="never", cost=1, computes="common"
-)
-less = constant("less", np.less, arity=2, rounds="never", cost=1, computes="common", **EQUAL)
-less_equal = constant(
-    "less_equal", np.less_equal, arity=2, rounds="never", cost=1, computes="common", **EQUAL
-)
-greater = constant(
-    "greater", np.greater, arity=2, rounds="never", cost=1, computes="common", **EQUAL
-)
-greater_equal = constant(
-    "greater_equal", np.greater_equal, arity=2, rounds="never", cost=1, computes="common", **EQUAL
-)
-isfinite = constant("isfinite", np.isfinite, rounds="never", cost=1, computes="inexact")
-isinf = constant("isinf", np.isinf, rounds="never", cost=1, computes="inexact")
-signbit = constant("signbit", np.signbit, rounds="never", cost=1, computes="inexact")
-logical_and = constant(
-    "logical_and", np.logical_and, arity=2, commutes=True, rounds="never", cost=1, computes="bool"
-)
-logical_or = constant(
-    "logical_or", np.logical_or, arity=2, commutes=True, rounds="never", cost=1, computes="bool"
-)
-logical_xor = constant(
-    "logical_xor", np.logical_xor, arity=2, commutes=True, rounds="never", cost=1, computes="bool"
-)
-logical_not = constant(
-    "logical_not", np.logical_not, rounds="never", cost=1, computes="bool"
-)
-bitwise_and = constant(
-    "bitwise_and", np.bitwise_and, arity=2, domain=BOOLEAN, commutes=True, cost=1
-)
-bitwise_or = constant("bitwise_or", np.bitwise_or, arity=2, domain=BOOLEAN, commutes=True, cost=1)
-bitwise_xor = constant(
-    "bitwise_xor", np.bitwise_xor, arity=2, domain=BOOLEAN, commutes=True, cost=1
-)
-invert = constant("invert", np.invert, domain=BOOLEAN, rounds="never", cost=1)
+equal = constant("equal", np.equal, commutes=True, **COMPARISON)
+not_equal = constant("not_equal", np.not_equal, commutes=True, **COMPARISON)
+less = constant("less", np.less, **COMPARISON, **EQUAL)
+less_equal = constant("less_equal", np.less_equal, **COMPARISON, **EQUAL)
+greater = constant("greater", np.greater, **COMPARISON, **EQUAL)
+greater_equal = constant("greater_equal", np.greater_equal, **COMPARISON, **EQUAL)
+isfinite = constant("isfinite", np.isfinite, computes="inexact", **TEST)
+isinf = constant("isinf", np.isinf, computes="inexact", **TEST)
+signbit = constant("signbit", np.signbit, computes="inexact", **TEST)
+logical_and = constant("logical_and", np.logical_and, **CONNECTIVE)
+logical_or = constant("logical_or", np.logical_or, **CONNECTIVE)
+logical_xor = constant("logical_xor", np.logical_xor, **CONNECTIVE)
+logical_not = constant("logical_not", np.logical_not, computes="bool", **TEST)
+bitwise_and = constant("bitwise_and", np.bitwise_and, **BITWISE)
+bitwise_or = constant("bitwise_or", np.bitwise_or, **BITWISE)
+bitwise_xor = constant("bitwise_xor", np.bitwise_xor, **BITWISE)
+invert = constant("invert", np.invert, domain=BOOLEAN, **TEST)
 left_shift = constant("left_shift", np.left_shift, arity=2, domain=INTEGER)
 right_shift = constant("right_shift", np.right_shift, arity=2, domain=INTEGER)
 gcd = constant("gcd", np.gcd, arity=2, domain=INTEGER)

@@ -317,7 +317,7 @@ def wrong_structure(who: str, f: Callable, what: str, actual: Any, expected: Any
 
 
 def _check_leaf(who: str, f: Callable, what: str, t: Any, x: Any) -> None:
-    if not is_number(t) and not isinstance(t, bool):
+    if not is_value(t):
         raise ArgumentError(
             f"{who}: {what} of `{name_of(f)}` must be an array, but is {describe(t)}"
         )
@@ -415,6 +415,11 @@ def _handed_out(x: Any, alone: bool) -> Any:
 def is_number(x: Any) -> bool:
     """Whether a transform can trace ``x``; a member of an enumeration is a name, not a number."""
     return isinstance(x, _NUMBERS) and not isinstance(x, _NAMES)
+
+
+def is_value(x: Any) -> bool:
+    """Whether ``x`` is a number or a truth value, traced or not."""
+    return is_number(x) or isinstance(x, bool)
 
 
 # Written out in a call, a union would be made anew at each.

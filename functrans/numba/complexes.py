@@ -8,6 +8,7 @@ read at places of their own, each part of its result is one node of a tape.
 from __future__ import annotations
 
 import cmath
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -146,7 +147,7 @@ POWERS = operator.pow, operator.ipow, np.power
 Parts = tuple[Any, Any]
 
 
-def _enter(rule: Callable, functions: tuple, operands: list[tuple]) -> None:
+def _enter(functions: tuple, operands: list[tuple], rule: Callable) -> Callable:
     """Let numba type calls of functions of such numbers, and lower them by the rule."""
 
     def typer_of(f: Any) -> Callable:
@@ -175,6 +176,7 @@ def _enter(rule: Callable, functions: tuple, operands: list[tuple]) -> None:
         type_callable(f)(typer_of(f))
         for kinds in operands:
             lower_builtin(f, *kinds)(lower)
+    return rule
 
 
 def _emitted(e: Emitter, x: Any) -> Emitted:
@@ -204,12 +206,7 @@ def _at(e: Emitter, x: Emitted, place: int) -> Emitted:
 
 def of_one(*functions: Any) -> Callable:
     """Decorator: the rule of functions of a complex number."""
-
-    def enter(rule: Callable) -> Callable:
-        _enter(rule, functions, [(Pair,)])
-        return rule
-
-    return enter
+    return functools.partial(_enter, functions, [(Pair,)])
 
 
 def of_two(*functions: Any) -> Callable:
@@ -217,12 +214,7 @@ def of_two(*functions: Any) -> Callable:
     both = [(Pair, Pair), (Active, types.Complex), (types.Complex, Active)]
     for kind in (Active, types.Integer, types.Float, types.Boolean, types.Complex):
         both += [(Pair, kind), (kind, Pair)]
-
-    def enter(rule: Callable) -> Callable:
-        _enter(rule, functions, both)
-        return rule
-
-    return enter
+    return functools.partial(_enter, functions, both)
 
 
 # ---- arithmetic

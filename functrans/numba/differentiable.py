@@ -18,6 +18,7 @@ from functrans._core.aval import Aval, aval_of, integer
 from functrans._core.bind import Tracer
 from functrans._core.locks import Lock
 from functrans._transforms.arguments import describe
+from functrans._transforms.options import require_choice, require_count
 from functrans._transforms.staging.signature import typed
 from functrans.errors import ArgumentError, UnsupportedError
 from functrans.numba.calls import KernelCall
@@ -78,13 +79,8 @@ def differentiable(
         raise ArgumentError(
             f"differentiable needs a function compiled by numba.njit, but got {describe(kernel)}"
         )
-    if mode not in (AUTO, FORWARD, REVERSE):
-        raise ArgumentError(
-            f'differentiable: mode must be "auto", "forward" or "reverse", but is {mode!r}'
-        )
-    size = integer(chunk)
-    if size is None or size < 1:
-        raise ArgumentError(f"differentiable: chunk must be a positive int, but is {chunk!r}")
+    require_choice("differentiable", "mode", mode, (AUTO, FORWARD, REVERSE))
+    size = require_count("differentiable", "chunk", chunk)
     return Differentiable(kernel, argnums, outs, Mode(mode, size))
 
 

@@ -111,7 +111,7 @@ def round(a, decimals=0, out=None):
     """``a`` rounded to ``decimals`` decimals; its derivative is zero."""
     a, decimals = as_operand(a), operator.index(decimals)
     if a.dtype.kind == "c":
-        return round(np.real(a), decimals) + 1j * round(np.imag(a), decimals)
+        return ops.from_parts(round(np.real(a), decimals), round(np.imag(a), decimals))
     if a.dtype.kind in "iu" and decimals >= 0:
         return a
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
@@ -171,8 +171,8 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     """``x`` with NaN and infinities replaced; only unchanged entries have a derivative."""
     x = as_operand(x)
     if x.dtype.kind == "c":
-        return (nan_to_num(np.real(x), copy, nan, posinf, neginf)
-                + 1j * nan_to_num(np.imag(x), copy, nan, posinf, neginf))
+        return ops.from_parts(*[nan_to_num(part, copy, nan, posinf, neginf)
+                                for part in (np.real(x), np.imag(x))])
     if x.dtype.kind != "f":
         return x
     bounds = np.finfo(x.dtype)

@@ -14,6 +14,7 @@ import numpy as np
 
 from functrans._core.bind import AnyArray, Tracer, is_staged
 from functrans._core.writing import require_own, writing
+from functrans._ops.elementwise import from_parts
 from functrans._ops.indexing import getitem
 from functrans._ops.writing import fetch, written
 from functrans.errors import UnsupportedError, user_line
@@ -82,8 +83,9 @@ class Memory:
         if place.order is not None:
             y = place.arranged(y, shape)
         # a newer trace that has taken the op may end before it is read again
-        if keeps and isinstance(x, Tracer) and isinstance(y, Tracer) and y.owner is x.owner and (
-                len(self.parts) < PARTS):
+        if keeps and isinstance(x, Tracer) and isinstance(y, Tracer) and y.owner is x.owner:
+            if len(self.parts) == PARTS:  # the oldest goes, so that loops read alike throughout
+                del self.parts[next(iter(self.parts))]
             self.parts[place] = y
         return y
 
@@ -197,7 +199,7 @@ class Half(Section):
     def replace(self, value: Any) -> None:
         x = self.base.current()
         real, imag = (value, x.imag) if self.key == "real" else (x.real, value)
-        self.base.assign(real + 1j * imag)
+        self.base.assign(from_parts(real, imag))
 
 
 def of_value(x: Any) -> Memory:

@@ -206,7 +206,7 @@ def sign(x: Any) -> AnyArray:
         return ops.sign(x)
     x = ops.where(ops.isinf(x), ops.sign(x), x)  # inf / inf has no value
     size = ops.absolute_complex(x)
-    return ops.ratio(x.real, size) + 1j * ops.ratio(x.imag, size)
+    return ops.from_parts(ops.ratio(x.real, size), ops.ratio(x.imag, size))
 
 
 def hypot(x1: Any, x2: Any) -> AnyArray:

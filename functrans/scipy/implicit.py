@@ -88,7 +88,8 @@ class Numberless(UnsupportedError):
 
 
 def _number(x: Tracer) -> np.ndarray:
-    value = x.concrete()
+    newer = x.owner.taken_by()
+    value = (x if newer is None else newer.operand(x)).concrete()
     if value is None:
         staged = any(isinstance(v, StagedTracer) for v in layers(x))
         raise Numberless(

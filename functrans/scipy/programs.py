@@ -187,11 +187,12 @@ class Staged:
             args, kwargs = tree.unflatten(structure, full)
             return self.f(*args, **kwargs)
 
-        token = writer.set(None)  # a derivative that is being compiled does not take its ops
+        before = writer.get()
         try:
+            writer.set(None)  # a derivative that is being compiled does not take its ops
             part = stage_part(flat, values, self.name)
         finally:
-            writer.reset(token)
+            writer.set(before)
         first, p = len(self.captured), part.program
         lifted = [x for x, _ in part.lifted]
         self.captured += lifted

@@ -440,11 +440,12 @@ def pull_back(
             seeds_of[slot] = seeds_of[slot] + seed if slot in seeds_of else seed
             if not (type(seed) in PLAIN and type(out.primal) in PLAIN):
                 staged = staged or is_staged(out.primal) or is_staged(seed)
-    token = IGNORING.enter()
+    before = STATE.get()
     try:
+        STATE.set(IGNORING.within(before))
         return trace.walk(seeds_of, [x.slot for x in inputs], consume, staged)
     finally:
-        STATE.reset(token)
+        STATE.set(before)
 
 
 def transpose_jvp(
