@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import integer
 from functrans._transforms.arguments import describe, require_callable
 from functrans._transforms.derived import deriving
+from functrans._transforms.options import require_count
 from functrans._transforms.sharding.executors import Chunk, require_executor, require_values, run
 from functrans._transforms.sharding.shards import Summand, Sums, Tree
 from functrans._transforms.sharding.summands import derivative_of, product_of, total_of
@@ -152,9 +152,7 @@ def hessian(
 
 def _summed(summand: Summand, chunk_size: Any, executor: Any) -> Callable[..., Any]:
     who, f = summand.sums.who, summand.f
-    size = integer(chunk_size)
-    if size is None or size < 1:
-        raise ArgumentError(f"{who}: chunk_size must be a positive int, but is {chunk_size!r}")
+    size = require_count(who, "chunk_size", chunk_size)
     workers = require_executor(who, executor)
 
     def summed(*args: Any) -> Any:

@@ -12,9 +12,9 @@ from tests.covering import THOROUGH
 class Unoptimised(machine.Machine):
     level = 0
 
-    def compile_own(self, text, name, title):
+    def compile_own(self, text, names, title):
         """Functions that the process keeps for all programs are the same whatever ran before."""
-        return _host().compile_own(text, name, title)
+        return _host().compile_own(text, names, title)
 
 
 _unoptimised = functools.cache(Unoptimised)

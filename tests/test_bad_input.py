@@ -59,7 +59,7 @@ REFUSED = {
         "test_bad_input.py", "np.packbits", "custom_jvp"),
     "while loop for less than no steps": (
         lambda: ft.while_loop(lambda x: True, square, X, max_steps=-1), errors.ArgumentError,
-        "while_loop: max_steps", "not -1"),
+        "while_loop: max_steps", "but is -1"),
     "derivative of what is no number": (lambda: ft.derivative(square)("a"), errors.ArgumentError,
         "derivative", "`square`", "str 'a'"),
     "hvp speaks of itself": (lambda: ft.hvp(total, X, np.ones(2)), errors.ShapeError,

@@ -439,3 +439,65 @@ def test_a_long_loop_shows_fifty_steps(capsys):
 def test_a_loop_without_steps_shows_nothing(capsys):
     assert ft.scan(bounded, 0.5, np.zeros(0), progress=True)[0] == 0.5
     assert capsys.readouterr().err == ""
+
+
+# ---- rows of a batch that do not take a branch, or have ended a loop
+
+SYSTEM = np.array([[3.0, 0.2, -0.4], [0.1, 2.5, 0.3], [0.5, -0.2, 4.0]])
+
+
+def solved_where_positive(x):
+    def step(x, _):
+        x = cond(x.sum() > 0, lambda x: np.linalg.solve(SYSTEM + np.diag(x), x - 0.5),
+                 lambda x: np.sin(x) + 0.3, x)
+        return x, x.sum()
+
+    return scan(step, x, None, 3)[1]
+
+
+def solved_until_small(x):
+    def step(state):
+        k, y = state
+        return k + 1, np.linalg.solve(SYSTEM + np.diag(y), y) + 0.5 * x
+
+    return while_loop(lambda s: (s[1] ** 2).sum() + x[0] > 0.5 * s[0], step, (0, x), max_steps=8)[1]
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("f", [solved_where_positive, solved_until_small])
+@pytest.mark.parametrize("derivative", [ft.jacrev, lambda f: ft.jacrev(ft.jacrev(f))],
+                         ids=["first", "second"])
+def test_systems_of_rows_that_do_not_take_part_are_not_singular(f, derivative):
+    rows = np.array([[0.3, 0.4, -0.1], [-0.5, -1.2, 0.4], [1.6, 0.3, 1.1], [-1.0, 0.2, -0.3]])
+    alone = np.stack([derivative(f)(x) for x in rows])
+    for batched in (ft.jit(ft.vmap(derivative(f))), ft.vmap(ft.jit(derivative(f)))):
+        np.testing.assert_allclose(batched(rows), alone, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("scales", [[1.0, 0.0, 2.0, 0.0], [0.0, 0.0], []])
+def test_rows_of_a_compiled_branch_lend_others_their_values(scales):
+    def f(t, x):
+        return cond(t == 0, lambda x: 2 * x, lambda x: np.linalg.solve(t * SYSTEM, x * x), x)
+
+    scales = np.array(scales)
+    rows = np.linspace(-1.0, 2.0, 3 * len(scales)).reshape(-1, 3)
+    for g in (f, ft.jacrev(f), ft.jacfwd(f, 1), ft.jacrev(ft.jacrev(f, 1), 1)):
+        alone = [g(t, x) for t, x in zip(scales, rows, strict=True)]
+        batched = ft.vmap(ft.jit(g))(scales, rows)
+        assert len(batched) == len(alone)
+        for y, z in zip(batched, alone, strict=True):
+            np.testing.assert_allclose(y, z, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("index", [[-1, 0, 3], [5, 1, -2]])
+def test_indices_of_a_compiled_batch_are_clipped(index):
+    def inverse(m):
+        return np.linalg.inv(m).sum()
+
+    matrices = SYSTEM * np.arange(1.0, 4.0).reshape(3, 1, 1)
+    for branches in ([inverse], [inverse, np.sum], [np.sum, inverse, np.trace]):
+        g = ft.grad(lambda i, m, branches=branches: switch(i, branches, m), 1)
+        batched = ft.vmap(ft.jit(g))(np.array(index), matrices)
+        alone = [g(i, m) for i, m in zip(index, matrices, strict=True)]
+        np.testing.assert_allclose(batched, alone, rtol=1e-13, atol=1e-13)

@@ -205,6 +205,20 @@ def test_type_checkers_know_the_methods_that_traced_values_have():
     assert known == names - own - PROTOCOLS
 
 
+@pytest.mark.parametrize("name", [
+    n for n, x in vars(Methods).items() if inspect.isfunction(x) and not n.startswith("__")])
+def test_type_checkers_know_what_the_methods_of_traced_values_take(name):
+    (_, *known), (_, *taken) = [list(inspect.signature(getattr(kind, name)).parameters.values())
+                                for kind in (Methods, Tracer)]
+    if any(p.kind is p.VAR_POSITIONAL for p in known):
+        return
+    first = [p.name for p in known if p.kind is p.POSITIONAL_OR_KEYWORD]
+    names = [p.name for p in taken if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert names[:len(first)] == first
+    more = {p.name for p in taken} - {*first, "subok"}
+    assert bool(more) == any(p.kind is p.VAR_KEYWORD for p in known)
+
+
 # Where PyTorch itself is named, as another library.
 BRIDGES = {"__init__.py", "interop.py", "_interop"}
 

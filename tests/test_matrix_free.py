@@ -16,6 +16,8 @@ from functrans.errors import (
 from tests.covering import covering
 from tests.drawing import generator
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 RNG = generator(7)
 A = RNG.normal(size=(4, 3))
 X = RNG.normal(size=3)
@@ -459,7 +461,7 @@ def test_estimates_that_cannot_be_are_refused():
     for samples, method in ((0, "hutchinson"), (2, "hutch++"), (1.5, "hutchinson")):
         with pytest.raises(ArgumentError, match=r"samples must be an int of at least [13], but is"):
             ft.hutchinson(scalar, X, samples, method=method)
-    with pytest.raises(ArgumentError, match='method must be "hutchinson" or "hutch'):
+    with pytest.raises(ArgumentError, match=r"method must be one of hutchinson, hutch\+\+"):
         ft.hutchinson(scalar, X, method="lanczos")
-    with pytest.raises(ArgumentError, match='kind must be "hessian" or "jacobian", but is 3'):
+    with pytest.raises(ArgumentError, match="kind must be one of hessian, jacobian, but is 3"):
         ft.hutchinson(scalar, X, kind=3)

@@ -13,6 +13,7 @@ from functrans._compile.lowering.scalars import KINDS
 from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule.kernels import Call, HostStep
 from functrans._core.bind import bind
+from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE
 from functrans._ops.indexing import ARRAY, getitem, scatter_add
 from functrans._ops.reductions import count_nonzero
@@ -79,7 +80,7 @@ PRODUCTS = {"multiply": 2, "strong_multiply": 2, "square": 1, "absolute_complex"
 
 
 def test_every_lowering_of_complex_numbers_is_tested():
-    moved = {"astype", "astype_discrete", "copy", "gather", "stop", "where"}
+    moved = {"astype", "astype_discrete", "copy", "from_parts", "gather", "stop", "where"}
     rows = [*COMPLEX, *[row for row, kinds in KINDS.items() if "c" in kinds]]
     assert set(map(str, rows)) == {*UNARY, *BINARY, *PRODUCTS, *moved}
 
@@ -101,6 +102,20 @@ def test_arithmetic_has_every_bit_of_numpys(name, precise, dtype):
     with np.errstate(all="ignore"):
         expected = TABLE[name].impl(x, y)
     assert_same_bits(native(TABLE[name], x, y, precise=precise)[0], expected)
+
+
+@DTYPES
+def test_numbers_made_of_their_parts_have_every_bit_of_these(dtype):
+    z = pairs([*PARTS, *LARGE], dtype)
+    assert_same_bits(native(ops.from_parts, z.real, z.imag)[0], z)
+    w, tangent = ft.jvp(ops.from_parts, (z.real, z.imag), (z.imag, z.real))
+    assert_same_bits(w, z)
+    finite = np.isfinite(z)  # of two tangents a sum is made
+    assert_array_equal(tangent[finite].real, z.imag[finite])
+    assert_array_equal(tangent[finite].imag, z.real[finite])
+    found = ft.vjp(ops.from_parts, z.real, z.imag)[1](z)
+    for y, e in zip(found, (z.real, z.imag), strict=True):
+        assert_same_bits(y, e)
 
 
 @DTYPES
@@ -330,3 +345,18 @@ def test_derivatives_of_running_products(f, dtype):
         return ft.vjp(f, x)[1](ct)[0]
 
     assert_allclose(native(pulled, x, t)[0], pulled(x, t), **tight)
+
+
+def test_functions_of_the_parts_change_no_other_part():
+    z = pairs([0.0, -0.0, 1.25, -2.5, np.inf, -np.inf])
+
+    def written(z):
+        y = ft.numpy.zeros(z.shape, complex)
+        y.real[:] = z.real
+        y.imag[:] = z.imag
+        return y
+
+    functions = np.sign, lambda z: np.round(z, 1), lambda z: np.nan_to_num(z, posinf=np.inf)
+    for f in (*functions, written):
+        assert_same_bits(ft.jit(f)(z), f(z))
+        assert_same_bits(ft.jvp(f, (z,), (z,))[0], f(z))

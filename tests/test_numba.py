@@ -681,8 +681,8 @@ def test_arguments_that_are_written_into_stand_alone():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"mode": "back"}, 'mode must be "auto", "forward" or "reverse"'),
-        ({"chunk": 0}, "chunk must be a positive int"),
+        ({"mode": "back"}, "mode must be one of auto, forward, reverse"),
+        ({"chunk": 0}, "chunk must be an int of at least 1"),
         ({"outs": "y"}, "`fills` has no argument 'y'; its arguments are x, out"),
         ({"argnums": 2}, "`fills` has no argument 2"),
     ],

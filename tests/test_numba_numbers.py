@@ -156,6 +156,21 @@ def test_complex_tangents_cotangents_and_batches_pass_kernels():
     assert ft.jit(lambda z: f(z))(z) == f(z) == ft.vmap(f)(np.array([z]))[0]
 
 
+def test_an_infinite_part_of_a_complex_result_leaves_the_other_one():
+    @njit
+    def f(x):
+        w = np.zeros(2, np.complex128)
+        w[0] = complex(-0.0, x * np.inf)
+        w[1] = complex(x, -0.0)
+        return complex(x, -np.inf), w
+
+    number, array = ft.jvp(f, (2.0,), (1.0,))[0]
+    assert number == complex(2, -np.inf)
+    parts = np.stack([array.real, array.imag])
+    np.testing.assert_array_equal(parts, [[0, 2], [np.inf, 0]])
+    np.testing.assert_array_equal(np.signbit(parts), [[True, False], [False, True]])
+
+
 def test_complex_arrays_are_not_returned_by_outs():
     @njit
     def f(z, out):

@@ -454,9 +454,9 @@ def returns(y):
 
 @pytest.mark.parametrize("call, error, text", [
     (lambda: ft.parallel.grad(loss, chunk_size=0), errors.ArgumentError,
-     "parallel.grad: chunk_size must be a positive int, but is 0"),
+     "parallel.grad: chunk_size must be an int of at least 1, but is 0"),
     (lambda: ft.parallel.grad(loss, chunk_size=2, reduction="max"), errors.ArgumentError,
-     'parallel.grad: reduction must be "sum" or "mean", but is \'max\''),
+     'parallel.grad: reduction must be one of sum, mean, but is \'max\''),
     (lambda: ft.parallel.grad(loss, chunk_size=2, in_axes=(None, 1, 0)), errors.ArgumentError,
      r"in_axes must be a tuple of 0, sharded along axis 0, and None, passed whole, but is \(None"),
     (lambda: ft.parallel.grad(loss, "w", chunk_size=2), errors.ArgumentError,

@@ -354,11 +354,11 @@ def test_max_steps_ends_a_loop_that_keeps_few_states():
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    ({"snapshots": 0}, "snapshots must be a whole number from 1 on, but is 0"),
-    ({"snapshots": 1.5}, "snapshots must be a whole number from 1 on, but is 1.5"),
-    ({"on_disk": -1}, "on_disk must be a whole number from 0 on, but is -1"),
-    ({"on_disk": None}, "on_disk must be a whole number from 0 on, but is None"),
-    ({"max_bytes": "1 GB"}, "max_bytes must be a whole number from 0 on, but is '1 GB'"),
+    ({"snapshots": 0}, "snapshots must be None or an int of at least 1, but is 0"),
+    ({"snapshots": 1.5}, "snapshots must be None or an int of at least 1, but is 1.5"),
+    ({"on_disk": -1}, "on_disk must be an int of at least 0, but is -1"),
+    ({"on_disk": None}, "on_disk must be an int of at least 0, but is None"),
+    ({"max_bytes": "1 GB"}, "max_bytes must be None or an int of at least 0, but is '1 GB'"),
     ({"folder": "/no such folder"}, "folder '/no such folder' is not a folder"),
 ])
 def test_options_that_cannot_be_are_refused(options, text):

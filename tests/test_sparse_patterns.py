@@ -242,7 +242,7 @@ def test_a_million_entries_are_found_and_a_table_is_shared():
     (lambda: ft.sparsity(lambda x: x > 0, np.ones(2)), NotDifferentiable, "must be float32"),
     (lambda: ft.sparsity(np.sin, np.ones(2), argnums=1), ArgumentError, "called with 1 positional"),
     (lambda: ft.sparsity(np.sin, np.ones(2), argnums=(0, 0)), ArgumentError, "of `sin` twice"),
-    (lambda: ft.sparsity(np.sin, np.ones(2), kind="both"), ArgumentError, 'kind must be "jac'),
+    (lambda: ft.sparsity(np.sin, np.ones(2), kind="both"), ArgumentError, "kind must be one of"),
     (lambda: ft.sparsity(np.sum, np.ones(2), kind="hessian", local=True), ArgumentError,
      r"sparsity\(grad\(f\), x, local=True\)"),
     (lambda: ft.sparsity(np.sin, np.ones(2), kind="hessian"), ShapeError, "scalar output"),

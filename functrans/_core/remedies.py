@@ -17,7 +17,7 @@ import numpy as np
 
 from functrans.errors import package_of_frame, user_frame
 
-# why an array cannot be written to
+# Why an array cannot be written to.
 UNSEEN = (
     "a function's arrays can be written to where functrans sees that it does so, in its own code "
     "or that of the functions it names"
@@ -31,12 +31,6 @@ GENERAL = (
 _CONVERTERS = frozenset({
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite",
 })
-
-# Why an array cannot be written to.
-UNSEEN = (
-    "a function's arrays can be written to where functrans sees that it does so, in its own code "
-    "or that of the functions it names"
-)
 
 
 def remedy() -> str:

@@ -15,6 +15,7 @@ from functrans import tree
 from functrans._compile.ir.program import aval_of_atom
 from functrans._core.array import plain
 from functrans._core.aval import Aval, aval_of, is_inexact
+from functrans._core.places import placed
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.programs import make_program
 from functrans._transforms.reverse.api import vjp
@@ -78,10 +79,7 @@ class LeafFunction:
         """The inexact results as a function of the operands ``moving``."""
 
         def f(*changed: Any) -> tuple:
-            full = list(xs)
-            for i, x in zip(moving, changed, strict=True):
-                full[i] = x
-            return tuple([y for y in self(*full) if is_inexact(y)])
+            return tuple([y for y in self(*placed(changed, moving, xs)) if is_inexact(y)])
 
         return f
 

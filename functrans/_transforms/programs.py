@@ -8,6 +8,7 @@ from typing import Any
 from functrans import tree
 from functrans._compile.ir.program import Program
 from functrans._core.array import plain
+from functrans._core.places import placed
 from functrans._transforms.arguments import is_number, require_callable
 from functrans._transforms.reach import Reach, RefusingDraws
 from functrans._transforms.staging.staging import stage
@@ -30,10 +31,7 @@ def make_program(f: Callable) -> Callable[..., Program]:
         numbers = [i for i, x in enumerate(leaves) if is_number(x)]
 
         def flat(*values: Any) -> Any:
-            full = list(leaves)
-            for i, v in zip(numbers, values, strict=True):
-                full[i] = v
-            a, k = tree.unflatten(structure, full)
+            a, k = tree.unflatten(structure, placed(values, numbers, leaves))
             return f(*a, **k)
 
         name = f"make_program({name_of(f)})"

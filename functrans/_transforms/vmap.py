@@ -28,6 +28,7 @@ from functrans._transforms import paths
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
 from functrans._transforms.derived import deriving
 from functrans._transforms.drawing import Draw, drawing
+from functrans._transforms.options import require_count
 from functrans._transforms.reach import Reach, RefusingDraws
 from functrans._transforms.sharding.executors import (
     Chunk,
@@ -209,9 +210,9 @@ def vmap(
     """
     if not callable(f):
         raise ArgumentError(f"vmap needs a function, but got {describe(f)}")
-    chunk = integer(chunk_size)
-    if chunk_size is not None and (chunk is None or chunk < 1):
-        raise ArgumentError(f"vmap: chunk_size must be None or a positive int, not {chunk_size!r}")
+    chunk = None
+    if chunk_size is not None:
+        chunk = require_count("vmap", "chunk_size", chunk_size, 1, "None or ")
     workers = require_executor("vmap", executor)
     if workers is not None and chunk is None:
         raise ArgumentError(
@@ -283,8 +284,8 @@ def _run(
         args, kwargs = tree.unflatten(structure, leaves)
         reach = reach.given([x for x in leaves if not is_number(x)])
         why = "the same for every slice"
-        with RefusingDraws(reach, trace.fun, why, trace.states), drawing(trace):
-            outs, out_structure = tree.flatten(f(*args, **kwargs))
+        with RefusingDraws(reach, trace.fun, why, trace.states):
+            outs, out_structure = tree.flatten(drawing(trace, lambda: f(*args, **kwargs)))
         require_numbers(f"vmap: `{name_of(f)}`", outs, "an array")
         return [trace.batched(plain(x)) for x in outs], out_structure
     finally:

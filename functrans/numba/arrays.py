@@ -31,6 +31,7 @@ from functrans.numba.complexes import REAL, Pair, part_of
 from functrans.numba.emit import Emitter
 from functrans.numba.inputs import InputArray, memory_of
 from functrans.numba.numbers import Active, Kept, is_plain
+from functrans.numba.overloads import for_kernels
 from functrans.numba.rules import BINARY, CONSTANT, UNARY
 
 
@@ -180,22 +181,14 @@ def element_of(*xs: Any) -> Kept | None:
     return Pair(part) if any(isinstance(k, Pair | types.Complex) for k in kinds) else part
 
 
-def shape_of(x: Any) -> Any:
-    return np.shape(x)
-
-
-@overload(shape_of)
-def _shape_of(x):
+@for_kernels
+def shape_of(x):
     return (lambda x: x.shape) if isinstance(x, types.Array) else (lambda x: ())
 
 
-def spread(x: Any, shape: Any) -> Any:
+@for_kernels
+def spread(x, shape):
     """An operand broadcast; numbers stay."""
-    return np.broadcast_to(x, shape) if isinstance(x, np.ndarray) else x
-
-
-@overload(spread)
-def _spread(x, shape):
     if isinstance(x, ActiveArray):
         element: Any = x.dtype
         of_words, n = active(element), (element.words,)
@@ -210,33 +203,21 @@ def _spread(x, shape):
     return lambda x, shape: x
 
 
-def at(x: Any, i: Any) -> Any:
+@for_kernels
+def at(x, i):
     """The entry of an operand; a number is its own."""
-    return x[i] if isinstance(x, np.ndarray) else x
-
-
-@overload(at)
-def _at(x, i):
     return (lambda x, i: x[i]) if isinstance(x, types.Array) else (lambda x, i: x)
 
 
-def length_of(x: Any) -> Any:
+@for_kernels
+def length_of(x):
     """The length of an operand of one axis, 1 of a number."""
-    return np.size(x)
-
-
-@overload(length_of)
-def _length_of(x):
     return (lambda x: x.shape[0]) if isinstance(x, types.Array) else (lambda x: 1)
 
 
-def entry(x: Any, i: Any) -> Any:
+@for_kernels
+def entry(x, i):
     """Likewise its entry, of an array of one that one."""
-    return np.ravel(x)[i if np.size(x) != 1 else 0]
-
-
-@overload(entry)
-def _entry(x, i):
     if isinstance(x, types.Array):
         return lambda x, i: x[i] if x.shape[0] != 1 else x[0]
     return lambda x, i: x
@@ -251,13 +232,9 @@ def _innermost(typingctx: Any, x: Any) -> Any:
     return types.float64(x), build
 
 
-def values(x: Any) -> Any:
+@for_kernels
+def values(x):
     """What carries no derivative."""
-    return x
-
-
-@overload(values)
-def _values(x):
     if isinstance(x, ActiveArray) and isinstance(x.dtype, Pair):
         imaginary = x.dtype.part.words
 

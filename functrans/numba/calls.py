@@ -41,19 +41,19 @@ class KernelCall(Call):
         return (self.checked if any(map(is_staged, operands)) else self.op).row
 
     def bound(self, *operands: Any) -> tuple:
-        ys = self.row(operands)(*operands)
+        return self._all(self.row(operands)(*operands))
+
+    def _all(self, ys: Any) -> tuple:
         return ys if self.op.outputs > 1 else (ys,)
 
     def staged(self, trace: Any, args: tuple) -> tuple:
-        ys = trace.process(self.checked.row, args, {})
-        return ys if self.op.outputs > 1 else (ys,)
+        return self._all(trace.process(self.checked.row, args, {}))
 
     def taylor(self, trace: Any, args: Sequence) -> tuple:
         return self.bound(*args)
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
-        ys = self.row(xs).batch(trace.batch_size, xs, batched, {})
-        return ys if self.op.outputs > 1 else (ys,)
+        return self._all(self.row(xs).batch(trace.batch_size, xs, batched, {}))
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         op = self.op
@@ -72,8 +72,7 @@ class KernelCall(Call):
         primals, parents = trace.operands(args)
         active = [i for i, p in enumerate(parents) if p is not None]
         if not self._alone(primals, active):
-            ys = trace.process(self.row(primals), tuple(args), {})
-            return ys if self.op.outputs > 1 else (ys,)
+            return self._all(trace.process(self.row(primals), tuple(args), {}))
         xs = [np.asarray(x if p is not None else trace.capture(x))
               for x, p in zip(primals, parents, strict=True)]
         level = self.op.level(0, active)

@@ -8,6 +8,7 @@ read at places of their own, each part of its result is one node of a tape.
 from __future__ import annotations
 
 import cmath
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -146,7 +147,7 @@ POWERS = operator.pow, operator.ipow, np.power
 Parts = tuple[Any, Any]
 
 
-def _enter(rule: Callable, functions: tuple, operands: list[tuple]) -> None:
+def _enter(functions: tuple, operands: list[tuple], rule: Callable) -> Callable:
     """Let numba type calls of functions of such numbers, and lower them by the rule."""
 
     def typer_of(f: Any) -> Callable:
@@ -168,17 +169,15 @@ def _enter(rule: Callable, functions: tuple, operands: list[tuple]) -> None:
         if not isinstance(kind, Pair):
             return e.cast(y, kind).value
         z = cgutils.create_struct_proxy(kind)(context, builder)
-        z.real, z.imag = [e.cast(_emitted(e, v), kind.part).value for v in y]
+        z.real, z.imag = [
+            e.cast(v if isinstance(v, Emitted) else e.constant(v), kind.part).value for v in y]
         return z._getvalue()
 
     for f in functions:
         type_callable(f)(typer_of(f))
         for kinds in operands:
             lower_builtin(f, *kinds)(lower)
-
-
-def _emitted(e: Emitter, x: Any) -> Emitted:
-    return x if isinstance(x, Emitted) else e.constant(x)
+    return rule
 
 
 def _parts(e: Emitter, kind: Any, x: Any, place: int) -> Parts:
@@ -204,12 +203,7 @@ def _at(e: Emitter, x: Emitted, place: int) -> Emitted:
 
 def of_one(*functions: Any) -> Callable:
     """Decorator: the rule of functions of a complex number."""
-
-    def enter(rule: Callable) -> Callable:
-        _enter(rule, functions, [(Pair,)])
-        return rule
-
-    return enter
+    return functools.partial(_enter, functions, [(Pair,)])
 
 
 def of_two(*functions: Any) -> Callable:
@@ -217,12 +211,7 @@ def of_two(*functions: Any) -> Callable:
     both = [(Pair, Pair), (Active, types.Complex), (types.Complex, Active)]
     for kind in (Active, types.Integer, types.Float, types.Boolean, types.Complex):
         both += [(Pair, kind), (kind, Pair)]
-
-    def enter(rule: Callable) -> Callable:
-        _enter(rule, functions, both)
-        return rule
-
-    return enter
+    return functools.partial(_enter, functions, both)
 
 
 # ---- arithmetic

@@ -19,13 +19,14 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
 from functrans._transforms.staging.names import codes_inside
 from functrans.numba.arrays import fresh
 from functrans.numba.complexes import Pair
 from functrans.numba.lists import entry_of, room_of
 from functrans.numba.numbers import Active, Taped
+from functrans.numba.overloads import for_kernels
 from functrans.numba.places import TapeCompiler
 from functrans.numba.source import require_pure
 from functrans.numba.updates import KernelCompiler
@@ -210,11 +211,8 @@ def creators(element: Active) -> dict[Any, Any]:
     """NumPy's functions that make arrays, and what takes their place for such numbers."""
     reals, pairs = fresh(element), fresh(Pair(element))
 
+    @for_kernels
     def zeros(shape, dtype=None):
-        raise NotImplementedError
-
-    @overload(zeros)
-    def _zeros(shape, dtype=None):
         if not (_is_float(dtype) or _is_complex(dtype)):
             return lambda shape, dtype=None: np.zeros(shape, dtype)
         make = pairs if _is_complex(dtype) else reals
@@ -222,11 +220,8 @@ def creators(element: Active) -> dict[Any, Any]:
             return lambda shape, dtype=None: make((shape,))
         return lambda shape, dtype=None: make(shape)
 
+    @for_kernels
     def full(shape, value, dtype=None):
-        raise NotImplementedError
-
-    @overload(full)
-    def _full(shape, value, dtype=None):
         floats = isinstance(value, types.Float | Active)
         if not (floats if dtype in (None, types.none) else _is_float(dtype)):
             return lambda shape, value, dtype=None: np.full(shape, value, dtype)
@@ -238,11 +233,8 @@ def creators(element: Active) -> dict[Any, Any]:
 
         return filled
 
+    @for_kernels
     def ones(shape, dtype=None):
-        raise NotImplementedError
-
-    @overload(ones)
-    def _ones(shape, dtype=None):
         if not _is_float(dtype):
             return lambda shape, dtype=None: np.ones(shape, dtype)
         return lambda shape, dtype=None: full(shape, 1.0)
@@ -254,11 +246,8 @@ def creators(element: Active) -> dict[Any, Any]:
 def _diagonal(reals: Any, pairs: Any) -> dict[Any, Any]:
     """The same for functions that make a matrix with ones on a diagonal."""
 
+    @for_kernels
     def eye(N, M=None, k=0, dtype=None):
-        raise NotImplementedError
-
-    @overload(eye)
-    def _eye(N, M=None, k=0, dtype=None):
         make = pairs if _is_complex(dtype) else reals
         if not (_is_float(dtype) or _is_complex(dtype)):
             return lambda N, M=None, k=0, dtype=None: np.eye(N, M, k, dtype)
@@ -271,10 +260,9 @@ def _diagonal(reals: Any, pairs: Any) -> dict[Any, Any]:
 
         return diagonal
 
+    @for_kernels
     def identity(n, dtype=None):
-        raise NotImplementedError
-
-    overload(identity)(lambda n, dtype=None: lambda n, dtype=None: eye(n, n, 0, dtype))
+        return lambda n, dtype=None: eye(n, n, 0, dtype)
 
     return {np.eye: eye, np.identity: identity}
 
@@ -285,29 +273,20 @@ def _alike(zeros: Any, full: Any, ones: Any) -> dict[Any, Any]:
     def floats(x: Any, dtype: Any) -> bool:
         return _is_float(x if dtype in (None, types.none) else dtype)
 
+    @for_kernels
     def zeros_like(x, dtype=None):
-        raise NotImplementedError
-
-    @overload(zeros_like)
-    def _zeros_like(x, dtype=None):
         if isinstance(x, types.Array) and floats(x, dtype):
             return lambda x, dtype=None: zeros(x.shape)
         return lambda x, dtype=None: np.zeros_like(x, dtype)
 
+    @for_kernels
     def ones_like(x, dtype=None):
-        raise NotImplementedError
-
-    @overload(ones_like)
-    def _ones_like(x, dtype=None):
         if isinstance(x, types.Array) and floats(x, dtype):
             return lambda x, dtype=None: ones(x.shape)
         return lambda x, dtype=None: np.ones_like(x, dtype)
 
+    @for_kernels
     def full_like(x, value, dtype=None):
-        raise NotImplementedError
-
-    @overload(full_like)
-    def _full_like(x, value, dtype=None):
         if isinstance(x, types.Array) and floats(x, dtype):
             return lambda x, value, dtype=None: full(x.shape, value * 1.0)
         return lambda x, value, dtype=None: np.full_like(x, value, dtype)
@@ -324,11 +303,8 @@ def _entry_type(x: Any) -> Any:
 def _of_sequences(element: Active, zeros: Any) -> dict[Any, Any]:
     """The same for functions that copy numbers into an array."""
 
+    @for_kernels
     def array(x):
-        raise NotImplementedError
-
-    @overload(array)
-    def _array(x):
         if isinstance(x, types.Array):
             if not _is_float(x):
                 return lambda x: np.copy(x)

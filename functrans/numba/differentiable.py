@@ -14,10 +14,11 @@ from numba.core.dispatcher import Dispatcher
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import Aval, aval_of, integer
+from functrans._core.aval import aval_of, integer
 from functrans._core.bind import Tracer
 from functrans._core.locks import Lock
 from functrans._transforms.arguments import describe
+from functrans._transforms.options import require_choice, require_count
 from functrans._transforms.staging.signature import typed
 from functrans.errors import ArgumentError, UnsupportedError
 from functrans.numba.calls import KernelCall
@@ -78,13 +79,8 @@ def differentiable(
         raise ArgumentError(
             f"differentiable needs a function compiled by numba.njit, but got {describe(kernel)}"
         )
-    if mode not in (AUTO, FORWARD, REVERSE):
-        raise ArgumentError(
-            f'differentiable: mode must be "auto", "forward" or "reverse", but is {mode!r}'
-        )
-    size = integer(chunk)
-    if size is None or size < 1:
-        raise ArgumentError(f"differentiable: chunk must be a positive int, but is {chunk!r}")
+    require_choice("differentiable", "mode", mode, (AUTO, FORWARD, REVERSE))
+    size = require_count("differentiable", "chunk", chunk)
     return Differentiable(kernel, argnums, outs, Mode(mode, size))
 
 
@@ -219,7 +215,8 @@ class Differentiable:
         except TypeError:
             key = None  # a constant that cannot be compared: a row for this call alone
         outs = tuple([self._operand(i, values, places) for i in self.outs])
-        call = self._new(Args(tuple(places), scalars, fixed, outs), avals)
+        args = Args(tuple(places), scalars, fixed, outs)
+        call = KernelCall(functools.partial(KernelOp, self.copies, args, avals, self.mode))
         if key is not None:
             with self.lock:
                 self.ops[key] = call
@@ -234,6 +231,3 @@ class Differentiable:
                 f"{describe(values[i])}"
             )
         return places.index(i)
-
-    def _new(self, args: Args, avals: Sequence[Aval]) -> KernelCall:
-        return KernelCall(functools.partial(KernelOp, self.copies, args, avals, self.mode))

@@ -11,15 +11,16 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import lower_cast, overload
+from numba.extending import lower_cast
 
 from functrans.numba import tape
 from functrans.numba.numbers import INT32, Active, Dual, Joint, Taped, Vector, is_plain, joint
+from functrans.numba.overloads import for_kernels
 
 Term = tuple[ir.Value, ir.Value]  # a node's index and the slope in it
 
@@ -195,13 +196,9 @@ def strongly(builder: Any, a: Any, b: Any, y: Any) -> ir.Value:
     return builder.select(builder.and_(either, builder.fcmp_unordered("uno", y, y)), zeros, y)
 
 
-def strong_product(a: Any, b: Any) -> NoReturn:
+@for_kernels
+def strong_product(a, b):
     """``a * b``, 0 where that is NaN and a factor is 0."""
-    raise NotImplementedError("for kernels only")
-
-
-@overload(strong_product)
-def _strong_product(a, b):
     if not (is_plain(a) and is_plain(b)):
         return None
 

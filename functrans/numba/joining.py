@@ -6,10 +6,11 @@ import numpy as np
 from numba import njit
 from numba.core import types
 from numba.cpython.unsafe.tuple import tuple_setitem
-from numba.extending import overload, register_jitable
+from numba.extending import register_jitable
 
 from functrans.numba.arrays import at, entry, length_of, shape_of, spread, values
 from functrans.numba.functions import METHODS, chosen_for, new, stands_for
+from functrans.numba.overloads import for_kernels
 
 # ---- chosen and moved
 
@@ -171,13 +172,9 @@ METHODS["astype"] = astype_of, astype_of
 # ---- joined
 
 
+@for_kernels
 def length_along(arrays, axis):
     """How long a tuple of arrays is together."""
-    return sum(x.shape[axis] for x in arrays)
-
-
-@overload(length_along)
-def _length_along(arrays, axis):
     if len(arrays) == 0:
         return lambda arrays, axis: 0
     return lambda arrays, axis: arrays[0].shape[axis] + length_along(arrays[1:], axis)
@@ -190,13 +187,9 @@ def require_alike(shape, expected):
         raise ValueError("all input arrays must have the same shape but along the axis joined")
 
 
+@for_kernels
 def write_along(out, start, arrays, axis):
     """Write a tuple of arrays into another, whose first axis is theirs, one after the other."""
-    out[start:] = np.concatenate([np.swapaxes(x, 0, axis) for x in arrays])
-
-
-@overload(write_along)
-def _write_along(out, start, arrays, axis):
     if len(arrays) == 0:
         return lambda out, start, arrays, axis: None
 
@@ -209,13 +202,9 @@ def _write_along(out, start, arrays, axis):
     return write
 
 
+@for_kernels
 def write_each(out, start, arrays):
     """Write a tuple of arrays into the entries of another."""
-    out[start:] = arrays
-
-
-@overload(write_each)
-def _write_each(out, start, arrays):
     if len(arrays) == 0:
         return lambda out, start, arrays: None
 
@@ -269,13 +258,9 @@ def vstack(tup):
     return lambda tup: np.concatenate(tup)
 
 
+@for_kernels
 def columns(arrays):
     """A tuple of arrays with two axes each."""
-    return tuple([np.reshape(x, (len(x), -1)) for x in arrays])
-
-
-@overload(columns)
-def _columns(arrays):
     if len(arrays) == 0:
         return lambda arrays: ()
     if arrays[0].ndim == 1:

@@ -15,13 +15,14 @@ from typing import Any
 from llvmlite import ir as llvm
 from numba.core import ir, types
 from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.ir_utils import mk_unique_var
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
 from functrans.numba.arrays import ActiveArray, fresh
 from functrans.numba.complexes import Pair
 from functrans.numba.inputs import InputArray
 from functrans.numba.numbers import Active
+from functrans.numba.overloads import for_kernels
+from functrans.numba.text import called, is_expr, passed_through
 
 ADDERS = ("append", "insert")
 
@@ -49,11 +50,8 @@ def entry_of(element: Active) -> Any:
 def room_of(element: Active) -> Any:
     """What makes an array of floats one of active numbers; others stay as they are."""
 
+    @for_kernels
     def room(x):
-        raise NotImplementedError
-
-    @overload(room)
-    def _room(x):
         plain = isinstance(x, types.Array) and not isinstance(x, ActiveArray | InputArray)
         if not plain or not isinstance(x.dtype, types.Float | types.Complex):
             return lambda x: x
@@ -102,8 +100,8 @@ def _computed(text: Any, v: Any, seen: set[str]) -> Iterator[str]:
     for e in text._definitions[v.name]:
         if isinstance(e, ir.Var):
             yield from _computed(text, e, seen)
-        elif isinstance(e, ir.Expr) and (
-            e.op in ("binop", "unary") or (e.op == "call" and _calls_method(text, e.func, ["copy"]))
+        elif is_expr(e, "binop", "unary") or (
+            is_expr(e, "call") and _calls_method(text, e.func, ["copy"])
         ):
             yield v.name
 
@@ -112,10 +110,7 @@ def _with_room(block: Any, s: Any, made: set[str], room: Any) -> Iterator[Any]:
     """A statement, and where it makes an array that is stored into, the one that makes room."""
     yield s
     if isinstance(s, ir.Assign) and s.target.name in made and isinstance(s.value, ir.Expr):
-        target = s.target
-        s.target = ir.Var(block.scope, mk_unique_var("$plain"), s.loc)
-        result = yield from _calls(block, s.loc, room, s.target)
-        yield ir.Assign(result, target, s.loc)
+        yield from passed_through(block, s, room)
 
 
 def _is_list(text: Any, v: Any, seen: set[str]) -> bool:
@@ -126,10 +121,9 @@ def _is_list(text: Any, v: Any, seen: set[str]) -> bool:
     for e in text._definitions[v.name]:
         if isinstance(e, ir.Var):
             sources = [e]
-        elif isinstance(e, ir.Expr) and e.op == "build_list":
+        elif is_expr(e, "build_list"):
             return True
-        elif isinstance(e, ir.Expr) and e.op in ("binop", "inplace_binop", "cast", "getitem",
-                                                 "static_getitem", "phi"):
+        elif is_expr(e, "binop", "inplace_binop", "cast", "getitem", "static_getitem", "phi"):
             sources = e.list_vars()
         else:
             continue
@@ -140,16 +134,16 @@ def _is_list(text: Any, v: Any, seen: set[str]) -> bool:
 
 def _with_entries(text: Any, block: Any, s: Any, entry: Any) -> Iterator[Any]:
     """A statement after those that make the entries it puts into a list."""
-    e = s.value if isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr) else None
-    if e is not None and e.op == "build_list":
+    e: Any = s.value if isinstance(s, ir.Assign) else None
+    if is_expr(e, "build_list"):
         e.items = yield from _entries(block, e.items, entry)
-    elif e is not None and e.op == "call" and _calls_method(text, e.func, ADDERS):
+    elif is_expr(e, "call") and _calls_method(text, e.func, ADDERS):
         e.args = yield from _entries(block, e.args, entry)
     yield s
 
 
 def _calls_method(text: Any, function: Any, names: Sequence[str]) -> bool:
-    return any([isinstance(e, ir.Expr) and e.op == "getattr" and e.attr in names
+    return any([is_expr(e, "getattr") and e.attr in names
                 for e in text._definitions[function.name]])
 
 
@@ -157,14 +151,6 @@ def _entries(block: Any, items: Any, entry: Any) -> Iterator[Any]:
     """The statements that make entries; what they return are the variables of these."""
     made = []
     for v in items:
-        result = yield from _calls(block, v.loc, entry, v)
+        result = yield from called(block, v.loc, entry, v)
         made.append(result)
     return made
-
-
-def _calls(block: Any, loc: Any, f: Any, v: Any) -> Iterator[Any]:
-    """The statements that call a function; what they return is the variable of its result."""
-    function, result = [ir.Var(block.scope, mk_unique_var("$entry"), loc) for _ in range(2)]
-    yield ir.Assign(ir.Global("functrans_entry", f, loc), function, loc)
-    yield ir.Assign(ir.Expr.call(function, [v], (), loc), result, loc)
-    return result

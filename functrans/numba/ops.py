@@ -253,23 +253,13 @@ class Level:
 
     def push_vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool]) -> list:
         cts = list(ct) if len(self.op.moving) > 1 else [ct]
-        values, columns, _ = self.split(xs)
-        n = self.inputs
+        values, n = xs[: self.inputs], self.inputs
         cts = self._filled(values, cts)
         full: list[Any] = [None] * len(xs)
         if self.depth == 1 and not any(wanted[:n]):
             full[n:] = self.op.level(0, self.active).pull(*values, *cts)
             return full
-        extra = [i for i in range(n) if wanted[i] and _is_float(aval_of(values[i]).dtype)]
-        active = tuple(sorted({*self.active, *extra}))
-        level = self.op.level(self.depth, active)
-        pulled = level.pull(*values, *self._spread(values, columns, active), *cts)
-        for k, c in enumerate(pulled):
-            component, i = divmod(k, len(active))
-            if component == 0 and wanted[active[i]]:
-                full[active[i]] = c
-            elif component and active[i] in self.active:
-                full[n + (component - 1) * len(self.active) + self.active.index(active[i])] = c
+        self._curved(full, self, xs, cts, wanted)
         return full
 
     def _spread(self, values: Sequence, columns: Sequence[list], active: Sequence[int]) -> list:
@@ -328,7 +318,7 @@ class Level:
         total: list[Any] = [None] * (self.components * len(self.active))
         if any(t is not None for t in dcts):
             rest = xs[: len(xs) - len(cts)]
-            total = list(self.pull(*rest, *self._like(dcts, cts)))
+            total = list(self.pull(*rest, *map(_or_zeros, dcts, cts)))
         changes = self.changes(dvalues, dcolumns)
         if any(t is not None for change in changes for t in change):
             level, operands = self.above(values, columns, changes)
@@ -339,10 +329,6 @@ class Level:
                 c = curved[component * wide + level.active.index(self.active[i])]
                 total[k] = c if total[k] is None else total[k] + c
         return tuple(total) if len(total) > 1 else total[0]
-
-    @staticmethod
-    def _like(ts: Sequence, values: Sequence) -> list:
-        return [_or_zeros(t, x) for t, x in zip(ts, values, strict=True)]
 
     def pull_vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool]) -> list:
         """``ct``: one for each cotangent that the row gives, read as changes of the components."""
@@ -363,7 +349,7 @@ class Level:
     def _curved(
         self, full: list, level: Level, operands: Sequence, cts: Sequence, wanted: Sequence[bool]
     ) -> None:
-        """Put in ``full`` the first half of what the level above pulls back."""
+        """Put in ``full`` the components of this level of what ``level`` pulls back."""
         n = self.inputs
         extra = [i for i in range(n) if wanted[i] and _is_float(aval_of(operands[i]).dtype)]
         active = tuple(sorted({*level.active, *extra}))

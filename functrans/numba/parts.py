@@ -15,11 +15,13 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
+from functrans._ops.elementwise import from_parts
 from functrans.numba.arrays import ActiveArray, fresh
 from functrans.numba.complexes import Pair, part_of
 from functrans.numba.convert import KEPT
+from functrans.numba.overloads import for_kernels
 
 
 def of_parts(kernel: Dispatcher, complexes: Sequence[bool]) -> Dispatcher:
@@ -47,7 +49,7 @@ def put_together(ys: Sequence, kinds: Sequence) -> list:
     rest, found = iter(ys), []
     for kind in kinds:
         y = next(rest)
-        found.append(y + 1j * next(rest) if is_complex(kind) else y)
+        found.append(from_parts(y, next(rest)) if is_complex(kind) else y)
     return found
 
 
@@ -125,13 +127,9 @@ def _maker(kind: Any) -> Callable:
 # ---- results
 
 
-def parted(y: Any) -> Any:
+@for_kernels
+def parted(y):
     """A kernel's result as one tuple of real numbers and arrays."""
-    raise NotImplementedError
-
-
-@overload(parted)
-def _parted(y):
     if isinstance(y, types.NoneType):
         return lambda y: ()
     if isinstance(y, types.BaseTuple):

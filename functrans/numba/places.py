@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from llvmlite import ir as llvm
 from numba.core import ir
 from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.ir_utils import mk_unique_var, replace_vars_stmt
+from numba.core.ir_utils import replace_vars_stmt
 from numba.core.untyped_passes import ReconstructSSA
 from numba.extending import intrinsic
 
@@ -23,9 +23,8 @@ from functrans.numba.emit import Emitter
 from functrans.numba.numbers import Joint, Taped, taped
 from functrans.numba.rules import RULES
 from functrans.numba.sums import Sums, adding, close
+from functrans.numba.text import called, is_expr, passed_through
 from functrans.numba.updates import UPDATES, KernelCompiler, constant_of
-
-OPERATORS = ("binop", "inplace_binop", "unary")
 
 
 @intrinsic(prefer_literal=True)
@@ -101,17 +100,17 @@ class _Function:
                 self.results.add(a.target.name)
         self.constants = {a.target.name for a in assigned
                           if isinstance(a.value, ir.Const | ir.Global | ir.FreeVar)}
-        self.merged = {v.name for a in assigned if _is(a.value, "phi")
+        self.merged = {v.name for a in assigned if is_expr(a.value, "phi")
                        for v in a.value.incoming_values if isinstance(v, ir.Var)}
         # entries that are read twice in one place have one place
         self.entries = {a.target.name: (a.value.value.name, a.value.index.name)
-                        for a in assigned if _is(a.value, "getitem")}
+                        for a in assigned if is_expr(a.value, "getitem")}
         self.places: dict[Any, int] = {}
 
     def _is_operation(self, e: Any) -> bool:
-        if _is(e, "call"):
+        if is_expr(e, "call"):
             return not e.kws and e.vararg is None and _has_rule(constant_of(self.text, e.func))
-        return isinstance(e, ir.Expr) and e.op in OPERATORS
+        return is_expr(e, "binop", "inplace_binop", "unary")
 
     def rewrite(self) -> None:
         for block in self.text.blocks.values():
@@ -120,10 +119,10 @@ class _Function:
     def _rewritten(self, block: Any, s: Any) -> Iterator[Any]:
         """A statement after others that change what it reads, and before one that settles it."""
         for v in self.sums.reads(s):
-            yield from _called(block, s.loc, close, v)
+            yield from called(block, s.loc, close, v)
         if name := self.sums.added(s):
             total, x, f = self.sums.adds[name]
-            result = yield from _called(block, s.loc, f, total, x)
+            result = yield from called(block, s.loc, f, total, x)
             yield ir.Assign(result, s.target, s.loc)
             return
         operation = isinstance(s, ir.Assign) and self._is_operation(s.value)
@@ -132,14 +131,11 @@ class _Function:
             key = self.entries.get(v.name, v.name)
             place = [self.places.setdefault(key, len(self.places) + 1)] if operation else []
             f = read_at if operation else settled
-            changed[v.name] = yield from _called(block, s.loc, f, v, *place)
+            changed[v.name] = yield from called(block, s.loc, f, v, *place)
         replace_vars_stmt(s, changed)
         yield s
         if isinstance(s, ir.Assign) and s.target.name in self.results & self.merged:
-            target = s.target
-            s.target = ir.Var(block.scope, mk_unique_var("$unsettled"), s.loc)
-            result = yield from _called(block, s.loc, settled, s.target)
-            yield ir.Assign(result, target, s.loc)
+            yield from passed_through(block, s, settled)
 
     def _operands(self, e: Any) -> list[Any]:
         """What an operation reads that has no places yet."""
@@ -151,14 +147,10 @@ class _Function:
         """Results that a statement other than an operation reads."""
         if isinstance(s, ir.Del | ir.Branch):
             return []
-        if isinstance(s, ir.Assign) and (_is(s.value, "phi") or isinstance(s.value, ir.Var)):
+        if isinstance(s, ir.Assign) and (is_expr(s.value, "phi") or isinstance(s.value, ir.Var)):
             return []
         found = self.results - self.merged
         return list({v.name: v for v in s.list_vars() if v.name in found}.values())
-
-
-def _is(e: Any, op: str) -> bool:
-    return isinstance(e, ir.Expr) and e.op == op
 
 
 def _has_rule(f: Any) -> bool:
@@ -166,19 +158,3 @@ def _has_rule(f: Any) -> bool:
         return f in RULES
     except TypeError:  # it cannot be hashed
         return False
-
-
-def _called(block: Any, loc: Any, f: Any, *operands: Any) -> Iterator[Any]:
-    """The statements that call ``f``; what they return is the variable of the result."""
-
-    def variable() -> ir.Var:
-        return ir.Var(block.scope, mk_unique_var("$place"), loc)
-
-    function, result, args = variable(), variable(), list[Any]()
-    yield ir.Assign(ir.Global("functrans_place", f, loc), function, loc)
-    for x in operands:
-        args.append(x if isinstance(x, ir.Var) else variable())
-        if not isinstance(x, ir.Var):
-            yield ir.Assign(ir.Const(x, loc), args[-1], loc)
-    yield ir.Assign(ir.Expr.call(function, args, (), loc), result, loc)
-    return result

@@ -72,7 +72,7 @@ def _enter(f: Any, arity: int, rule: Callable) -> None:
     """Let numba type calls of ``f`` on such numbers and lower them by the rule."""
     RULES[f] = rule
     (UNARY if arity == 1 else BINARY).append(f)
-    type_callable(f)(_typer_of_one(f) if arity == 1 else _typer_of_two(f))
+    type_callable(f)(_typer(f, arity))
 
     def lower(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         e = Emitter(context, builder)
@@ -85,27 +85,15 @@ def _enter(f: Any, arity: int, rule: Callable) -> None:
         lower_builtin(f, *operands)(lower)
 
 
-def _typer_of_one(f: Any) -> Callable:
+def _typer(f: Any, arity: int) -> Callable:
     def of_context(context: Any) -> Callable:
-        def typer(x: Any) -> Any:
-            if isinstance(x, Active):
-                return _of_values(context, f, _innermost(x)) if f in CONSTANT else x.computed
-            return None
-
-        return typer
-
-    return of_context
-
-
-def _typer_of_two(f: Any) -> Callable:
-    def of_context(context: Any) -> Callable:
-        def typer(a: Any, b: Any) -> Any:
-            kind = number_kind(a, b)
+        def result(*kinds: Any) -> Any:
+            kind = number_kind(*kinds)
             if kind is None or f not in CONSTANT:
                 return kind
-            return _of_values(context, f, *map(_innermost, (a, b)))
+            return _of_values(context, f, *map(_innermost, kinds))
 
-        return typer
+        return (lambda x: result(x)) if arity == 1 else (lambda a, b: result(a, b))
 
     return of_context
 
@@ -268,12 +256,8 @@ constant(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operat
          np.greater, np.greater_equal, np.equal, np.not_equal, arity=2)
 
 
-def _same(x):
-    return (lambda x: x) if isinstance(x, Active) else None
-
-
 for _f in (float, np.real, np.conj):
-    overload(_f)(_same)
+    overload(_f)(lambda x: (lambda x: x) if isinstance(x, Active) else None)
 
 
 @overload(np.imag)

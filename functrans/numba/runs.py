@@ -91,17 +91,22 @@ class Runs:
         """``part`` of the words of the outputs ``moving``; ``columns`` are those of operands."""
         for strong in (False, True):
             kind = element(strong)
-            operands = [self.args.plain(i, x) for i, x in enumerate(xs)]
+            operands = self._constants(xs, active, kind)
             for i, columns_of_i in zip(active, columns, strict=True):
                 operands[i] = self._words(i, kind, [xs[i], *columns_of_i])
-            for i in set(self.args.outs).difference(active):
-                if xs[i].dtype.kind == "f":
-                    operands[i] = self._words(i, kind, [xs[i]])
             outs = self.run(kind, operands)
             found = [part(_words_of(outs[i], kind)) for i in moving]
             if strong or not any(map(may_have_nan, found)):
                 return found
         raise AssertionError
+
+    def _constants(self, xs: Sequence, active: Sequence[int], kind: Active) -> list:
+        """The operands, of which none moves; what is written into has room for it all the same."""
+        operands = [self.args.plain(i, x) for i, x in enumerate(xs)]
+        for i in set(self.args.outs).difference(active):
+            if xs[i].dtype.kind == "f":
+                operands[i] = self._words(i, kind, [xs[i]])
+        return operands
 
     def _words(self, i: int, kind: Active, columns: Sequence[np.ndarray]) -> Words:
         words = np.zeros((*columns[0].shape, kind.words))
@@ -164,7 +169,7 @@ class Runs:
         moving: Sequence[int], strong: bool,
     ) -> Recorded:
         kind = taped(depth, strong)
-        operands = [self.args.plain(i, x) for i, x in enumerate(xs)]
+        operands = self._constants(xs, active, kind)
         addressed = [i for i in active if self.by_address and depth == 0 and self._addressed(xs, i)]
         block = tapes.numbers.take(
             kind.words * sum([xs[i].size for i in active if i not in addressed]))
@@ -180,11 +185,6 @@ class Runs:
                 tapes.number_inputs(words.reshape(-1, kind.words), np.ravel(x), node, 3 * k)
                 node += x.size
             operands[i], at = self._numbers(i, kind, words), at + words.size
-        for i in set(self.args.outs).difference(active):
-            if xs[i].dtype.kind == "f":
-                words = np.zeros((*xs[i].shape, kind.words))
-                words[..., 0] = xs[i]
-                operands[i] = self._numbers(i, kind, words)
         key = kind, node
         outs, entries = tapes.recorded(
             lambda: self.run(kind, [x.copy() if i in self.args.outs else x

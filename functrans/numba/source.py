@@ -54,13 +54,9 @@ def line_of_call() -> str:
     """``file:line`` of the user's code that called a kernel."""
     for frame in user_frames():
         path = frame.f_code.co_filename
-        if not _is_numba(path):
+        if not path.startswith(NUMBA):
             return f"{path}:{frame.f_lineno}"
     return "<unknown line>"
-
-
-def _is_numba(path: str) -> bool:
-    return path.startswith(NUMBA)
 
 
 def require_pure(f: Callable) -> None:
@@ -104,7 +100,7 @@ def _line(kernel: Dispatcher, text: str) -> str:
     """The innermost line of the user's in one of numba's messages."""
     for path, line in re.findall(r'File "([^"]+)", line (\d+)', text):
         path = os.path.abspath(path)
-        if not path.startswith(PACKAGE) and not _is_numba(path):
+        if not path.startswith((PACKAGE, NUMBA)):
             return f"{path}:{line}"
     code = kernel.py_func.__code__
     return f"{code.co_filename}:{code.co_firstlineno}"

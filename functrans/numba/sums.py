@@ -22,6 +22,7 @@ from functrans.numba import tape
 from functrans.numba.emit import Emitter
 from functrans.numba.numbers import Joint, Taped, is_plain, taped
 from functrans.numba.rules import CONSTANT
+from functrans.numba.text import is_expr
 
 ADD = operator.add
 
@@ -138,14 +139,14 @@ class Sums:
 
 
 def _is_binary(e: Any) -> bool:
-    return isinstance(e, ir.Expr) and e.op in ("binop", "inplace_binop")
+    return is_expr(e, "binop", "inplace_binop")
 
 
 def _moves(e: Any) -> list[ir.Var] | None:
     """The names that an assignment gives another name to, None where it computes."""
     if isinstance(e, ir.Var):
         return [e]
-    if isinstance(e, ir.Expr) and e.op == "phi":
+    if is_expr(e, "phi"):
         return [v for v in e.incoming_values if _is_variable(v)]
     return None
 
@@ -185,7 +186,7 @@ def _backward(text: Any, graph: Any, entry: dict, label: Any) -> tuple[set[str],
         live |= entry[after]
         for s in text.blocks[after].body:  # a phi reads where control comes from
             e: Any = s.value if isinstance(s, ir.Assign) else None
-            if _is_phi(e):
+            if is_expr(e, "phi"):
                 live |= {v.name for v, b in zip(e.incoming_values, e.incoming_blocks, strict=True)
                          if b == label and _is_variable(v)}
     steps = []
@@ -193,10 +194,6 @@ def _backward(text: Any, graph: Any, entry: dict, label: Any) -> tuple[set[str],
         steps.append((s, set(live)))
         own = s.target.name if isinstance(s, ir.Assign) else ""
         live.discard(own)
-        if not own or not _is_phi(s.value):
+        if not own or not is_expr(s.value, "phi"):
             live |= {v.name for v in s.list_vars() if v.name != own}
     return live, steps
-
-
-def _is_phi(e: Any) -> bool:
-    return isinstance(e, ir.Expr) and e.op == "phi"

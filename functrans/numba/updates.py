@@ -19,11 +19,13 @@ from numba.core.errors import TypingError
 from numba.core.ir_utils import get_definition, guard, mk_unique_var
 from numba.core.typed_passes import NopythonRewrites
 from numba.core.untyped_passes import InlineClosureLikes, IRProcessing
-from numba.extending import lower_builtin, overload, type_callable
+from numba.extending import lower_builtin, type_callable
 
 from functrans.numba.arrays import ActiveArray, is_operand
 from functrans.numba.lists import EntriesOfLists
 from functrans.numba.numbers import Active
+from functrans.numba.overloads import for_kernels
+from functrans.numba.text import is_expr
 
 READONLY = "Cannot modify readonly array"
 
@@ -31,10 +33,8 @@ READONLY = "Cannot modify readonly array"
 def _update(inplace: Any, of: Any) -> Any:
     """What updates with an operator."""
 
-    def updated(a: Any, b: Any) -> Any:
-        raise NotImplementedError
-
-    def of_arrays(a, b):
+    @for_kernels
+    def updated(a, b):
         if not isinstance(a, ActiveArray) or not is_operand(b):
             return None
         if not a.mutable:
@@ -63,7 +63,6 @@ def _update(inplace: Any, of: Any) -> Any:
         signature = function.get_call_type(context.typing_context, signature.args, {})
         return context.get_function(function, signature)(builder, args)
 
-    overload(updated)(of_arrays)
     return updated
 
 
@@ -81,11 +80,8 @@ UPDATES = {
 def _cast(kind: Any, of: Any) -> Any:
     """What a type of NumPy's is as a function; numbers of float32 are computed with in float64."""
 
-    def cast(x: Any) -> Any:
-        raise NotImplementedError
-
-    @overload(cast)
-    def of_number(x):
+    @for_kernels
+    def cast(x):
         if isinstance(x, Active):
             return lambda x: of(x)
         return lambda x: kind(x)
@@ -116,10 +112,10 @@ class UpdatesAsFunctions(FunctionPass):
 
 
 def _exchanged(text: Any, block: Any, s: Any) -> Iterator[Any]:
-    e = s.value if isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr) else None
-    if e is not None and e.op == "inplace_binop":
+    e: Any = s.value if isinstance(s, ir.Assign) else None
+    if is_expr(e, "inplace_binop"):
         e.fn = UPDATES.get(e.fn, e.fn)
-    elif e is not None and e.op == "call" and len(e.args) == 1 and not e.kws:
+    elif is_expr(e, "call") and len(e.args) == 1 and not e.kws:
         kind = constant_of(text, e.func)
         if isinstance(kind, type) and kind in CASTS:
             e.func = ir.Var(block.scope, mk_unique_var("$cast"), e.loc)
@@ -132,7 +128,7 @@ def _exchanged(text: Any, block: Any, s: Any) -> Iterator[Any]:
 def constant_of(text: Any, v: Any) -> Any:
     """What a variable stands for, None where that is not known before the kernel runs."""
     e: Any = guard(get_definition, text, v)
-    if isinstance(e, ir.Expr) and e.op == "getattr":
+    if is_expr(e, "getattr"):
         return getattr(constant_of(text, e.value), e.attr, None)
     return getattr(e, "value", None) if isinstance(e, ir.Global | ir.FreeVar) else None
 

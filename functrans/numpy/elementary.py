@@ -111,9 +111,11 @@ def round(a, decimals=0, out=None):
     """``a`` rounded to ``decimals`` decimals; its derivative is zero."""
     a, decimals = as_operand(a), operator.index(decimals)
     if a.dtype.kind == "c":
-        return round(np.real(a), decimals) + 1j * round(np.imag(a), decimals)
+        return ops.from_parts(round(np.real(a), decimals), round(np.imag(a), decimals))
     if a.dtype.kind in "iu" and decimals >= 0:
         return a
+    if a.dtype.kind == "b" and decimals != 0:
+        raise TypeError("np.round has no decimals of booleans")
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
     if decimals == 0:
         return ops.rint(a)  # of booleans float16, as NumPy's
@@ -171,8 +173,8 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     """``x`` with NaN and infinities replaced; only unchanged entries have a derivative."""
     x = as_operand(x)
     if x.dtype.kind == "c":
-        return (nan_to_num(np.real(x), copy, nan, posinf, neginf)
-                + 1j * nan_to_num(np.imag(x), copy, nan, posinf, neginf))
+        return ops.from_parts(*[nan_to_num(part, copy, nan, posinf, neginf)
+                                for part in (np.real(x), np.imag(x))])
     if x.dtype.kind != "f":
         return x
     bounds = np.finfo(x.dtype)
@@ -366,13 +368,12 @@ asanyarray = ascontiguousarray = asfortranarray = asarray
 
 
 def _filled(name: str, function: Callable) -> Callable:
-    @numpy_like(getattr(np, f"{name}_like"))
+    @numpy_like(getattr(np, f"{name}_like"),
+                doc=f"numpy.{name} with the shape and dtype of ``a``: a constant.")
     def named(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
         a = as_operand(a)
         return function(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
 
-    named.__name__ = f"{name}_like"
-    named.__doc__ = f"numpy.{name} with the shape and dtype of ``a``: a constant."
     return named
 
 

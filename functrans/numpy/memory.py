@@ -14,6 +14,7 @@ import numpy as np
 
 from functrans._core.bind import AnyArray, Tracer, is_staged
 from functrans._core.writing import require_own, writing
+from functrans._ops.elementwise import from_parts
 from functrans._ops.indexing import getitem
 from functrans._ops.writing import fetch, written
 from functrans.errors import UnsupportedError, user_line
@@ -198,7 +199,7 @@ class Half(Section):
     def replace(self, value: Any) -> None:
         x = self.base.current()
         real, imag = (value, x.imag) if self.key == "real" else (x.real, value)
-        self.base.assign(real + 1j * imag)
+        self.base.assign(from_parts(real, imag))
 
 
 def of_value(x: Any) -> Memory:

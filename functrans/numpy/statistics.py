@@ -104,7 +104,7 @@ def corrcoef(x, y=None, rowvar=True, *, dtype=None):
     std = np.sqrt(ops.real(np.diag(c)))
     c = c / std[:, None] / std[None, :]
     if c.dtype.kind == "c":
-        return np.clip(c.real, -1, 1) + 1j * np.clip(c.imag, -1, 1)
+        return ops.from_parts(np.clip(c.real, -1, 1), np.clip(c.imag, -1, 1))
     return np.clip(c, -1, 1)
 
 

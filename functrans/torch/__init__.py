@@ -161,8 +161,7 @@ __all__ = [
     "types", "uint8", "utils", "version", "vmap",
 ]
 __all__ += factories.NAMES
-globals().update({_name: getattr(factories, _name) if _name in factories.OF_DATA
-                  else outputs.making(getattr(factories, _name)) for _name in factories.NAMES})
+globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
 __all__ += [*kinds.KINDS, *_environment.FUNCTIONS, *_RANDOM]
 globals().update({**kinds.KINDS, **_environment.FUNCTIONS, **_RANDOM})
 
@@ -178,7 +177,6 @@ for _name, _f in {**kinds.METHODS, **memory.METHODS, **_sparse.METHODS}.items():
 for _name, _f in table.PROPERTIES.items():
     setattr(Tensor, _name, property(_f))
 for _name, _f in table.METHODS.items():
-    _f = outputs.making(_f) if _name.startswith("new_") else _f
     setattr(Tensor, _name, property(_f) if _name in ("real", "imag") else _f)
     if _name not in __all__ and _name not in shapes.CONVERSIONS and not _name.startswith("__"):
         globals()[_name] = outputs.taking_out(_f) if _name in table.TAKING_OUT else _f

@@ -60,7 +60,7 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
         if rule is not None and not kwargs:
             return _by_rule(rule, n, randomness, dims, args, out_dims)
         if not n:  # one entry of zeros tells the shapes
-            args = tuple([_nothing(x, d) for x, d in zip(args, dims, strict=True)])
+            args = _each(args, dims, lambda t, d: t if d is None else t.sum(d, keepdim=True))
         if n > 1:
             with noting_draws() as drawn:
                 found = _at_once(func, n, args, dims, kwargs, out_dims)
@@ -116,7 +116,7 @@ def _at_once(func: Callable, n: int, args: tuple, dims: Any, kwargs: dict[str, A
         arrays.append(array if dim == 0 else np.moveaxis(array, dim, 0))
         return _Place(len(arrays) - 1)
 
-    placed = [_each(x, d, place) for x, d in zip(args, dims, strict=True)]
+    placed = _each(args, dims, place)
     found: list[Any] = []
 
     def run(*traced: Any) -> tuple:
@@ -199,7 +199,7 @@ def _in_chunks(
             def cut(t: Any, d: int | None, i: int = i) -> Any:
                 return t if d is None else narrow(t, d, i, min(size, n - i))
 
-            part = [_each(x, d, cut) for x, d in zip(args, dims, strict=True)]
+            part = _each(args, dims, cut)
             with noting_draws() as drawn:
                 parts.append(batched(*part, **kwargs))
             if same and i + size < n:
@@ -216,7 +216,7 @@ def _in_chunks(
 def _run(func: Callable, i: int, n: int, args: tuple, dims: Any, kwargs: dict[str, Any],
          randomness: str, name: str) -> Any:
     """``func`` of entry ``i``."""
-    picked = [_entry(x, d, i) for x, d in zip(args, dims, strict=True)]
+    picked = _each(args, dims, lambda t, d: t if d is None else select(t, d, i))
     with noting_draws() as drawn:
         out = func(*picked, **kwargs)
     if drawn and randomness == "error":
@@ -232,17 +232,6 @@ def _random(name: str) -> RuntimeError:
         "use the 'same' or 'different' randomness flags on vmap or perform the randomness "
         "operation out of vmap"
     )
-
-
-def _nothing(x: Any, dim: Any) -> Any:
-    """``x`` with one entry of zeros in place of none."""
-    if dim is None:
-        return x
-    if isinstance(dim, int):
-        return tree.map(lambda t: t.sum(dim, keepdim=True), x)
-    if isinstance(dim, dict):
-        return {k: _nothing(x[k], d) for k, d in dim.items()}
-    return type(x)([_nothing(v, d) for v, d in zip(x, dim, strict=True)])
 
 
 def _mapped(x: Any, dim: Any, called: str) -> list[tuple[Tensor, int]]:
@@ -291,17 +280,6 @@ def _size(pairs: list[tuple[Tensor, int]], called: str) -> int:
             f"{sizes} for the mapped dimension"
         )
     return sizes[0]
-
-
-def _entry(x: Any, dim: Any, i: int) -> Any:
-    """Entry ``i`` of everything mapped in ``x``."""
-    if dim is None:
-        return x
-    if isinstance(dim, int):
-        return tree.map(lambda t: select(t, dim, i), x)
-    if isinstance(dim, dict):
-        return {k: _entry(x[k], d, i) for k, d in dim.items()}
-    return type(x)([_entry(v, d, i) for v, d in zip(x, dim, strict=True)])
 
 
 def _joined(outs: list[Any], out_dims: Any, name: str, n: int) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans.torch._functions.shapes import require_cpu
+from functrans.torch._graph import titles
 from functrans.torch._tensors import printing
 from functrans.torch._tensors.tensor import Tensor
 
@@ -18,9 +19,15 @@ _ROWS: dict[str, tuple[Callable, str]] = {
     "is_floating_point": (lambda input: input.is_floating_point(),
                           "Whether a tensor is of a floating-point type."),
     "is_complex": (lambda input: input.is_complex(), "Whether a tensor is of a complex type."),
+    "is_signed": (lambda input: input.is_signed(), "Whether a type has negative numbers."),
+    "is_conj": (lambda input: False, "False: ``conj`` computes."),
+    "is_neg": (lambda input: False, "False: ``neg`` computes."),
+    "is_distributed": (lambda input: False, "False: there is one process."),
     "is_nonzero": (lambda input: bool(input), "Whether the one entry of a tensor is not zero."),
     "is_same_size": (lambda input, other: input.is_same_size(other),
                      "Whether two tensors have the same shape."),
+    "resize_as_": (lambda input, the_template, *, memory_format=None:
+                   input.resize_as_(the_template), "``resize_`` to the shape of another tensor."),
     "is_inference": (lambda input: input.is_inference(),
                      "Whether a tensor was made in ``inference_mode``."),
     "is_storage": (lambda obj: False, "False: there are no storages."),
@@ -78,10 +85,7 @@ def while_loop(cond_fn: Callable, body_fn: Callable, operands: Any) -> Any:
 
 def typename(obj: Any) -> str:
     """The name of the type of ``obj``, as ``Tensor.type`` has it for tensors."""
-    if isinstance(obj, Tensor):
-        return str(obj.type())
-    kind = obj if isinstance(obj, type) else type(obj)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return str(obj.type()) if isinstance(obj, Tensor) else titles.typename(obj)
 
 
 def compile(model: Any = None, **options: Any) -> Any:
@@ -101,7 +105,5 @@ FUNCTIONS: dict[str, Callable] = {
     f.__name__: f for f in (compile, cond, set_printoptions, typename, while_loop)
 }
 for _name, (_f, _doc) in _ROWS.items():
-    _f.__name__ = _f.__qualname__ = _name
-    _f.__doc__ = _doc
-    FUNCTIONS[_name] = _f
+    FUNCTIONS[_name] = titles.named(_f, _name, _doc)
 FUNCTIONS.update(sym_int=int, sym_float=float, sym_max=max, sym_min=min, sym_sqrt=math.sqrt)

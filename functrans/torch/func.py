@@ -25,7 +25,7 @@ from functrans.extend import aval_of
 from functrans.torch._batching import vmap
 from functrans.torch._functions.shapes import stack
 from functrans.torch._graph.dual import as_tensor, pushed, pushed_columns
-from functrans.torch._graph.levels import forward_edge, leads_to_leaf, open_level
+from functrans.torch._graph.levels import forward_edge, leads_to_leaf, open_level, require_same_size
 from functrans.torch._graph.modes import enable_grad, is_grad_enabled, state
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
 from functrans.torch._tensors.cotangents import owned, take
@@ -167,12 +167,7 @@ class _At:
                     "jvp(f, primals, tangents): Expected tangents to only contain Tensors, got "
                     f"{type(t)}"
                 )
-            if t.shape != x.shape:
-                raise RuntimeError(
-                    "Trying to set a forward gradient that has a different size than that of the "
-                    f"original Tensor, this is not supported. Tensor is of size {list(x.shape)} "
-                    f"while the given forward gradient is of size {list(t.shape)}."
-                )
+            require_same_size(t, x)
         return ts
 
     def pushed(self, tangents: Sequence[Tensor]) -> Any:
@@ -194,17 +189,9 @@ class _At:
         found = pushed_columns(self.arrays(), self.wanted, avals, self.create)
         if found is None:
             return self.rows()
-        cuts = np.cumsum([x._array.size for x in self.places])[:-1]
-        return [self._cut(c, y, cuts) for c, y in zip(found, self.ys, strict=True)]
-
-    def _cut(self, columns: Any, y: Tensor, cuts: np.ndarray) -> list[Tensor]:
-        """The Jacobians of ``y`` in each input from its tangents for each entry of all inputs."""
-        shapes = [(*y._array.shape, *x._array.shape) for x in self.places]
-        if columns is None:
-            return [from_array(np.zeros(shape, y._array.dtype)) for shape in shapes]
-        parts = np.split(np.moveaxis(columns, 0, -1), cuts, axis=-1)
-        return [self.free(as_tensor(part.reshape(shape)))
-                for part, shape in zip(parts, shapes, strict=True)]
+        return [[from_array(np.zeros((*y.shape, *x.shape), y._array.dtype)) for x in self.places]
+                if blocks is None else [self.free(as_tensor(block)) for block in blocks]
+                for blocks, y in zip(found, self.ys, strict=True)]
 
     def rows(self) -> list[list[Tensor]]:
         """For each output the Jacobians in each input, in reverse mode."""

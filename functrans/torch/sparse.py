@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from functrans.torch._graph.titles import named
 from functrans.torch._names import absent
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.sparse import SparseTensor, sparse_coo_tensor
@@ -15,9 +16,7 @@ def _constructor(name: str, dtype: dtypes.dtype) -> Callable[..., SparseTensor]:
     def make(indices: Any, values: Any, size: Any = None) -> SparseTensor:
         return sparse_coo_tensor(indices, values, size, dtype=dtype)
 
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"A sparse tensor of {dtype.name}: values[k] at indices[:, k]."
-    return make
+    return named(make, name, f"A sparse tensor of {dtype.name}: values[k] at indices[:, k].")
 
 
 FloatTensor = _constructor("FloatTensor", dtypes.float32)

@@ -92,6 +92,7 @@ REFERENCES = {
     "conjugate": lambda x: x,
     "real": lambda x: x,
     "imag": lambda x: mp.mpf(0),
+    "from_parts": lambda a, b: a + 1j * b,
 }
 
 

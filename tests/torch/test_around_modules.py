@@ -240,3 +240,36 @@ def test_normalisations_without_running_statistics():
 def test_memory_whose_order_is_given_is_in_row_order():
     assert torch.empty_permuted((2, 3), (1, 0)).shape == (2, 3)
     assert torch.ones(1).new_empty_strided((2, 3), (1, 2)).shape == (2, 3)
+
+
+def test_norms_of_entries_but_along_one_dimension_of_a_vector_are_those_of_its_entries():
+    v = torch.tensor([3.0, -4.0])
+    assert torch.norm_except_dim(v).tolist() == [3.0, 4.0]
+    assert torch.norm_except_dim(v, 2, -1).item() == 5.0
+
+
+def test_functions_in_torchs_order_refuse_more_arguments_than_they_have():
+    x = torch.ones(2)
+    with pytest.raises(TypeError, match=r"kl_div\(\) takes 3 positional arguments but 4 were"):
+        torch.kl_div(x, x, 1, True)
+
+
+ONES = torch.ones(2)
+
+
+@pytest.mark.parametrize("make", [
+    lambda **o: torch.scalar_tensor(1, **o), lambda **o: torch.range(0, 2, **o),
+    lambda **o: torch.empty_strided((2,), (1,), **o), lambda **o: torch.tril_indices(2, 2, **o),
+    lambda **o: torch.triu_indices(2, 2, **o), lambda **o: torch.fft.fftfreq(4, **o),
+    lambda **o: torch.randint_like(ONES, 3, **o), lambda **o: torch.hann_window(4, **o),
+    lambda **o: ONES.new_full((2,), 3, **o), lambda **o: torch.zeros_like(ONES, **o),
+])
+def test_a_factory_takes_the_options_of_all_and_no_others(make):
+    assert make(dtype=torch.float64, device="cpu", pin_memory=False).dtype is torch.float64
+    assert make(dtype=torch.float64, requires_grad=True).requires_grad
+    out = torch.empty(0, dtype=torch.float64)
+    assert make(out=out) is out and out.numel()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'size_'"):
+        make(size_=3)
+    with pytest.raises(AssertionError, match="no device 'cuda'"):
+        make(device="cuda")

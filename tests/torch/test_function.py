@@ -666,6 +666,23 @@ def test_a_saved_input_that_is_returned_keeps_its_own_history():
     assert h.tolist() == [-1.0]
 
 
+def test_no_attribute_of_a_context_is_mistaken_for_a_leaf():
+    def forward(ctx, x):
+        ctx.variable = 3.0
+        ctx.save_for_backward(x)
+        return 2 * x
+
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * g + 0 * x
+
+    doubled = made_of(forward, backward)
+    x = leaf(1.0)
+    y = doubled.apply(x)
+    assert y.grad_fn is not None  # from now on the node has the attributes of its context
+    assert torch.autograd.grad(doubled.apply(y), x)[0].tolist() == [4.0]
+
+
 # ---- differentiable once
 
 

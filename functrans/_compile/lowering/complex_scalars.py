@@ -40,6 +40,7 @@ formula(ops.negative)(lambda x: (-x[0], -x[1]))
 formula(ops.conjugate)(lambda x: (x[0], -x[1]))
 formula(ops.real)(lambda x: x[0])
 formula(ops.imag)(lambda x: x[1])
+formula(ops.from_parts)(lambda x, y: (x[0], y[0]))
 formula(ops.absolute_complex)(lambda x: ops.hypot(*x))
 
 

@@ -7,8 +7,9 @@ number is a pair, "{ float, float }" or "{ double, double }".
 from __future__ import annotations
 
 import platform
+import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -68,6 +69,11 @@ LOGARITHMS = {name + end for name in ("log", "log2", "log10") for end in ("", "f
 def called(name: str) -> str:
     """The name by which code calls a function of the C library."""
     return f"plain_{name}" if name in LOGARITHMS else name
+
+
+def filled(text: str, words: Mapping[str, object]) -> str:
+    """A text in which names in angle brackets stand for numbers and texts."""
+    return re.sub("<([a-z.]+)>", lambda name: str(words[name[1]]), text)
 
 
 class Rounding(NamedTuple):

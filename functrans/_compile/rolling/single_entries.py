@@ -57,8 +57,8 @@ class InPlace(Form):
         apart = rows != own.rows
         if where.like(own):
             return apart
-        # in the first step there is no sum before, and 0 would be added too early
-        return apart if where.axes == own.axes and k and apart.all() else None
+        # the very first sum is not apart: there is none before, and 0 would be added too early
+        return apart if where.axes == own.axes and apart.all() else None
 
     def _spared(self) -> list[tuple] | None:
         """The rows that 0 is not added to at first: the first sum's, and those read before it.

@@ -9,15 +9,14 @@ index leaves the table; what adds has written nothing then.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from functrans._compile.emit.module import data_of
 from functrans._compile.lowering.numbers import Code, type_of
+from functrans._compile.run.machine import kept_native
 from functrans._compile.run.workers import of_own
-from functrans._core.locks import Interrupted
 
 # Entries that a thread reads at a time, and nanoseconds that one takes.
 CHUNK, ENTRY = 1 << 14, 0.5
@@ -77,7 +76,7 @@ def _outer() -> str:
     return code.function("i32 @rows", "ptr %list, i64 %lo, i64 %hi")
 
 
-@functools.cache
+@kept_native
 def _native(char: str, reads: bool, single: bool) -> Callable[[list, int, float], int] | None:
     dtype = np.dtype(char)
     title = f"{'reading' if reads else 'adding'} rows of {dtype}"
@@ -100,11 +99,7 @@ def read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
 
 def _run(index: np.ndarray, v: np.ndarray, y: np.ndarray, reads: bool) -> bool:
     width = v.size // index.size * (2 if y.dtype.kind == "c" else 1)
-    try:
-        found = _native(y.dtype.char.lower(), reads, width == 1)
-    except Interrupted:  # called while this thread compiles
-        return False
-    if found is None:
+    if (found := _native(y.dtype.char.lower(), reads, width == 1)) is None:
         return False
     chunk = max(1, CHUNK // width) if reads else index.size
     counts = np.array([index.size, width, len(y), chunk])

@@ -48,8 +48,8 @@ ALL = 0xFFFFFFFF  # of an array's flags
 @functools.cache
 def _function() -> tuple[Any, int]:
     """The compiled function: what must live as long as it is called, and its address."""
-    code, function = local().compile_own(text(), "entry", "calls of compiled functions")
-    return code, address_of(function)
+    loaded = local().compile_own(text(), ["entry"], "calls of compiled functions")
+    return loaded.code, address_of(loaded.functions["entry"])
 
 
 def entry_of(code: Framed, locked: bool) -> Callable | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -17,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.emit.entry_code import OFFSETS
+from functrans._compile.lowering.numbers import filled
 from functrans._compile.run.entry import Method, new_function, supported
-from functrans._compile.run.machine import NativeUnavailable, local
-from functrans._core.locks import Interrupted, compiler
+from functrans._compile.run.machine import kept_native, local
+from functrans._core.locks import compiler
 from functrans._kernels.routines import address_of
 
 METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
@@ -94,7 +94,7 @@ def _by_python(variable: ContextVar, original: Callable, other: Callable) -> Cal
     return either
 
 
-@functools.cache
+@kept_native
 def _function() -> tuple[Any, int, np.ndarray] | None:
     """The compiled function, its address and those that it calls; None without native code."""
     if not supported():
@@ -103,11 +103,7 @@ def _function() -> tuple[Any, int, np.ndarray] | None:
     words = {name: item + i * size
              for i, name in enumerate(("variable", "original", "other", "unset", "functions"))}
     words["data"] = OFFSETS["data"]
-    text = re.sub("<([a-z]+)>", lambda name: str(words[name[1]]), TEXT)
-    try:
-        with compiler():
-            engine, function = local().compile_own(text, "gate", "functions in others' places")
-    except (NativeUnavailable, Interrupted):
-        return None
+    with compiler():
+        loaded = local().compile_own(filled(TEXT, words), ["gate"], "functions in others' places")
     known = [address_of(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
-    return engine, address_of(function), np.array(known, np.uintp)
+    return loaded.code, address_of(loaded.functions["gate"]), np.array(known, np.uintp)

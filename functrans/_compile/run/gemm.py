@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from functrans._compile.lowering.numbers import Code
+from functrans._compile.lowering.numbers import Code, filled
 from functrans._compile.run import gemv
 from functrans._kernels import routines
 from functrans._kernels.routines import PREFIX, address_of
@@ -63,9 +62,9 @@ def stand_in(machine: Machine, blas: routines.Routines) -> dict[str, Callable[[]
 def compiled(machine: Machine, blas: routines.Routines, name: str, of: Callable[[], str]) -> int:
     """The address of the function of a module, which stays for as long as the process."""
     machine.llvm.add_symbol(f"blas_{name}", blas.addresses[PREFIX + name])
-    code, function = machine.compile_own(of(), name[1:], f"products, {name}")
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))  # programs are linked to it
-    return address_of(function)
+    loaded = machine.compile_own(of(), [name[1:]], f"products, {name}")
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded.code))  # programs are linked to it
+    return address_of(loaded.functions[name[1:]])
 
 
 def text(letter: str, most: int, fewest: int = 0) -> str:
@@ -346,4 +345,4 @@ def _entry(letter: str, size: int, most: int, fewest: int) -> str:
     parameters = [f"ptr %p{i}" for i in range(13)] + ["i64 %p13", "i64 %p14"]
     words = {"parameters": ", ".join(parameters), "letter": letter, "type": TYPES[letter],
              "least": LEAST, "most": most, "fewest": fewest, "bytes": _room(size) + BITS // 8}
-    return re.sub("<([a-z]+)>", lambda name: str(words[name[1]]), ENTRY)
+    return filled(ENTRY, words)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
 from functrans._compile.lowering import special_functions
 from functrans._compile.run import gemm, sources, store
 from functrans._compile.run.general import Families, Found, Wanted
-from functrans._core.locks import compiling, lazy
+from functrans._core.locks import Interrupted, compiling, lazy
 from functrans._core.version import VERSION
 from functrans._kernels import routines
 from functrans._ops.declare import TABLE
+
+T = TypeVar("T")
 
 # How LLVM optimises. Loops are unrolled only on request, as it doubles the time to compile.
 # Straight-line code is not vectorised, as LLVM 22 gets some of it wrong (docs/how_jit_works.md).
@@ -163,12 +165,12 @@ class Machine:
             notes += [("frame", frame)] * bool(frame)
             return Loaded(*self.load(code, names), lambda: store.put(key, code, notes))
 
-    def compile_own(self, text: str, name: str, title: str) -> tuple[Any, Any]:
-        """A function that serves all programs, and what must live as long as it is called."""
-        loaded = self.compile(text, [name], title)
+    def compile_own(self, text: str, names: Sequence[str], title: str) -> Loaded:
+        """Functions that serve all programs."""
+        loaded = self.compile(text, names, title)
         if loaded.keep is not None:
             loaded.keep()
-        return loaded.code, loaded.functions[name]
+        return loaded
 
     def target(self) -> Any:
         """The processor as LLVM's code generator knows it; each engine takes one of its own."""
@@ -246,6 +248,28 @@ class Machine:
         addresses = {n: engine.get_function_address(n) for n in names}
         assert all(addresses.values()), addresses
         return engine, {n: kind(address) for n, address in addresses.items()}
+
+
+def kept_native(make: Callable[..., T]) -> Callable[..., T | None]:
+    """``make``, which compiles, with what it returns kept. None where nothing compiles and, for
+    now, where this thread compiles already."""
+
+    @functools.cache
+    def kept(*args: Any) -> T | None:
+        try:
+            return make(*args)
+        except (NativeUnavailable, ImportError):
+            return None
+
+    @functools.wraps(make)
+    def made(*args: Any) -> T | None:
+        try:
+            return kept(*args)
+        except Interrupted:
+            return None
+
+    made.is_known = lambda: kept.cache_info().currsize  # type: ignore[attr-defined]
+    return made
 
 
 @functools.cache

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import re
 from contextvars import Context, ContextVar
 from typing import Any
 
+from functrans._compile.lowering.numbers import filled
 from functrans._compile.run.entry import numpy_functions, supported
-from functrans._compile.run.machine import NativeUnavailable, local
-from functrans._core.locks import Interrupted, compiler
+from functrans._compile.run.machine import kept_native, local
+from functrans._core.locks import compiler
 from functrans._kernels.routines import address_of, pointer_of
 from functrans.config import config
 
@@ -330,7 +330,7 @@ class Pool:
         self.trim(ctypes.addressof(self.state))
 
 
-@functools.cache
+@kept_native
 def pool() -> Pool | None:
     """The pool of this process; None where it cannot be had."""
     usable = getattr(ctypes.CDLL(None), "malloc_usable_size", None)
@@ -342,13 +342,8 @@ def pool() -> Pool | None:
     if known.version != 1:
         return None
     names = [f"{name}_" for name in FUNCTIONS]
-    try:
-        with compiler():
-            loaded = local().compile(_text(), [*names, "trim"], "memory of large arrays")
-            if loaded.keep is not None:
-                loaded.keep()
-    except (NativeUnavailable, Interrupted):
-        return None
+    with compiler():
+        loaded = local().compile_own(_text(), [*names, "trim"], "memory of large arrays")
     state = State(limit=LIMIT, inner=known.allocator, usable=address_of(usable))
     addresses = [address_of(loaded.functions[name]) for name in names]
     mine = Handler(b"functrans", 1, Allocator(ctypes.addressof(state), *addresses))
@@ -361,7 +356,7 @@ def pool() -> Pool | None:
 
 
 def _loaded() -> Pool | None:
-    return pool() if pool.cache_info().currsize else None
+    return pool() if pool.is_known() else None  # type: ignore[attr-defined]  # so decorated
 
 
 def _text() -> str:
@@ -372,7 +367,7 @@ def _text() -> str:
     }
     words |= {f"inner.{name}": State.inner.offset + getattr(Allocator, name).offset
               for name in FUNCTIONS}
-    return re.sub("<([a-z.]+)>", lambda name: str(words[name[1]]), TEXT)
+    return filled(TEXT, words)
 
 
 def _variable_of(capsule: Any, address: int) -> ContextVar:

@@ -7,15 +7,14 @@ entry of its chunks is what it looks for.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from functrans._compile.emit.module import data_of
 from functrans._compile.lowering.numbers import Code
+from functrans._compile.run.machine import kept_native
 from functrans._compile.run.workers import of_own
-from functrans._core.locks import Interrupted
 from functrans.config import settings
 
 # Entries of a chunk, and nanoseconds that an entry takes.
@@ -45,7 +44,7 @@ def text(char: str, infinite: bool) -> str:
     return code.function("i32 @scan", "ptr %list, i64 %lo, i64 %hi", "nounwind")
 
 
-@functools.cache
+@kept_native
 def _native(char: str, infinite: bool) -> Callable[[list, int, float], int] | None:
     return of_own(lambda machine: text(char, infinite), "scan", f"looks over {char}")
 
@@ -60,11 +59,7 @@ def holds(x: np.ndarray, infinite: bool) -> bool | None:
             return None
     if not settings().compiles:
         return None
-    try:
-        found = _native(x.dtype.char.lower(), infinite)
-    except Interrupted:  # called while this thread compiles
-        return None
-    if found is None:
+    if (found := _native(x.dtype.char.lower(), infinite)) is None:
         return None
     size = x.size * (2 if x.dtype.kind == "c" else 1)
     status = found([x, np.array((size, CHUNK))], -(-size // CHUNK), size * ENTRY)

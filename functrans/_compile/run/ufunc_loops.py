@@ -11,16 +11,16 @@ import ctypes
 import functools
 import math
 import platform
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS
+from functrans._compile.lowering.numbers import filled
 from functrans._compile.run.entry import supported
+from functrans._compile.run.machine import kept_native
 from functrans._compile.run.workers import of_own, workers
-from functrans._core.locks import Interrupted
 
 # Entries of a chunk.
 CHUNK = 1 << 14
@@ -141,7 +141,7 @@ def _loop(ufunc: np.ufunc, char: str) -> Loop | None:
     return None
 
 
-@functools.cache
+@kept_native
 def _native() -> Callable[[list, int, float], int] | None:
     """What runs the chunks of a list; None where there is none."""
     machine = platform.machine()
@@ -149,8 +149,7 @@ def _native() -> Callable[[list, int, float], int] | None:
         return None
     words = {"most": MOST, "mask": sum(EXCEPTIONS[machine]), "items": LIST_ITEMS,
              "count": LIST_COUNT, "data": ARRAY_DATA}
-    text = re.sub("<([a-z]+)>", lambda name: str(words[name[1]]), TEXT)
-    return of_own(lambda _: text, "chunks", "NumPy's loops on threads")
+    return of_own(lambda _: filled(TEXT, words), "chunks", "NumPy's loops on threads")
 
 
 def run(
@@ -165,10 +164,7 @@ def run(
     warned = _warned()
     if warned and out is not None:  # who may be an operand, which is then no longer what it was
         return None
-    try:
-        team, native = workers(), _native()
-    except Interrupted:  # called while this thread compiles
-        return None
+    team, native = workers(), _native()
     if team is None or native is None or not team.ready(work):
         return None
     kinds, arrays, shape, dtype = [], [], (), None

@@ -21,15 +21,15 @@ import functools
 import operator
 import os
 import platform
-import re
 import signal
 import sys
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any
 
-from functrans._compile.run.machine import Machine, NativeUnavailable, local
-from functrans._core.locks import Interrupted, Lock, compiler
+from functrans._compile.lowering.numbers import filled
+from functrans._compile.run.machine import Machine, NativeUnavailable, kept_native, local
+from functrans._core.locks import Lock, compiler
 from functrans._kernels import blocks
 from functrans._kernels.routines import address_of
 
@@ -445,35 +445,23 @@ def of_own(source: Callable[[Machine], str], name: str, title: str
             text = source(machine)
             if not text:
                 return None
-            code, function = machine.compile_own(text, name, title)
+            loaded = machine.compile_own(text, [name], title)
     except (NativeUnavailable, ImportError):
         return None
-    run = on_threads(function)
-    run.code = code  # type: ignore[attr-defined]  # lives as long as it is called
+    run = on_threads(loaded.functions[name])
+    run.code = loaded.code  # type: ignore[attr-defined]  # lives as long as it is called
     return run
 
 
+@kept_native
 def workers() -> Workers | None:
     """Those of this process; None where there cannot be any."""
-    try:
-        return _workers()
-    except Interrupted:  # called while this thread compiles
-        return None
-
-
-@functools.cache
-def _workers() -> Workers | None:
     machine = platform.machine()
     if sys.platform != "linux" or machine not in FUTEX or sys.byteorder != "little":
         return None
-    try:
-        with compiler():
-            names = ["share", "ready", "worker"]
-            loaded = local().compile(_text(machine), names, "threads of chunks")
-            if loaded.keep is not None:
-                loaded.keep()
-    except (NativeUnavailable, ImportError):
-        return None
+    names = ["share", "ready", "worker"]
+    with compiler():
+        loaded = local().compile_own(_text(machine), names, "threads of chunks")
     share = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3)
     ready = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_int64] * 2)
     addresses = [address_of(loaded.functions[name]) for name in names]
@@ -491,5 +479,4 @@ def _text(machine: str) -> str:
         "futex": FUTEX[machine], "spin": SPIN, "glance": GLANCE, "wake": WAKE, "late": LATE,
         "wanted": WANTED, "patience": PATIENCE, "stopped": STOPPED,
     }
-    text = TEXT.replace("<job>\n", JOB)
-    return re.sub("<([a-z.]+)>", lambda name: str(words[name[1]]), text)
+    return filled(TEXT.replace("<job>\n", JOB), words)

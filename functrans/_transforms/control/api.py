@@ -17,13 +17,14 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import as_number, plain
-from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, integer, shape_of
+from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, shape_of
 from functrans._core.bind import Tracer, layers
-from functrans._transforms.arguments import describe, is_number, require_callable
+from functrans._transforms.arguments import describe, is_number, is_value, require_callable
 from functrans._transforms.control import staged
-from functrans._transforms.control.carry import Carry, handed_out, is_value, staged_scan
+from functrans._transforms.control.carry import Carry, handed_out, staged_scan
 from functrans._transforms.control.revolve import Revolve, until_none
 from functrans._transforms.derived import surfacing
+from functrans._transforms.options import require_count
 from functrans._transforms.staging.staging import StagedTracer
 from functrans._transforms.vmap import BatchTracer
 from functrans.errors import (
@@ -149,7 +150,8 @@ def while_loop(
     """
     cond_fn = require_callable("while_loop", cond_fn)
     body_fn = require_callable("while_loop", body_fn)
-    max_steps = None if max_steps is None else _most(max_steps)
+    if max_steps is not None:
+        max_steps = require_count("while_loop", "max_steps", max_steps, 0, "None or ")
     x = handed_out(init)
     carry = Carry("while_loop", body_fn)
     steps, reaches = 0, staged.reaches_staged(cond_fn, body_fn)
@@ -170,13 +172,6 @@ def while_loop(
             return handed_out(x)
         x = _next(carry, going, x)
     return handed_out(x)
-
-
-def _most(max_steps: Any) -> int:
-    most = integer(max_steps)
-    if most is None or most < 0:
-        raise ArgumentError(f"while_loop: max_steps must be None or from 0 on, not {max_steps!r}")
-    return most
 
 
 def _next(carry: Carry, going: _Predicate, x: Any) -> Any:
@@ -285,7 +280,7 @@ def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
 def _test(who: str, pred: Any) -> Any:
     """``pred`` as a scalar."""
     pred = as_number(pred)
-    if not is_number(pred) and not isinstance(pred, bool):
+    if not is_value(pred):
         raise ArgumentError(f"{who}: the predicate must be a boolean, but is {describe(pred)}")
     _require_scalar(who, "predicate", pred)
     return pred

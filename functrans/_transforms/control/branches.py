@@ -9,9 +9,11 @@ from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Program, Var, aval_of_atom, evaluate
 from functrans._compile.ir.structured import Branch
 from functrans._core.bind import AnyArray
+from functrans._core.places import spaced
 from functrans._core.products import Products, inside
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
+from functrans._transforms.control.taking import against, lent, particular
 from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
@@ -45,18 +47,22 @@ class BranchCall(restage.RowCall):
         dual, active = self.derive(("jvp", mask, how), lambda: _dual(row, mask, how))
         flat = BranchCall(dual)(*primals, *[t for t in tangents if t is not None])
         n = len(active)
-        ts = iter(flat[n:])
-        return flat[:n], [next(ts) if m else None for m in active]
+        return flat[:n], spaced(flat[n:], active)
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         row, size = self.row, trace.batch_size
         if batched[0]:  # each entry of the batch may take another branch
             programs = self.derive(
-                ("select", tuple(batched), size), lambda: _all_of(row, tuple(batched[1:]), size)
+                ("select", tuple(batched), size),
+                lambda: _apart(row.name, _all_of(row, tuple(batched[1:]), size)),
             )
-            outs = [evaluate(p, xs[1:]) for p in programs]
+            taken = ops.minimum(ops.maximum(xs[0], 0), len(programs) - 1)
+            outs = [
+                _run(p, where_taken, taken == i, xs[1:], batched[1:])
+                for i, (p, where_taken) in enumerate(programs)
+            ]
             return [
-                _chosen(_aligned(xs[0], column[0]), column) for column in zip(*outs, strict=True)
+                _chosen(against(xs[0], column[0]), column) for column in zip(*outs, strict=True)
             ]
         whole = self.derive(
             ("vmap", tuple(batched), size),
@@ -81,9 +87,27 @@ def _chosen(index: Any, column: Sequence) -> AnyArray:
     return out
 
 
-def _aligned(index: Any, y: Any) -> AnyArray:
-    """The index of each entry of the batch, against an output with a batch axis."""
-    return index.reshape((index.shape[0],) + (1,) * (len(y.shape) - 1))
+def _apart(name: str, programs: Sequence[Program]) -> list[tuple[Program, Branch | None]]:
+    """Programs of a batch, those that are particular with a branch that runs them for index 1."""
+    return [
+        (p, Branch(name, [_blank(p, name), p], BranchCall) if particular(p) else None)
+        for p in programs
+    ]
+
+
+def _run(
+    program: Program, where_taken: Branch | None, taking: Any, xs: Sequence, batched: Sequence[bool]
+) -> Sequence:
+    """The outputs of a program of a batch, right for the rows that are ``taking`` it."""
+    if where_taken is None:
+        return evaluate(program, xs)
+    return BranchCall(where_taken)(taking.any() * 1, *lent(taking, xs, batched))
+
+
+def _blank(program: Program, name: str) -> Program:
+    """A program that returns zeros in place of what ``program`` does."""
+    types = list(map(aval_of_atom, program.outputs))
+    return stage(lambda *_: list(map(zeros_like, types)), restage.examples_of(program), name)[0]
 
 
 def _dual(row: Branch, mask: Sequence[bool], how: Products) -> tuple[Branch, list[bool]]:

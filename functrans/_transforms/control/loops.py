@@ -10,12 +10,13 @@ import numpy as np
 from functrans._compile.ir.passes import dead_code, optimise
 from functrans._compile.ir.program import Program, Var, atoms, aval_of_atom, evaluate
 from functrans._compile.ir.structured import INT, Loop
-from functrans._core.aval import inexact_dtype
 from functrans._core.bind import AnyArray
+from functrans._core.places import spaced
 from functrans._core.products import Products, inside
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.control.costs import cheaper_again
+from functrans._transforms.control.taking import against, lent, particular
 from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.sums import entrywise
 from functrans._transforms.reverse.vjp import VJPTrace
@@ -151,14 +152,9 @@ def _dual(
     """The loop of values and tangents; which operands of each part, and which outputs, have one."""
     body, n = row.body, row.carries
     _, fixed, state, arrays = row.parts(mask)
-    while True:  # a part of the state has a tangent as soon as one step gives it one
-        in_mask = (*fixed, *state, *arrays)
-        wanted = [*state, *[False] * (len(body.outputs) - n)]
-        _, out_mask = restage.jvp(body, in_mask, row.name, how)
-        reached = [a or b for a, b in zip(state, out_mask, strict=False)]
-        if reached == state:
-            break
-        state = reached
+    state = _active_state(body, fixed, state, arrays)
+    in_mask = (*fixed, *state, *arrays)
+    _, out_mask = restage.jvp(body, in_mask, row.name, how)
     wanted = [*state, *out_mask[n:]]
     dual, _ = restage.jvp(body, in_mask, row.name, how, wanted)
     values, ts = dual.inputs[: len(in_mask)], dual.inputs[len(in_mask) :]
@@ -186,8 +182,7 @@ def _untangled(flat: list, active: list[bool], n: int) -> tuple[list, list]:
     """Outputs and tangents, None where absent, from the outputs of the dual loop."""
     state, ys = active[:n], active[n:]
     first, tfirst, second, tsecond = _split(flat, n, sum(state), len(ys))
-    tangents = iter([*tfirst, *tsecond])
-    return [*first, *second], [next(tangents) if m else None for m in active]
+    return [*first, *second], spaced([*tfirst, *tsecond], active)
 
 
 class Batched:
@@ -213,28 +208,36 @@ class Batched:
         if test is not None:
             test = restage.vmap(test, (*fixed, *state), size, row.name, [self.split])[0]
         if test is not None and self.split:
-            body, test = _while_any(row, body, test)
+            body, test = _while_any(row, body, test, (*fixed, *wanted[:n], *arrays))
             n += 1
         elif own:
-            body = _while_counted(row, body, size)
+            body = _while_counted(row, body, size, (*fixed, *wanted[:n], *arrays))
             consts += 1
         self.row = row.replaced(optimise(body), consts, n, test=test)
 
 
 def _where_going(going: Any, new: Any, old: Any) -> AnyArray:
     """``new`` for the entries of a batch that are going on."""
-    mask = going.reshape((going.shape[0],) + (1,) * (len(new.shape) - 1))
-    return ops.where(mask, new, old)
+    return ops.where(against(going, new), new, old)
 
 
-def _while_any(row: Loop, body: Program, ends: Program) -> tuple[Program, Program]:
+def _step(body: Program, going: Any, values: Sequence, batched: Sequence[bool]) -> list:
+    """What a step makes of the entries of a batch that are going on."""
+    if particular(body):
+        values = lent(going, values, batched)
+    return list(evaluate(body, values))
+
+
+def _while_any(
+    row: Loop, body: Program, ends: Program, batched: Sequence[bool]
+) -> tuple[Program, Program]:
     """Body and test of a batch whose entries end on their own; their steps are counted."""
     first, m = row.consts, row.consts + row.carries
 
     def step(*values: Any) -> tuple:
         state, steps, arrays = values[first:m], values[m], values[m + 1 :]
         going = evaluate(ends, values[:m])[0]
-        new = evaluate(body, [*values[:m], *arrays])
+        new = _step(body, going, [*values[:m], *arrays], batched)
         selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]
         ys = [_where_going(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
         return (*selected, steps + going.astype(INT), *ys)
@@ -248,7 +251,7 @@ def _while_any(row: Loop, body: Program, ends: Program) -> tuple[Program, Progra
     return stage(step, operands, row.name)[0], stage(any_going, operands[: m + 1], row.name)[0]
 
 
-def _while_counted(row: Loop, body: Program, size: int) -> Program:
+def _while_counted(row: Loop, body: Program, size: int, batched: Sequence[bool]) -> Program:
     """The body for a batch with a number of steps for each entry, which is the last constant; the
     last array numbers the steps."""
     first, m = row.consts, row.consts + row.carries
@@ -257,7 +260,7 @@ def _while_counted(row: Loop, body: Program, size: int) -> Program:
         counts, state = values[first], values[first + 1 : m + 1]
         arrays, place = values[m + 1 : -1], values[-1]
         going = place < counts
-        new = evaluate(body, [*values[:first], *state, *arrays])
+        new = _step(body, going, [*values[:first], *state, *arrays], batched)
         selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]
         ys = [_where_going(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
         return (*selected, *ys)
@@ -278,7 +281,7 @@ class LoopVJP:
         self.strong = how is Products.STRONG
         body, n = row.body, row.carries
         _, fixed, state, arrays = row.parts(mask)
-        state = _active_state(body, row, fixed, state, arrays)
+        state = _active_state(body, fixed, state, arrays)
         inexact = restage.inexact_outputs(body)
         takes = [*state, *inexact[n:]]
         active = (*fixed, *state, *arrays)
@@ -337,19 +340,11 @@ class LoopVJP:
         )
 
 
-def _active_state(body: Program, row: Loop, fixed: list, state: list, arrays: list) -> list[bool]:
+def _active_state(body: Program, fixed: list, state: list, arrays: list) -> list[bool]:
     """Which parts of the state depend, after any number of steps, on differentiated operands."""
-    inexact = [inexact_dtype(v.aval.dtype) for v in body.inputs[row.consts :]]
     while True:
-        mask = (*fixed, *state, *arrays)
-        reached: set = {v for v, m in zip(body.inputs, mask, strict=True) if m}
-        for eqn in body.eqns:
-            if any(isinstance(a, Var) and a in reached for a in eqn.inputs):
-                reached.update(eqn.outputs)
-        active = [
-            s or (isinstance(a, Var) and a in reached and i)
-            for s, a, i in zip(state, body.outputs, inexact, strict=False)
-        ]
+        reached = restage.reached_outputs(body, (*fixed, *state, *arrays))
+        active = [s or r for s, r in zip(state, reached, strict=False)]
         if active == state:
             return state
         state = active
@@ -388,6 +383,5 @@ class LoopNode(restage.ProgramNode):
         masks = zip((pair.fixed, pair.state, pair.arrays), (own, before, below), strict=True)
         all_cts: list = [None] * skip
         for mask, values in masks:
-            parts = iter(values)
-            all_cts += [next(parts) if m else None for m in mask]
+            all_cts += spaced(values, mask)
         return all_cts

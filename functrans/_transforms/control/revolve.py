@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from functrans._core.aval import integer
 from functrans._transforms.control.spill import Files
+from functrans._transforms.options import require_count
 from functrans._transforms.reverse.checkpoint import run_again
 from functrans.errors import ArgumentError
 
@@ -57,9 +57,11 @@ class Revolve:
     max_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        _require_count("snapshots", self.snapshots, 1)
-        _require_count("on_disk", self.on_disk, 0)
-        _require_count("max_bytes", self.max_bytes, 0)
+        require_count("Revolve", "on_disk", self.on_disk, 0)
+        if self.snapshots is not None:
+            require_count("Revolve", "snapshots", self.snapshots, 1, "None or ")
+        if self.max_bytes is not None:
+            require_count("Revolve", "max_bytes", self.max_bytes, 0, "None or ")
         if self.folder is not None and not os.path.isdir(self.folder):
             raise ArgumentError(f"Revolve: folder {str(self.folder)!r} is not a folder")
 
@@ -67,16 +69,6 @@ class Revolve:
         """How many states of a loop of ``n`` steps are kept at a time at most."""
         in_memory = self.snapshots or max(1, usual(n) - self.on_disk)
         return in_memory + self.on_disk
-
-
-def _require_count(name: str, value: Any, least: int) -> None:
-    count = integer(value)
-    if value is None and name != "on_disk":
-        return
-    if count is None or count < least:
-        raise ArgumentError(
-            f"Revolve: {name} must be a whole number from {least} on, but is {value!r}"
-        )
 
 
 # ---- the numbers

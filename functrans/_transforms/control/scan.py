@@ -11,14 +11,21 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import dtype_of, integer, shape_of
+from functrans._core.aval import dtype_of, shape_of
 from functrans._core.bind import AnyArray
-from functrans._transforms.arguments import describe, hand_out, is_number, require_callable
+from functrans._transforms.arguments import (
+    describe,
+    hand_out,
+    is_number,
+    is_value,
+    require_callable,
+)
 from functrans._transforms.control import staged
-from functrans._transforms.control.carry import Carry, as_arrays, handed_out, is_value, staged_scan
+from functrans._transforms.control.carry import Carry, as_arrays, handed_out, staged_scan
 from functrans._transforms.control.progress import TIMES, shown
 from functrans._transforms.control.revolve import Chain, Revolve
 from functrans._transforms.derived import surfacing
+from functrans._transforms.options import require_count
 from functrans._transforms.reverse.checkpoint import checkpoint as recomputed
 from functrans.errors import ArgumentError, ShapeError, name_of
 
@@ -148,13 +155,8 @@ def levels(n: int, budget: int | str) -> list[int]:
     """
     if budget == "sqrt":
         budget = 2 * math.isqrt(n) + 2
-    carries = integer(budget)
-    if carries is None or carries < 2:
-        raise ArgumentError(
-            f'scan: checkpoint must be "sqrt", "revolve", a Revolve(...) or the number of carries '
-            f"to keep, at least 2, but is {budget!r}"
-        )
-    budget = carries
+    budget = require_count("scan", "checkpoint", budget, 2,
+                           '"sqrt", "revolve", a Revolve(...) or, of carries to keep, ')
     if n <= budget:
         return []
     depth = 2

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import aval_of, integer
+from functrans._core.aval import aval_of
 from functrans._transforms.arguments import describe, hand_out, require_callable
 from functrans._transforms.matrices.operators import Products, of_hessian
+from functrans._transforms.options import require_choice, require_count
 from functrans._transforms.rules.stop_gradient import stop_gradient
-from functrans.errors import ArgumentError, NotDifferentiable, name_of
+from functrans.errors import NotDifferentiable, name_of
 
 WHO = "hutchinson"
 
@@ -53,9 +54,9 @@ def hutchinson(
     Array(6.3)
     """
     function = require_callable(WHO, f)
-    count = _count(samples, method)
-    if kind not in ("hessian", "jacobian"):
-        raise ArgumentError(f'{WHO}: kind must be "hessian" or "jacobian", but is {kind!r}')
+    require_choice(WHO, "method", method, ("hutchinson", "hutch++"))
+    count = require_count(WHO, "samples", samples, 3 if method == "hutch++" else 1)
+    require_choice(WHO, "kind", kind, ("hessian", "jacobian"))
     products = (of_hessian if kind == "hessian" else Products)(WHO, function, x)
     m, n = products.shape
     if products.complex:
@@ -73,18 +74,6 @@ def hutchinson(
         sums = _forms(products, _signs(rng, count, n))
         return _estimate(sums, 0.0)
     return _hutch_plus_plus(products, rng, min(count // 3, n), count)
-
-
-def _count(samples: Any, method: str) -> int:
-    """How many products are taken."""
-    if method not in ("hutchinson", "hutch++"):
-        raise ArgumentError(f'{WHO}: method must be "hutchinson" or "hutch++", but is {method!r}')
-    least, count = (3 if method == "hutch++" else 1), integer(samples)
-    if count is None or count < least:
-        raise ArgumentError(
-            f"{WHO}: samples must be an int of at least {least}, but is {samples!r}"
-        )
-    return count
 
 
 def _hutch_plus_plus(

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import Aval, aval_of, finfo, integer, shape_of
+from functrans._core.aval import Aval, aval_of, finfo, shape_of
 from functrans._core.bind import AnyArray, Tracer
+from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import (
     Argnums,
     Leaves,
@@ -30,6 +31,7 @@ from functrans._transforms.matrices.directions import Batches, Directions, Span,
 from functrans._transforms.matrices.placing import Placing
 from functrans._transforms.matrices.shared import SharedBatches
 from functrans._transforms.matrices.waist import Waist
+from functrans._transforms.options import require_count
 from functrans._transforms.reach import OTHERS, Reach, RefusingDraws, of_one_draw
 from functrans._transforms.reverse.api import Recording, record
 from functrans._transforms.reverse.grad import require_holomorphic
@@ -96,12 +98,7 @@ def matrix_function(
 def _chunk(who: str, chunk_size: Any) -> int | str | None:
     if chunk_size is None or (isinstance(chunk_size, str) and chunk_size == "auto"):
         return chunk_size
-    size = integer(chunk_size)
-    if size is None or size < 1:
-        raise ArgumentError(
-            f'{who}: chunk_size must be "auto", None or a positive int, but is {chunk_size!r}'
-        )
-    return size
+    return require_count(who, "chunk_size", chunk_size, 1, '"auto", None or ')
 
 
 class JacobianBlocks(NamedTuple):
@@ -379,7 +376,9 @@ class _Job(NamedTuple):
             for pair, into in zip(along.split(images), along.avals, strict=True):
                 J = pair[0]
                 if len(pair) > 1:
-                    J = self._analytic(J, pair[1], 1j) if _is_complex(out) else J + 1j * pair[1]
+                    J, turned = pair
+                    analytic = _is_complex(out)
+                    J = self._analytic(J, turned, 1j) if analytic else from_parts(J, turned)
                 J = J.transpose((*range(1, J.ndim), 0))
                 row.append(_shaped(J, out, into))
             blocks.append(row)
@@ -392,7 +391,9 @@ class _Job(NamedTuple):
             for row, pair, out in zip(blocks, back.split(images), back.avals, strict=True):
                 J = pair[0]
                 if len(pair) > 1:
-                    J = self._analytic(J, pair[1], -1j) if _is_complex(into) else J + 1j * pair[1]
+                    J, turned = pair
+                    analytic = _is_complex(into)
+                    J = self._analytic(J, turned, -1j) if analytic else from_parts(J, turned)
                 elif _is_complex(into) and not _is_complex(out):
                     J = np.conjugate(J)
                 row.append(_shaped(J, out, into))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.aval import Aval, aval_of
+from functrans._core.places import placed
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.matrices.directions import Batches, Directions, directions
 from functrans._transforms.reverse.api import Recording
@@ -50,9 +51,7 @@ class Waist(NamedTuple):
         """From tangents of the waist to those of the outputs."""
 
         def image(ts: Sequence) -> list:
-            on_tape: list[Any] = [None] * len(run.trace.tape)
-            for slot, t in zip(self.slots, ts, strict=True):
-                on_tape[slot] = t
+            on_tape = placed(ts, self.slots, [None] * len(run.trace.tape))
             advance(run.trace.tape, on_tape, self.at)
             parts = [None if e is None else on_tape[e.slot] for e in run.ends]
             return [zeros_like(v) if t is None else t

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.array import Array
 from functrans._core.aval import Aval, aval_of, dtype_of, inexact_dtype
 from functrans._core.bind import (
     ARRAYS,
@@ -26,6 +27,7 @@ from functrans._core.bind import (
     is_staged,
 )
 from functrans._core.primitive import Primitive
+from functrans._core.warned import IGNORING, STATE
 from functrans._kernels import large, sizes
 from functrans._ops.declare import Bilinear, Elementwise, General, Linear, LinearAction
 from functrans._ops.indexing import scatter_set
@@ -125,13 +127,17 @@ class VJPTrace(Trace):
 
     def arguments(self, xs: Sequence) -> list[VJPTracer]:
         """Inputs whose memory is the caller's."""
-        inputs, tape = [], self.tape
+        inputs, tape, held = [], self.tape, self.captures
         for x in xs:
-            if type(x) is np.ndarray:
-                x = self.capture(x, argument=True)
+            x = x.view(np.ndarray) if type(x) is Array else x
+            if type(x) is np.ndarray:  # it comes only once
+                few = x.nbytes < sizes.KEPT and (held is None or held.digests is None)
+                x = x.copy() if few else self._captures().keep(x, argument=True)
             elif isinstance(x, Tracer):
                 self._captures().watch(x, argument=True)
-            inputs.append(VJPTracer(self, x, len(tape)))
+            z = _new(VJPTracer)
+            z.owner, z.known, z.root_of, z.primal, z.slot = self, None, None, x, len(tape)
+            inputs.append(z)
             tape.append(None)
         return inputs
 
@@ -203,7 +209,7 @@ class VJPTrace(Trace):
             return (other.owner.binary if isinstance(other, Tracer) else bind)(prim, x1, x2)
         unlike = None
         if weak:
-            known = known and (known if dtype_of(y) is known[1] else None)
+            known = known if known and type(y) in _USUAL and y.dtype is known[1] else None
         else:
             known = known or x.aval
             if type(y) not in _USUAL or y.dtype is not known[1] or y.shape != known[0]:
@@ -248,14 +254,14 @@ class VJPTrace(Trace):
     def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if self.closed:
             self.require_open(prim)
-        if isinstance(prim, Linear):
+        if type(prim) is Linear:
             if prim.action is not None:
                 return self._linear(prim, prim.action, args, params)
             if prim is store or prim is scatter_set:
                 return record_write(self, prim, args, params)
-        if isinstance(prim, Bilinear):
+        elif type(prim) is Bilinear:
             return self._bilinear(prim, args, params)
-        if type(prim) is General and prim.keeps is not None:
+        elif type(prim) is General and prim.keeps is not None:
             y = VJPTrace.at_once(self, prim.keeps, args[0], params)
             if y is not None:
                 return y
@@ -275,7 +281,7 @@ class VJPTrace(Trace):
 
     def at_once(self, rule: Any, x: VJPTracer, params: dict) -> VJPTracer | None:
         v = x.primal
-        both = rule.keep(v, **params) if type(v) is np.ndarray and not self.closed else None
+        both = rule.keep(v, params) if type(v) is np.ndarray and not self.closed else None
         if both is None:
             return None
         y, kept = both
@@ -295,10 +301,13 @@ class VJPTrace(Trace):
         if len(args) == 1:
             y = impl(v, **params) if type(v) in PLAIN else bind(prim, v, **params)
         else:
-            rest = [self.lower(i) for i in args[1:]]  # fixed, though programs may have passed it on
-            plain = type(v) is np.ndarray and ARRAYS.issuperset(map(type, rest))
-            y = impl(v, *rest, **params) if plain else bind(prim, v, *rest, **params)
-            fixed = tuple(map(self.capture, rest))
+            rest = args[1:]
+            if type(v) is np.ndarray and ARRAYS.issuperset(map(type, rest)):
+                y = impl(v, *rest, **params)
+            else:
+                rest = [self.lower(i) for i in rest]  # fixed, though programs may have passed it on
+                y = bind(prim, v, *rest, **params)
+            fixed = tuple([self.capture(i) for i in rest])
         dtype = y.dtype
         if dtype.kind != "f" and not inexact_dtype(dtype):
             return y
@@ -327,8 +336,8 @@ class VJPTrace(Trace):
         else:
             node = ((x2.slot, a2, (x2.known or x2.aval, self.capture(v1), params), None),)
         tape, z = self.tape, _new(VJPTracer)
-        known = NUMBER if type(y) is np.float64 else (
-            _aval(Aval, (y.shape, y.dtype)) if type(y) is np.ndarray else None)
+        known = _aval(Aval, (y.shape, y.dtype)) if type(y) is np.ndarray else (
+            NUMBER if type(y) is np.float64 else None)
         z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(node)
         return z
@@ -374,16 +383,14 @@ class VJPTrace(Trace):
         self.tape += [node, *[FOLLOWS] * (count - 1)]
         return len(self.tape) - count
 
-    def capture(self, x: Any, argument: bool = False) -> Any:
-        """A constant or an argument that the walk may read, protected from changes by its owner."""
+    def capture(self, x: Any) -> Any:
+        """A constant that the walk may read, protected from changes by its owner."""
         if type(x) is not np.ndarray and not isinstance(x, np.ndarray):
             return x
         held = self.captures
-        # an argument comes only once
-        if (x.size <= SMALL or (argument and x.nbytes < sizes.KEPT)) and (
-                held is None or held.digests is None) and x.flags.writeable:
+        if x.size <= SMALL and (held is None or held.digests is None) and x.flags.writeable:
             return x.copy()
-        return (held or self._captures()).keep(x, argument)
+        return (held or self._captures()).keep(x)
 
     def _captures(self) -> Captures:
         if self.captures is None:
@@ -416,7 +423,6 @@ def _unlike(x: Aval, y: Aval) -> tuple[Aval, Aval] | None:
     return None if x == y else (x, y)
 
 
-@np.errstate(all="ignore")
 def pull_back(
     trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool,
     staged: bool = False,
@@ -434,7 +440,12 @@ def pull_back(
             seeds_of[slot] = seeds_of[slot] + seed if slot in seeds_of else seed
             if not (type(seed) in PLAIN and type(out.primal) in PLAIN):
                 staged = staged or is_staged(out.primal) or is_staged(seed)
-    return trace.walk(seeds_of, [x.slot for x in inputs], consume, staged)
+    before = STATE.get()
+    try:
+        STATE.set(IGNORING.within(before))
+        return trace.walk(seeds_of, [x.slot for x in inputs], consume, staged)
+    finally:
+        STATE.set(before)
 
 
 def transpose_jvp(

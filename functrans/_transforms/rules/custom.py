@@ -16,6 +16,7 @@ from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shape_of
 from functrans._core.bind import AnyArray, Tracer, cast, newest_trace
+from functrans._core.places import placed
 from functrans._core.writing import current, handed_to
 from functrans._transforms.arguments import describe, zeros_like
 from functrans._transforms.derived import ByValue
@@ -92,10 +93,7 @@ class FlatCall:
 
     def args(self, operands: Sequence) -> tuple:
         """The positional arguments with these operands."""
-        leaves = list(self.leaves)
-        for i, x in zip(self.places, operands, strict=True):
-            leaves[i] = x
-        return tree.unflatten(self.structure, leaves)
+        return tree.unflatten(self.structure, placed(operands, self.places, self.leaves))
 
     def released(self) -> list:
         """The operands, which the call no longer keeps alive: ``fun`` is given them."""
@@ -106,12 +104,8 @@ class FlatCall:
 
     def tangents(self, ts: Sequence) -> tuple:
         """Tangents nested as the arguments: zero for a Python float, None where there is none."""
-        leaves: list[Any] = [
-            type(x)(0) if type(x) in (float, complex) else None for x in self.leaves
-        ]
-        for i, t in zip(self.places, ts, strict=True):
-            leaves[i] = t
-        return tree.unflatten(self.structure, leaves)
+        fixed = [type(x)(0) if type(x) in (float, complex) else None for x in self.leaves]
+        return tree.unflatten(self.structure, placed(ts, self.places, fixed))
 
     def fun(self, *operands: Any) -> tuple:
         """The function itself, flat."""

@@ -15,6 +15,7 @@ import numpy as np
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact
 from functrans._core.bind import AnyArray, Tracer, cast
+from functrans._core.places import placed
 from functrans._ops.declare import General
 from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.derived import ByValue
@@ -325,23 +326,18 @@ class OpaqueOp:
             return None
         derivative = self.derivative(False, changed, out)
         tangents = _run(derivative, (*xs, *[ts[i] for i in changed]), options)
-        full: list[Any] = [None] * len(ys)
-        for i, t in zip(out, tangents, strict=True):
-            full[i] = t
+        full = placed(tangents, out, [None] * len(ys))
         return tuple(full) if self.outputs > 1 else full[0]
 
     def vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **options: Any) -> list:
         cts = ct if self.outputs > 1 else (ct,)
         changed = tuple([i for i, c in enumerate(cts) if c is not None])
         out = tuple([i for i, x in enumerate(xs) if wanted[i] and is_inexact(x)])
-        full: list[Any] = [None] * len(xs)
         if not changed or not out:
-            return full
+            return [None] * len(xs)
         derivative = self.derivative(True, out, changed)
         cotangents = _run(derivative, (*xs, *[cts[i] for i in changed]), options)
-        for i, c in zip(out, cotangents, strict=True):
-            full[i] = c
-        return full
+        return placed(cotangents, out, [None] * len(xs))
 
 
 def _run(derivative: OpaqueDerivative, operands: Sequence, options: dict) -> Sequence:
@@ -377,11 +373,9 @@ class OpaqueDerivative(OpaqueOp):
         xs, changes = operands[:n], operands[n:]
         ys = self.of.out_avals([aval_of(x) for x in xs], options, xs)
         avals = [aval_of(x) for x in xs]
-        placed: list[Any] = [None] * (len(ys) if self.back else n)
-        for i, c in zip(sources, changes, strict=True):
-            placed[i] = c
+        full = placed(changes, sources, [None] * (len(ys) if self.back else n))
         rule = self.of.rule.vjp if self.back else self.of.rule.jvp
-        results, types = rule(xs, placed, options), avals if self.back else ys
+        results, types = rule(xs, full, options), avals if self.back else ys
         return [
             np.zeros(types[i].shape, types[i].dtype)
             if results[i] is None else np.asarray(cast(results[i], types[i].dtype))

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from functrans._core.aval import is_inexact
+from functrans._core.places import placed
 from functrans._transforms.rules.differences import DerivativeRule
 from functrans._transforms.rules.external import (
     ExternalFunction,
@@ -59,8 +60,7 @@ def _rule(g: Callable, library: Any) -> DerivativeRule:
         out = tuple([i for i, c in enumerate(cts) if c is not None])
         changes = library.arrays([cts[i] for i in out])
         pulled = library.pulled_back(*_part(g, operands, moving, out), changes)
-        gs = iter(library.numbers(pulled))
-        return [next(gs) if i in moving else None for i in range(len(xs))]
+        return placed(library.numbers(pulled), moving, [None] * len(xs))
 
     return DerivativeRule(jvp, vjp)
 
@@ -71,10 +71,7 @@ def _part(
     """The results ``out`` as a function of the operands ``moving``, and these."""
 
     def part(*changed: Any) -> list:
-        full = list(xs)
-        for i, x in zip(moving, changed, strict=True):
-            full[i] = x
-        ys = g(*full)
+        ys = g(*placed(changed, moving, xs))
         return list(ys) if out is None else [ys[i] for i in out]
 
     return part, [xs[i] for i in moving]

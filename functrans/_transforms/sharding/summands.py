@@ -10,6 +10,7 @@ from functrans._core.aval import integer
 from functrans._transforms.arguments import require_callable
 from functrans._transforms.matrices.jacobian import hessian, jacobian
 from functrans._transforms.matrices.products import hvp
+from functrans._transforms.options import require_choice
 from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans._transforms.sharding.shards import Summand, Sums
 from functrans.errors import ArgumentError, name_of
@@ -17,7 +18,6 @@ from functrans.errors import ArgumentError, name_of
 DERIVATIVES: dict[str, Callable] = {
     "grad": grad, "value_and_grad": value_and_grad, "jacobian": jacobian, "hessian": hessian,
 }
-REDUCTIONS = ("sum", "mean")
 
 
 def total_of(who: str, f: Any, in_axes: Any, reduction: Any) -> Summand:
@@ -52,8 +52,7 @@ def _hvp(f: Callable, w: Any, v: Any, *data: Any) -> tuple:
 
 
 def _sums(who: str, f: Any, reduction: Any) -> Sums:
-    if reduction not in REDUCTIONS:
-        raise ArgumentError(f'{who}: reduction must be "sum" or "mean", but is {reduction!r}')
+    require_choice(who, "reduction", reduction, ("sum", "mean"))
     return Sums(who, name_of(f), reduction == "mean")
 
 

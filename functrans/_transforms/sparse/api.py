@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from functrans._transforms.arguments import Argnums, plain_argnums, require_callable
 from functrans._transforms.derived import global_name
+from functrans._transforms.options import require_choice
 from functrans._transforms.sparse.options import Options
 from functrans.errors import ArgumentError, name_of
 
@@ -45,8 +46,7 @@ def sparsity(
     """
     from functrans._transforms.sparse import staged as stages  # lazy: SciPy is slow to import
 
-    if kind not in ("jacobian", "hessian"):
-        raise ArgumentError(f'sparsity: kind must be "jacobian" or "hessian", but is {kind!r}')
+    require_choice("sparsity", "kind", kind, ("jacobian", "hessian"))
     if local and kind == "hessian":
         raise ArgumentError(
             "sparsity: a local pattern goes by slopes that are 0 here, whose own derivatives need "

@@ -11,6 +11,7 @@ from functrans._compile.ir.program import Program, evaluate, interpret
 from functrans._compile.lowering.numbers import Rounding
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray
+from functrans._core.places import placed
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.reverse.grad import grad
@@ -183,10 +184,7 @@ def pulls(s: Staged, values: Sequence) -> Callable[[Any], list]:
 def _function(s: Staged, values: Sequence) -> Callable:
     """The program as a function of what is differentiated."""
     def function(*xs: Any) -> list:
-        whole = list(values)
-        for i, x in zip(s.places, xs, strict=True):
-            whole[i] = x
-        return evaluate(s.program, whole)
+        return evaluate(s.program, placed(xs, s.places, values))
 
     return function
 

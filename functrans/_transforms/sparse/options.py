@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from functrans._transforms.arguments import Argnums, plain_argnums
-from functrans.errors import ArgumentError
+from functrans._transforms.options import require_choice
 
 FORMATS = ("csr", "csc", "coo")
 ORDERS = ("largest_first", "natural", "incidence_degree", "smallest_last", "saturation")
@@ -29,8 +29,5 @@ class Options(NamedTuple):
         for name, choices in (
             ("format", FORMATS), ("order", ORDERS), ("coloring", COLORINGS[who])
         ):
-            if (choice := getattr(self, name)) not in choices:
-                raise ArgumentError(
-                    f"{who}: {name} must be one of {', '.join(choices)}, but is {choice!r}"
-                )
+            require_choice(who, name, getattr(self, name), choices)
         return self._replace(argnums=plain_argnums(who, self.argnums))

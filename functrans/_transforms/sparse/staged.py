@@ -17,6 +17,7 @@ from functrans._compile.ir.program import Program, aval_of_atom
 from functrans._core.array import in_native_order, plain
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import Tracer
+from functrans._core.places import placed
 from functrans._transforms.arguments import (
     Argnums,
     describe,
@@ -109,10 +110,7 @@ def _staged(who: str, f: Callable, argnums: Argnums, args: tuple,
     places = [i for i, x in enumerate(leaves) if is_number(x)]
 
     def flat(*values: Any) -> Any:
-        full = list(leaves)
-        for i, v in zip(places, values, strict=True):
-            full[i] = v
-        return function(*tree.unflatten(structure, full))
+        return function(*tree.unflatten(structure, placed(values, places, leaves)))
 
     name = f"{who}({name_of(f)})"
     fixed = [x for x in leaves if not is_number(x)]

@@ -19,7 +19,6 @@ import numpy as np
 from functrans._compile.ir.program import evaluate
 from functrans._compile.lowering.numbers import Rounding
 from functrans._core.array import Array
-from functrans._core.aval import integer
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler
 from functrans._core.log import tell
@@ -30,6 +29,7 @@ from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree, require_callable
 from functrans._transforms.derived import Derived, surface, surfacing
 from functrans._transforms.drawing import Again, Drawn, drawing, rehearsal
+from functrans._transforms.options import require_count
 from functrans._transforms.staging import batches
 from functrans._transforms.staging.batches import is_batched
 from functrans._transforms.staging.compiled import Compiled
@@ -122,7 +122,7 @@ def jit(
         return functools.partial(jit, **options)
     require_callable("jit", f)  # followed where it is staged: what it reads is looked up in itself
     compiled = Jitted(f, static_argnums, static_argnames, Rounding(precise, contract),
-                      _count(max_paths))
+                      require_count("jit", "max_paths", max_paths))
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -150,14 +150,6 @@ def jit(
 # What programs do not depend on but by shape, dtype and type.
 _ARRAYS = frozenset({np.ndarray, Array, np.float64})
 _PLAIN = _ARRAYS | {float, int}
-
-
-def _count(most: Any) -> int:
-    """``max_paths``."""
-    n = integer(most)
-    if n is None or n < 1:
-        raise ArgumentError(f"jit: max_paths must be an int of at least 1, but is {most!r}")
-    return n
 
 
 def _kinds(args: tuple, kwargs: dict) -> tuple:
@@ -229,8 +221,7 @@ class Jitted:
 
     def _python(self, drawn: Drawn, args: tuple, kwargs: dict) -> Any:
         """What Python gives, on the random numbers that the call has drawn."""
-        with drawing(Again(drawn)):
-            return self.signature.called(*args, **kwargs)
+        return drawing(Again(drawn), lambda: self.signature.called(*args, **kwargs))
 
     def _called(self, drawn: Drawn, args: tuple, kwargs: dict) -> Any:
         given = self.signature.of(args, kwargs, drawn)

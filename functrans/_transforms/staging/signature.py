@@ -16,6 +16,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, integer
+from functrans._core.places import placed
 from functrans._transforms import paths
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.drawing import Drawn
@@ -139,10 +140,7 @@ class Signature:
     def _call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,
               *values: Any) -> Any:
         """The function, called with ``values`` in the places of its numbers."""
-        full = list(leaves)
-        for i, v in zip(numbers, values, strict=True):
-            full[i] = v
-        positional, named = tree.unflatten(structure, full)
+        positional, named = tree.unflatten(structure, placed(values, numbers, leaves))
         for i, x in static:
             if isinstance(i, int):
                 positional[i] = x

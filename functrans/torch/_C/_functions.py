@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from functrans.torch._graph.custom import DelayedError as Error
-from functrans.torch._graph.nodes import AccumulateGrad, Node
+from functrans.torch._graph.custom import UndefinedGradBackward
+from functrans.torch._graph.nodes import AccumulateGrad
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
-
-
-class UndefinedGradBackward(Node):
-    """Passes no gradient on: its operands have an undefined one."""
-
-    __slots__ = ()
-
-    def pull(self, ct: Any, create: bool) -> Sequence:
-        return (None,) * len(self.edges)
 
 
 class UndefinedGrad:

@@ -12,7 +12,7 @@ from numpy import ndarray
 from functrans.extend import Aval, Tracer, aval_of
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
 from functrans.torch._functions.failures import not_a_tensor, unmultiplied, unsummed
-from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.outputs import in_batch
 from functrans.torch._functions.table import (
     FUNCTIONS,
@@ -394,8 +394,7 @@ def trace(x):
     return np.trace(x.astype(np.int64) if x.dtype.kind in "biu" else x)
 
 
-for _name in ("addmm", "addmv", "addr", "addbmm", "baddbmm"):
-    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+enter_in_place("addmm", "addmv", "addr", "addbmm", "baddbmm")
 METHODS["matmul"] = METHODS["__matmul__"] = matmul
 FUNCTIONS["spmm"] = mm  # of sparse matrices too, as mm is
 METHODS["__rmatmul__"] = lambda self, other: matmul(other, self)

@@ -8,10 +8,9 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.failures import broadcast_shape
-from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.linalg import plain
+from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.reductions import axes, count_dims, norm
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, floating, op, promoted
+from functrans.torch._functions.table import FUNCTIONS, NUMBERS, floating, op, plain, promoted
 
 
 @op
@@ -176,7 +175,7 @@ def renorm(input, p, dim, maxnorm):
     return np.moveaxis(turned * scale.reshape((-1, *[1] * (input.ndim - 1))), 0, dim)
 
 
-METHODS["renorm_"] = in_place(METHODS["renorm"], "renorm_")
+enter_in_place("renorm")
 
 # ---- running sums of exponentials
 

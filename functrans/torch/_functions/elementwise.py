@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.direct import RowCall, are_plain
-from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.rows import binary, operand, reflected, unary
 from functrans.torch._functions.table import (
@@ -22,11 +22,12 @@ from functrans.torch._functions.table import (
     floating,
     op,
     ordered,
+    plain,
     promoted,
     row,
 )
 from functrans.torch._graph.batches import anywhere
-from functrans.torch._graph.graph import Value
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor
@@ -77,10 +78,6 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackward0"}
 # of booleans, for which NumPy's function has no loop, or one that gives int8
 _BOOLEANS = {"square": lambda x: x.astype(np.int64), "sign": np.copy}
-
-
-def _plain(x: Any) -> AnyArray:
-    return x.primal if type(x) is Value else x
 
 
 # ---- integers, where NumPy's function is not the shim's
@@ -155,10 +152,8 @@ def _scaled(f: Any) -> Callable:
         number = type(other) in NUMBERS
         return f(input, other * alpha if number else METHODS["mul"](other, alpha))
 
-    called.__name__ = called.__qualname__ = f.__name__
-    called.__doc__ = f"input and alpha * other by {f.of.row.name}, entry by entry."
     called.of = f.of  # type: ignore[attr-defined]
-    return called
+    return named(called, f.__name__, f"input and alpha * other by {f.of.row.name}, entry by entry.")
 
 
 METHODS["add"] = _scaled(_binary("add", "add"))
@@ -209,10 +204,8 @@ def _power(f: Any) -> Callable:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
         return f(input, exponent)
 
-    called.__name__ = called.__qualname__ = "pow"
-    called.__doc__ = "input to the power exponent."
     called.of = f.of  # type: ignore[attr-defined]
-    return called
+    return named(called, "pow", "input to the power exponent.")
 
 
 METHODS["pow"] = _power(_binary("pow", "power"))
@@ -247,7 +240,7 @@ def softplus(x, beta=1, threshold=20):
     y = ROWS["softplus"](scaled)
     ordered("softplus", x)
     y = y if beta == 1 else y / beta
-    if not anywhere(_plain(scaled) > threshold):
+    if not anywhere(plain(scaled) > threshold):
         return y
     return np.where(scaled > threshold, x, y).astype(x.dtype)
 
@@ -331,7 +324,7 @@ def complex_(real, imag):
     if real.dtype.kind != "f" or real.dtype != imag.dtype:
         raise RuntimeError("complex: both parts must be floats of one type, but they are "
                            f"{real.dtype.name} and {imag.dtype.name}")
-    return real + 1j * imag
+    return row("from_parts")(real, imag)
 
 
 @op
@@ -382,7 +375,6 @@ def _of_complex(f: Callable) -> Callable:
 
 for _name in ("conj", "conj_physical"):
     METHODS[_name] = _of_complex(METHODS[_name])
-METHODS["conj_physical_"] = in_place(METHODS["conj_physical"], "conj_physical_")
 for _f in (allclose, equal, positive, resolve_conj, resolve_neg):
     METHODS[_f.__name__] = _f
 METHODS["absolute"] = abs
@@ -391,13 +383,10 @@ METHODS["absolute"] = abs
 
 TAKING_OUT.update([*FLOATING, *KEEPING, *BINARY, "add", "sub", "subtract", "div", "divide",
                    "true_divide", "pow", "sigmoid"])
-IN_PLACE = [
+enter_in_place(
     *FLOATING, *KEEPING, *BINARY, "add", "sub", "subtract", "div", "divide", "true_divide", "pow",
     "abs", "absolute", "rsqrt", "sigmoid", "relu", "leaky_relu", "round", "frac", "nan_to_num",
-    "clamp", "clip", "lerp", "addcmul", "addcdiv", "masked_fill", "sinc",
-]
-for _name in IN_PLACE:
-    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+    "clamp", "clip", "lerp", "addcmul", "addcdiv", "masked_fill", "sinc", "conj_physical")
 
 # rows of operators that are not functions of the same name
 _OPERATOR_ROWS = {"add": "add", "sub": "subtract", "div": "divide", "pow": "power"}

@@ -9,8 +9,9 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.table import FFT, op
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch._tensors.factories import factory
 
 
 def _ready(who: str, x: Any, real: bool) -> AnyArray:
@@ -27,7 +28,7 @@ def _one(name: str, transform: Callable, real: bool = False) -> None:
             raise RuntimeError(f"Invalid number of data points ({n}) specified")
         return transform(x, n, dim, norm)
 
-    _enter(body, name, "along one dimension")
+    op(body, name, f"The transform ``{name}`` along one dimension.", space=FFT)
 
 
 def _many(name: str, transform: Callable, dims: Any, real: bool = False) -> None:
@@ -41,13 +42,7 @@ def _many(name: str, transform: Callable, dims: Any, real: bool = False) -> None
             sizes = [x.shape[d] if k == -1 else k for k, d in zip(sizes, along, strict=True)]
         return transform(x, sizes, tuple(along), norm)
 
-    _enter(body, name, "along several dimensions")
-
-
-def _enter(body: Callable, name: str, where: str) -> None:
-    body.__name__ = body.__qualname__ = name
-    body.__doc__ = f"The transform ``{name}`` {where}."
-    op(body, space=FFT)
+    op(body, name, f"The transform ``{name}`` along several dimensions.", space=FFT)
 
 
 # the real transform of half of what is symmetric is the other one, of the conjugate
@@ -76,28 +71,18 @@ for _name, _f, _real in (("fft", np.fft.fftn, False), ("ifft", np.fft.ifftn, Fal
     _many(f"{_name}n", _f, None, _real)
 
 
-@op(space=FFT)
-def fftshift(input, dim=None):
-    """The zero frequency in the middle."""
-    return np.fft.fftshift(input, dim)
-
-
-@op(space=FFT)
-def ifftshift(input, dim=None):
-    """The zero frequency at the start again."""
-    return np.fft.ifftshift(input, dim)
+op(lambda input, dim=None: np.fft.fftshift(input, dim), "fftshift",
+   "The zero frequency in the middle.", space=FFT)
+op(lambda input, dim=None: np.fft.ifftshift(input, dim), "ifftshift",
+   "The zero frequency at the start again.", space=FFT)
 
 
 def _frequencies(name: str) -> None:
-    def frequencies(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None,
-                    requires_grad: bool = False) -> Tensor:
-        want = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-        array = getattr(np.fft, name)(n, d).astype(want)
-        return from_array(array).requires_grad_(requires_grad)
+    def frequencies(n: int, d: float = 1.0, *, dtype: np.dtype) -> np.ndarray:
+        return getattr(np.fft, name)(n, d).astype(dtype)
 
-    frequencies.__name__ = frequencies.__qualname__ = name
-    frequencies.__doc__ = "The frequencies of the transform of ``n`` samples ``d`` apart."
-    FFT[name] = frequencies
+    FFT[name] = factory()(named(
+        frequencies, name, "The frequencies of the transform of ``n`` samples ``d`` apart."))
 
 
 _frequencies("fftfreq")

@@ -13,7 +13,7 @@ from functrans.extend import AnyArray, Tracer, split_key
 from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.failures import raise_as_torch
 from functrans.torch._functions.outputs import any_requires
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, promoted, row
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, plain, promoted, row
 from functrans.torch._graph.batches import anywhere, require_entries
 from functrans.torch._graph.custom import NoDerivative
 from functrans.torch._graph.graph import RowNode, Value
@@ -201,8 +201,8 @@ METHODS.update({"__getitem__": get, "__setitem__": put, "__iter__": _entries})
 
 def index_array(x: Any) -> Any:
     """The array of an index, copied: its owner may change it before the backward."""
-    x = x.primal if type(x) is Value else x
-    return x if isinstance(x, Tracer) else np.array(x)
+    x = plain(x)
+    return x if isinstance(x, Tracer) else x.copy()
 
 
 @op

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.outputs import any_requires
+from functrans.torch._functions.table import METHODS
 from functrans.torch._graph.batches import require_entries
 from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.observed import observed
-from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.quiet import quietly
 from functrans.torch._graph.source import caller
+from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import changed, guard, rebase, refuse_overlap, value_for_write
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.kinds import scalar_name
@@ -42,8 +44,7 @@ def in_place(f: Callable, name: str) -> Callable:
             other = args[0]
             other = other._array if isinstance(other, Tensor) else other
             if of.singular:
-                with quiet():
-                    of.ufunc(array, other, out=array)
+                quietly(of.ufunc, array, other, out=array)
             else:
                 of.ufunc(array, other, out=array)
         else:
@@ -52,9 +53,14 @@ def in_place(f: Callable, name: str) -> Callable:
         self._storage.count(name, (frame.f_code, frame.f_lasti))
         return self
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"{name[:-1]} in place: the result is written to this tensor."
-    return observed(method)
+    return observed(
+        named(method, name, f"{name[:-1]} in place: the result is written to this tensor."))
+
+
+def enter_in_place(*names: str) -> None:
+    """Enter the variants in place of methods."""
+    for name in names:
+        METHODS[f"{name}_"] = in_place(METHODS[name], f"{name}_")
 
 
 def _fits(array: np.ndarray, other: Any) -> bool:

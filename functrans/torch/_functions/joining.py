@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import AnyArray
-from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.shapes import expand, narrow, reshape, sizes, transpose
 from functrans.torch._functions.splitting import split
 from functrans.torch._functions.table import (
@@ -24,7 +23,9 @@ from functrans.torch._functions.table import (
     row,
 )
 from functrans.torch._graph.modes import enable_grad, state
+from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import become_view, changed, guard
+from functrans.torch._tensors.factories import factory
 from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 
 _on_diagonal = row("embed_diagonal")
@@ -41,9 +42,8 @@ def _atleast(n: int, shaped: Callable[[tuple], tuple]) -> None:
         many = tensors[0] if len(tensors) == 1 else tensors
         return tuple([atleast(x) for x in many])
 
-    atleast.__name__ = atleast.__qualname__ = f"atleast_{n}d"
-    atleast.__doc__ = f"Tensors with dimensions of length 1 added until there are {n}."
-    function(atleast)
+    function(named(atleast, f"atleast_{n}d",
+                   f"Tensors with dimensions of length 1 added until there are {n}."))
 
 
 _atleast(1, lambda s: (1,))
@@ -207,9 +207,7 @@ def _split_along(name: str, dim: Callable[[int], int], least: int) -> None:
                                f"split_size {n}!")
         return tensor_split(input, n, axis)
 
-    apart.__name__ = apart.__qualname__ = name
-    apart.__doc__ = "Views along a dimension: that of columns, rows or depth."
-    method(apart)
+    method(named(apart, name, "Views along a dimension: that of columns, rows or depth."))
 
 
 _split_along("hsplit", lambda n: 0 if n == 1 else 1, 1)
@@ -217,64 +215,48 @@ _split_along("vsplit", lambda n: 0, 2)
 _split_along("dsplit", lambda n: 2, 3)
 
 
-@op
-def fliplr(input):
-    """The order of columns reversed."""
-    if input.ndim < 2:
-        raise RuntimeError("Input must be >= 2-d.")
-    return np.flip(input, 1)
+def _turned(name: str, axis: int, doc: str) -> None:
+    def body(input):
+        if input.ndim <= axis:
+            raise RuntimeError(f"Input must be >= {axis + 1}-d.")
+        return np.flip(input, axis)
+
+    op(body, name, doc)
 
 
-@op
-def flipud(input):
-    """The order of rows reversed."""
-    if input.ndim < 1:
-        raise RuntimeError("Input must be >= 1-d.")
-    return np.flip(input, 0)
+_turned("fliplr", 1, "The order of columns reversed.")
+_turned("flipud", 0, "The order of rows reversed.")
 
 
-@op(space=FUNCTIONS)
-def vander(x, N=None, increasing=False):
-    """Powers of each entry as columns."""
-    N = x.shape[-1] if N is None else N
-    if N == 0:
-        return np.zeros((x.shape[0], 0), x.dtype)
-    powers = [np.ones(x.shape, x.dtype) if k == 0 else x**k for k in range(N)]
-    return np.stack(powers if increasing else powers[::-1], -1)
+def _places(name: str, of_triangle: Callable, doc: str) -> Callable:
+    def make(row: int, col: int, offset: int = 0, *, dtype: np.dtype | None) -> np.ndarray:
+        return np.stack(of_triangle(row, offset, col)).astype(dtype or np.int64)
+
+    return function(factory(None)(named(make, name, doc)))
 
 
-@function
-def tril_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
-    """The indices of the lower triangle of a matrix."""
-    return from_array(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
-
-
-@function
-def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
-    """The indices of the upper triangle of a matrix."""
-    return from_array(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
+tril_indices = _places("tril_indices", np.tril_indices,
+                       "The indices of the lower triangle of a matrix.")
+_places("triu_indices", np.triu_indices, "The indices of the upper triangle of a matrix.")
 
 
 # ---- windows on memory
 
 
-@op(title="UnfoldBackward0", name="unfold")
+@op(name="unfold")
 def windows(input, dimension, size, step):
     """Windows of ``size`` entries, ``step`` apart along a dimension, in a new last dimension."""
-    return _windows(input, dimension, size, step)
-
-
-def _windows(x: Any, dim: int, size: int, step: int) -> AnyArray:
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
-    if not x.ndim:
-        return x.reshape(1)[:size]
-    n = x.shape[dim]
+    if not input.ndim:
+        return input.reshape(1)[:size]
+    n = input.shape[dimension]
     if size > n:
-        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
+        raise RuntimeError(f"maximum size for tensor at dimension {dimension} is {n} but size is "
+                           f"{size}")
     starts = np.arange(0, n - size + 1, step)
-    y = np.take(x, starts[:, None] + np.arange(size), dim % x.ndim)
-    return np.moveaxis(y, dim % x.ndim + 1, -1)
+    axis = dimension % input.ndim
+    return np.moveaxis(np.take(input, starts[:, None] + np.arange(size), axis), axis + 1, -1)
 
 
 def read_only(f: Callable) -> Callable:
@@ -286,9 +268,7 @@ def read_only(f: Callable) -> Callable:
         y._array.flags.writeable = False
         return y
 
-    copied.__name__ = copied.__qualname__ = f.__name__
-    copied.__doc__ = f.__doc__
-    return copied
+    return named(copied, f.__name__, f.__doc__)
 
 
 @op(method=False, title="AsStridedBackward0")
@@ -351,7 +331,7 @@ def view_as_complex(input):
         raise RuntimeError("view_as_complex is only supported for floating point tensors whose "
                            f"last dimension has size 2, but this is {input.dtype.name} of shape "
                            f"{list(input.shape)}")
-    return input[..., 0] + input.dtype.type(1) * 1j * input[..., 1]
+    return row("from_parts")(input[..., 0], input[..., 1])
 
 
 for _name in ("view_as_real", "view_as_complex"):
@@ -377,27 +357,18 @@ def _conjugate_transpose(self: Tensor) -> Tensor:
 PROPERTIES["H"] = _conjugate_transpose
 
 
-def _require_matrix(who: str, x: Any) -> None:
-    if x.ndim < 2:
-        raise RuntimeError(f"{who}: input tensor must have at least 2 dimensions")
+def _triangle(name: str, of_array: Callable, doc: str) -> Callable:
+    def body(x, diagonal=0):
+        if x.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        return of_array(x, diagonal)
+
+    return op(body, name, doc)
 
 
-@op
-def tril(x, diagonal=0):
-    """Zeros above a diagonal."""
-    _require_matrix("tril", x)
-    return np.tril(x, diagonal)
-
-
-@op
-def triu(x, diagonal=0):
-    """Zeros below a diagonal."""
-    _require_matrix("triu", x)
-    return np.triu(x, diagonal)
-
-
-for _name in ("tril", "triu"):
-    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+tril = _triangle("tril", np.tril, "Zeros above a diagonal.")
+triu = _triangle("triu", np.triu, "Zeros below a diagonal.")
+enter_in_place("tril", "triu")
 
 
 def _reshaping(name: str) -> None:
@@ -412,9 +383,7 @@ def _reshaping(name: str) -> None:
         changed(self, f"{name}_")
         return self
 
-    write.__name__ = write.__qualname__ = f"{name}_"
-    write.__doc__ = f"``{name}`` of this tensor itself."
-    METHODS[f"{name}_"] = write
+    METHODS[f"{name}_"] = named(write, f"{name}_", f"``{name}`` of this tensor itself.")
 
 
 for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
@@ -445,10 +414,9 @@ def _copying(name: str) -> None:
         y = METHODS[name](*args, **kwargs) if name in METHODS else getattr(args[0], name)()
         return tuple([x.clone() for x in y]) if isinstance(y, tuple) else y.clone()
 
-    copied.__name__ = copied.__qualname__ = f"{name}_copy"
-    copied.__doc__ = f"As ``{name}``, in new memory."
-    (method if name == "narrow" else function)(copied)
-    TAKING_OUT.add(copied.__name__)
+    enter = method if name == "narrow" else function
+    enter(named(copied, f"{name}_copy", f"As ``{name}``, in new memory."))
+    TAKING_OUT.add(f"{name}_copy")
 
 
 for _name in _COPIES:

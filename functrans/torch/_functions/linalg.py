@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from functrans.extend import AnyArray
-from functrans.torch._functions.reductions import axes
-from functrans.torch._functions.table import LINALG, METHODS, function, op
-from functrans.torch._graph.graph import Value
-from functrans.torch._graph.quiet import quiet
+from functrans.torch._functions.failures import stops
+from functrans.torch._functions.reductions import size
+from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, function, op, plain
 from functrans.torch._tensors.kinds import scalar_name
-from functrans.torch._tensors.tensor import Tensor, as_memory
+from functrans.torch._tensors.tensor import Tensor
 
 # what functions of several results return, by name
 Slogdet = namedtuple("Slogdet", "sign logabsdet")
@@ -21,12 +21,8 @@ Eigh = namedtuple("Eigh", "eigenvalues eigenvectors")
 Svd = namedtuple("Svd", "U S Vh")
 OldSvd = namedtuple("OldSvd", "U S V")
 Qr = namedtuple("Qr", "Q R")
-WithInfo = namedtuple("WithInfo", "result info")
-
-
-def plain(x: Any) -> np.ndarray:
-    """The array of an operand, without its place in the graph."""
-    return as_memory(x.primal if type(x) is Value else x)
+Inverse = namedtuple("Inverse", "inverse info")
+Factor = namedtuple("Factor", "L info")
 
 
 def matrices(who: str, *xs: Any) -> None:
@@ -61,6 +57,21 @@ def finite(A: Any) -> AnyArray:
     return A
 
 
+def with_info(compute: Callable, A: Any, check: bool, definite: bool = False,
+              dims: int = 2) -> tuple:
+    """What ``compute`` makes of each matrix, and 0; of those where LAPACK stops NaN, of ``dims``
+    dimensions, and the place, or an error, if ``check``."""
+    try:
+        return compute(A), np.zeros(A.shape[:-2], np.int32)
+    except np.linalg.LinAlgError:
+        if check:
+            raise
+    info = stops(plain(A), definite)
+    lost = (info > 0)[..., None, None]
+    X = compute(np.where(lost, np.eye(A.shape[-1], dtype=A.dtype), A))
+    return np.where(lost if dims == 2 else lost[..., 0], np.nan, X), info
+
+
 # ---- inverse, determinant, powers
 
 
@@ -73,8 +84,9 @@ def inv(A):
 
 @op(space=LINALG, title="LinalgInvExBackward0")
 def inv_ex(A, *, check_errors=False):
-    """The inverse of each matrix, and zeros where LAPACK did not stop."""
-    return WithInfo(inv.body(A), np.zeros(A.shape[:-2], np.int32))
+    """The inverse of each matrix and 0; of a singular one NaN and the pivot that is 0, or an
+    error, if ``check_errors``."""
+    return Inverse(*with_info(inv.body, A, check_errors))
 
 
 @op(title="LinalgDetBackward0")
@@ -120,10 +132,10 @@ def matrix_exp(A):
     square("matrix_exp", A)
     if not A.size:
         return A + 0
-    size = np.abs(plain(A)).sum(-2).max()
+    reach = np.abs(plain(A)).sum(-2).max()
     times = 0
-    if np.isfinite(size) and size > _RADIUS:
-        times = int(np.ceil(np.log2(size / _RADIUS)))
+    if np.isfinite(reach) and reach > _RADIUS:
+        times = int(np.ceil(np.log2(reach / _RADIUS)))
     x = A * A.real.dtype.type(0.5**times)
     y = one = np.broadcast_to(np.eye(A.shape[-1], dtype=A.dtype), A.shape)
     for k in range(_DEGREE, 0, -1):
@@ -134,18 +146,6 @@ def matrix_exp(A):
 
 
 # ---- factors
-
-
-@op(space=LINALG, title="LinalgCholeskyExBackward0")
-def cholesky(A, *, upper=False):
-    """The Cholesky factor of each Hermitian matrix."""
-    return _cholesky(A, upper)
-
-
-@op(name="cholesky", title="CholeskyBackward0")
-def old_cholesky(A, upper=False):
-    """The Cholesky factor of each Hermitian matrix."""
-    return _cholesky(A, upper)
 
 
 def _varied_as_hermitian(A: Any, value: Any = None) -> AnyArray:
@@ -163,38 +163,24 @@ def _from_lower(A: np.ndarray) -> np.ndarray:
     return below + adjoint(below) + np.eye(A.shape[-1]) * np.real(A)
 
 
-def _cholesky(A: Any, upper: bool) -> AnyArray:
+@op(name="cholesky", title="CholeskyBackward0")
+def old_cholesky(A, upper=False):
+    """The Cholesky factor of each Hermitian matrix."""
     square("cholesky", A)
     if upper:  # whose lower triangle is not read
         return adjoint(np.linalg.cholesky(_varied_as_hermitian(adjoint(A))))
     return np.linalg.cholesky(_varied_as_hermitian(A))
 
 
+cholesky = op(lambda A, *, upper=False: old_cholesky.body(A, upper), "cholesky",
+              old_cholesky.__doc__, space=LINALG, title="LinalgCholeskyExBackward0")
+
+
 @op(space=LINALG, title="LinalgCholeskyExBackward0")
 def cholesky_ex(A, *, upper=False, check_errors=False):
     """The Cholesky factor of each matrix and 0; of one that is not positive definite NaN and the
     order of its first leading minor that is not, or an error, if ``check_errors``."""
-    info = np.zeros(A.shape[:-2], np.int32)
-    try:
-        return WithInfo(_cholesky(A, upper), info)
-    except np.linalg.LinAlgError:
-        if check_errors:
-            raise
-    for at in np.ndindex(info.shape):
-        info[at] = _indefinite(plain(A)[at])
-    lost = (info > 0)[..., None, None]
-    L = _cholesky(np.where(lost, np.eye(A.shape[-1], dtype=A.dtype), A), upper)
-    return WithInfo(np.where(lost, np.nan, L), info)
-
-
-def _indefinite(a: np.ndarray) -> int:
-    """The order of the first leading minor that is not positive definite, 0 if all are."""
-    for k in range(1, len(a) + 1):
-        try:
-            np.linalg.cholesky(a[:k, :k])
-        except np.linalg.LinAlgError:
-            return k
-    return 0
+    return Factor(*with_info(lambda A: old_cholesky.body(A, upper), A, check_errors, True))
 
 
 @op(space=LINALG, title="LinalgEighBackward0")
@@ -280,11 +266,7 @@ def old_qr(A, some=True):
 def vector_norm(x, ord: Any = 2, dim: Any = None, keepdim: Any = False, *, dtype=None):
     """The norm of the entries along ``dim``."""
     x = _inexact("vector_norm", x, dtype)
-    if dim is None and not keepdim:
-        x = x.reshape(-1)
-    if ord == 0:  # a count, with slope 0
-        return np.sum(np.sign(np.absolute(x)), axis=axes(dim, x), keepdims=keepdim)
-    return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=ord)
+    return size(x.reshape(-1) if dim is None and not keepdim else x, ord, dim, keepdim)
 
 
 def _inexact(who: str, x: Any, dtype: Any) -> AnyArray:
@@ -346,7 +328,17 @@ def vander(x, *, N=None):
     N = x.shape[-1] if N is None else N
     if N <= 1:
         raise RuntimeError("linalg.vander: N must be greater than 1.")
-    return np.stack([np.ones(x.shape, x.dtype) if k == 0 else x**k for k in range(N)], -1)
+    return old_vander.body(x, N, True)
+
+
+@op(space=FUNCTIONS, name="vander")
+def old_vander(x, N=None, increasing=False):
+    """Powers of each entry as columns."""
+    N = x.shape[-1] if N is None else N
+    if N == 0:
+        return np.zeros((x.shape[0], 0), x.dtype)
+    powers = [np.ones(x.shape, x.dtype) if k == 0 else x**k for k in range(N)]
+    return np.stack(powers if increasing else powers[::-1], -1)
 
 
 # ---- pseudo-inverse, rank
@@ -371,7 +363,7 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
         return adjoint(A) + 0
     if np.any(atol):
         largest = np.linalg.svdvals(finite(plain(A)))[..., 0]
-        with quiet():
+        with np.errstate(all="ignore"):
             rtol = np.maximum(rtol, np.where(largest > 0, atol / largest, 0))
     return np.linalg.pinv(finite(A), rtol)
 
@@ -398,13 +390,8 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     return np.asarray(np.count_nonzero(s > limit[..., None], axis=-1), np.int64)
 
 
-def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
-    """The product of a chain of matrices, in the cheapest order."""
-    return chain(tensors, out=out)
-
-
-@op(method=False, title="MmBackward0")
-def chain(tensors):
+@op(space=LINALG, title="MmBackward0")
+def multi_dot(tensors):
     """The product of a chain of matrices, in the cheapest order."""
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
@@ -414,10 +401,9 @@ def chain(tensors):
 @function
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices, in the cheapest order."""
-    return matrices[0].clone() if len(matrices) == 1 else chain(list(matrices), out=out)
+    return matrices[0].clone() if len(matrices) == 1 else multi_dot(list(matrices), out=out)
 
 
 op(slogdet.body, space=LINALG)
-LINALG.update(det=det, matrix_power=matrix_power, matrix_exp=matrix_exp,
-              multi_dot=multi_dot)
+LINALG.update(det=det, matrix_power=matrix_power, matrix_exp=matrix_exp)
 METHODS["inverse"] = inv

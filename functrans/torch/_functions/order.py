@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from functrans.extend import AnyArray
 from functrans.torch._functions.indexing import without_derivative
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme, axes, count_dims, picked, sort
-from functrans.torch._functions.table import FUNCTIONS, METHODS, function, op, ordered
+from functrans.torch._functions.table import FUNCTIONS, METHODS, function, op, ordered, plain
 from functrans.torch._graph.graph import Value
 from functrans.torch._tensors.tensor import Tensor, from_array
 
@@ -49,31 +48,27 @@ def mode(input, dim=-1, keepdim=False):
     return picked(input, where, dim, keepdim)
 
 
-def _running(who: str, x: Any, dim: int, better: Any) -> Extreme:
-    ordered(who, x)
-    count_dims(dim, x.ndim)
-    if not x.ndim:
-        return Extreme(x.reshape(()), np.zeros((), np.int64))
-    values = np.moveaxis(plain(x), dim, 0)
-    where = np.zeros(values.shape, np.int64)
-    for i in range(1, len(values)):
-        best = np.take_along_axis(values, where[i - 1 : i], 0)[0]
-        wins = better(values[i], best) | (values[i] != values[i])
-        where[i] = np.where(wins, i, where[i - 1])
-    where = np.moveaxis(where, 0, dim)
-    return Extreme(np.take_along_axis(x, where, dim), where)
+def _running(name: str, better: Callable, what: str) -> None:
+    def body(input, dim):
+        ordered(name, input)
+        count_dims(dim, input.ndim)
+        if not input.ndim:
+            return Extreme(input.reshape(()), np.zeros((), np.int64))
+        values = np.moveaxis(plain(input), dim, 0)
+        where = np.zeros(values.shape, np.int64)
+        for i in range(1, len(values)):
+            best = np.take_along_axis(values, where[i - 1 : i], 0)[0]
+            wins = better(values[i], best) | (values[i] != values[i])
+            where[i] = np.where(wins, i, where[i - 1])
+        where = np.moveaxis(where, 0, dim)
+        return Extreme(np.take_along_axis(input, where, dim), where)
+
+    op(body, name,
+       f"The {what} entry so far along ``dim``, and where it is: the last of equal ones.")
 
 
-@op
-def cummax(input, dim):
-    """The greatest entry so far along ``dim``, and where it is: the last of equal ones."""
-    return _running("cummax", input, dim, np.greater_equal)
-
-
-@op
-def cummin(input, dim):
-    """The least entry so far along ``dim``, and where it is: the last of equal ones."""
-    return _running("cummin", input, dim, np.less_equal)
+_running("cummax", np.greater_equal, "greatest")
+_running("cummin", np.less_equal, "least")
 
 
 @op
@@ -91,40 +86,38 @@ def msort(input):
     return sort.body(input, 0).values if input.ndim else input + 0
 
 
-def _quantile(who: str, function: Any, x: Any, q: Any, dim: Any, keepdim: bool,
-              method: str) -> AnyArray:
-    if x.dtype.kind != "f":
-        raise RuntimeError(f"{who}() input tensor must be either float or double dtype")
-    if method not in ("linear", "lower", "higher", "midpoint", "nearest"):
-        raise RuntimeError(f"{who}() interpolation must be one of linear, lower, higher, midpoint "
-                           f"or nearest, but got {method}")
-    if isinstance(q, float | int):
-        q = x.dtype.type(q)
-    elif q.dtype != x.dtype:
-        raise RuntimeError(f"{who}() q tensor must be same dtype as the input tensor, but it is "
-                           f"{q.dtype.name} and not {x.dtype.name}")
-    outside = (plain(q) < 0) | (plain(q) > 1)
-    if np.any(outside):
-        one = f" must be in the range [0, 1] but got {q:g}" if np.ndim(q) == 0 else (
-            " values must be in the range [0, 1]")
-        raise RuntimeError(f"{who}() q{one}")
-    if dim is None:
-        y = function(x.reshape(-1), q, axis=0, method=method)
-        return y.reshape((*q.shape, *[1] * x.ndim)) if keepdim else y
-    return function(x if x.ndim else x.reshape(1), q, axis=dim, keepdims=keepdim and x.ndim > 0,
-                    method=method)
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-@op
-def quantile(input, q, dim=None, keepdim=False, *, interpolation: Any = "linear"):
-    """The ``q``-th quantiles along ``dim``, those of several q along a first dimension."""
-    return _quantile("quantile", np.quantile, input, q, dim, keepdim, interpolation)
+def _quantile(who: str, function: Callable, doc: str) -> None:
+    def body(input, q, dim=None, keepdim=False, *, interpolation: Any = "linear"):
+        x = input
+        if x.dtype.kind != "f":
+            raise RuntimeError(f"{who}() input tensor must be either float or double dtype")
+        if interpolation not in _METHODS:
+            raise RuntimeError(f"{who}() interpolation must be one of linear, lower, higher, "
+                               f"midpoint or nearest, but got {interpolation}")
+        if isinstance(q, float | int):
+            q = x.dtype.type(q)
+        elif q.dtype != x.dtype:
+            raise RuntimeError(f"{who}() q tensor must be same dtype as the input tensor, but it "
+                               f"is {q.dtype.name} and not {x.dtype.name}")
+        if np.any((plain(q) < 0) | (plain(q) > 1)):
+            one = f" must be in the range [0, 1] but got {q:g}" if np.ndim(q) == 0 else (
+                " values must be in the range [0, 1]")
+            raise RuntimeError(f"{who}() q{one}")
+        if dim is None:
+            y = function(x.reshape(-1), q, axis=0, method=interpolation)
+            return y.reshape((*q.shape, *[1] * x.ndim)) if keepdim else y
+        return function(x if x.ndim else x.reshape(1), q, axis=dim,
+                        keepdims=keepdim and x.ndim > 0, method=interpolation)
+
+    op(body, who, doc)
 
 
-@op
-def nanquantile(input, q, dim=None, keepdim=False, *, interpolation: Any = "linear"):
-    """The quantiles of the entries that are not NaN."""
-    return _quantile("nanquantile", np.nanquantile, input, q, dim, keepdim, interpolation)
+_quantile("quantile", np.quantile,
+          "The ``q``-th quantiles along ``dim``, those of several q along a first dimension.")
+_quantile("nanquantile", np.nanquantile, "The quantiles of the entries that are not NaN.")
 
 
 @op(method=False, title="NanmedianBackward0")

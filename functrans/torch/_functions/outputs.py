@@ -11,14 +11,7 @@ import numpy as np
 
 from functrans.torch._graph.modes import no_grad, state, unusual
 from functrans.torch._graph.views import changed, guard, refuse_overlap
-from functrans.torch._tensors.devices import (
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
-    preserve_format,
-)
 from functrans.torch._tensors.kinds import scalar_name
-from functrans.torch._tensors.layouts import strided
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 
@@ -118,30 +111,3 @@ def in_batch(*xs: Any) -> list | None:
             value = batch.captured_value(x._array, edge, x._storage)
             out[i] = x if value is None else from_array(value.primal)
     return None if all(a is b for a, b in zip(out, xs, strict=True)) else out
-
-
-# what factories are given, and what it must be; ``out`` aside
-_NEUTRAL = {"layout": (None, strided), "pin_memory": (None, False),
-            "memory_format": (None, contiguous_format, preserve_format, channels_last,
-                              channels_last_3d)}
-
-
-def making(f: Callable) -> Callable:
-    """A factory that takes ``out``, and options that mean nothing here."""
-
-    @functools.wraps(f)
-    def call(*args: Any, **kwargs: Any) -> Tensor:
-        if kwargs:
-            for name, allowed in _NEUTRAL.items():
-                if name in kwargs and kwargs.pop(name) not in allowed:
-                    raise NotImplementedError(f"{f.__name__}: {name} is not supported here but "
-                                              f"{', '.join(map(str, allowed[1:]))}")
-            out = kwargs.pop("out", None)
-            if out is not None:
-                if "like" not in f.__name__:
-                    kwargs.setdefault("dtype", out.dtype)
-                return write_out(f.__name__, functools.partial(f, *args, **kwargs), out,
-                                 (args, kwargs))
-        return f(*args, **kwargs)
-
-    return call

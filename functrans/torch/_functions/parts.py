@@ -7,18 +7,8 @@ from collections import namedtuple
 import numpy as np
 
 from functrans.torch._functions.elementwise import clamp
-from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.linalg import plain
-from functrans.torch._functions.table import (
-    FUNCTIONS,
-    METHODS,
-    NUMBERS,
-    floating,
-    op,
-    promoted,
-    row,
-)
-from functrans.torch._tensors.tensor import Tensor
+from functrans.torch._functions.inplace import enter_in_place
+from functrans.torch._functions.table import FUNCTIONS, NUMBERS, floating, op, plain, promoted, row
 
 _ldexp = row("ldexp")
 
@@ -106,22 +96,5 @@ op(lambda x: np.isneginf(plain(x)) if plain(x).dtype.kind == "f" else np.zeros(x
    "isneginf", "Which entries are -inf.")
 
 
-def is_nonzero(input: Tensor) -> bool:
-    """Whether the one element is not zero."""
-    if input.numel() != 1:
-        raise RuntimeError("Boolean value of Tensor with "
-                           f"{'more than one value' if input.numel() else 'no values'} is "
-                           "ambiguous")
-    return bool(input)
-
-
-def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether two shapes are the same."""
-    return input.shape == other.shape
-
-
-for _f in (is_nonzero, is_same_size):
-    METHODS[_f.__name__] = _f
-for _name in ("clamp_min", "clamp_max", "float_power", "sgn", "heaviside", "ldexp", "logit",
-              "xlogy"):
-    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+enter_in_place("clamp_min", "clamp_max", "float_power", "sgn", "heaviside", "ldexp", "logit",
+               "xlogy")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from functrans.extend import ANY, Aval, Linear, Primitive, bind
+from functrans.extend import ANY, AnyArray, Aval, Linear, Primitive, bind
 from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.failures import not_a_tensor
-from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.keywords import renaming
 from functrans.torch._functions.table import (
     FUNCTIONS,
@@ -20,9 +21,11 @@ from functrans.torch._functions.table import (
     function,
     op,
     ordered,
+    plain,
     row,
 )
 from functrans.torch._functions.totals import total
+from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory
 
@@ -87,9 +90,6 @@ def sum_dim(x, dim=None, keepdim=False, *, dtype=None):
     return _typed(np.sum, _summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
 
 
-_sum_all, _mean_all = total("sum", mean=False), total("mean", mean=True)
-
-
 @op(title="SumBackward0", method=False)
 def sum_all(x, *, dtype=None):
     """Sum of all entries."""
@@ -102,14 +102,22 @@ def _is_wide(x: Any, who: str) -> bool:
     return x._array.dtype.char in _WIDE
 
 
-def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
-        axis: Any = None) -> Tensor:
-    """Sum along ``dim``; of all entries by default."""
-    dim = axis if dim is None else dim
-    if dim is None and not keepdim:
-        plain = dtype is None and _is_wide(input, "sum")
-        return _sum_all(input) if plain else sum_all(input, dtype=dtype)
-    return sum_dim(input, dim, keepdim, dtype=dtype)
+def _whole_or_along(name: str, whole: Callable, quick: Callable, along: Callable) -> None:
+    """Enter ``along``, which is ``whole`` without dimensions, and ``quick`` in wide types."""
+
+    def f(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
+          axis: Any = None) -> Tensor:
+        dim = axis if dim is None else dim
+        if dim is None and not keepdim:
+            plain = dtype is None and _is_wide(input, name)
+            return quick(input) if plain else whole(input, dtype=dtype)
+        return along(input, dim, keepdim, dtype=dtype)
+
+    doc = f"{name.capitalize()} along ``dim``; of all entries by default."
+    METHODS[name] = named(f, name, doc)
+
+
+_whole_or_along("sum", sum_all, total("sum", mean=False), sum_dim)
 
 
 _INFERRED = ("{2}(): could not infer output dtype. {0} dtype must be either a floating point or "
@@ -156,51 +164,32 @@ def mean_all(x, *, dtype=None):
     return _in_type(np.mean, _of_floats(x, dtype, "mean"))
 
 
-def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
-         axis: Any = None) -> Tensor:
-    """Mean along ``dim``; of all entries by default."""
-    dim = axis if dim is None else dim
-    if dim is None and not keepdim:
-        plain = dtype is None and _is_wide(input, "mean") and input._array.size
-        return _mean_all(input) if plain else mean_all(input, dtype=dtype)
-    return mean_dim(input, dim, keepdim, dtype=dtype)
+_whole_or_along("mean", mean_all, total("mean", mean=True), mean_dim)
 
 
-def _spread(function, x, dim, unbiased, keepdim, correction):
-    if isinstance(dim, bool):
-        dim, unbiased = None, dim
-    if correction is None:
-        correction = 1 if unbiased is None or unbiased else 0
-    return _in_type(function, _of_floats(x, None, function.__name__), axis=axes(dim, x),
-                    ddof=correction, keepdims=keepdim)
+def _spread(name: str, spread: Callable, doc: str) -> None:
+    """A measure of spread along dimensions, and the same together with the mean."""
+
+    def body(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        if correction is None:
+            correction = 1 if unbiased is None or unbiased else 0
+        return _in_type(spread, _of_floats(x, None, name), axis=axes(dim, x), ddof=correction,
+                        keepdims=keepdim)
+
+    def with_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+        y = body(x, dim, unbiased, keepdim, correction=correction)
+        dim = None if isinstance(dim, bool) else dim
+        return y, np.mean(x, axis=axes(dim, x), keepdims=keepdim)
+
+    op(body, name, doc)
+    op(with_mean, f"{name}_mean", f"``{name}`` and mean along ``dim``.", space=FUNCTIONS,
+       title=title_for(name))
 
 
-@op
-def var(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Variance along ``dim``, divided by n - 1, or by n where not ``unbiased``."""
-    return _spread(np.var, x, dim, unbiased, keepdim, correction)
-
-
-@op
-def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Square root of ``var``; where that is 0, so is its derivative."""
-    return _spread(np.std, x, dim, unbiased, keepdim, correction)
-
-
-@op(space=FUNCTIONS, title="VarBackward0")
-def var_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Variance and mean along ``dim``."""
-    dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
-    return (var.body(x, dim, unbiased, keepdim, correction=correction),
-            np.mean(x, axis=axes(dim, x), keepdims=keepdim))
-
-
-@op(space=FUNCTIONS, title="StdBackward0")
-def std_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Standard deviation and mean along ``dim``."""
-    dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
-    return (std.body(x, dim, unbiased, keepdim, correction=correction),
-            np.mean(x, axis=axes(dim, x), keepdims=keepdim))
+_spread("var", np.var, "Variance along ``dim``, divided by n - 1, or by n where not ``unbiased``.")
+_spread("std", np.std, "Square root of ``var``; where that is 0, so is its derivative.")
 
 
 @op
@@ -221,25 +210,17 @@ def nanmean(x, dim=None, keepdim=False):
     return np.nanmean(_of_floats(x, None, "nanmean"), axis=axes(dim, x), keepdims=keepdim)
 
 
-@op
-def cumsum(x, dim, *, dtype=None):
-    """Running sums along ``dim``."""
-    return _running(np.cumsum, _summable(x, dtype), dim)
+def _running(name: str, function: Callable, doc: str) -> None:
+    def body(x, dim, *, dtype=None):
+        y = _typed(function, _summable(x, dtype), axis=axes(dim, x))
+        return y if x.ndim else y.reshape(())
+
+    op(body, name, doc)
+    enter_in_place(name)
 
 
-@op
-def cumprod(x, dim, *, dtype=None):
-    """Running products along ``dim``."""
-    return _running(np.cumprod, _summable(x, dtype), dim)
-
-
-def _running(function, x, dim):
-    y = _typed(function, x, axis=axes(dim, x))
-    return y if x.ndim else y.reshape(())
-
-
-for _f in (cumsum, cumprod):
-    METHODS[f"{_f.__name__}_"] = in_place(_f, f"{_f.__name__}_")
+_running("cumsum", np.cumsum, "Running sums along ``dim``.")
+_running("cumprod", np.cumprod, "Running products along ``dim``.")
 
 
 def count_dims(dim: Any, ndim: int) -> tuple:
@@ -265,32 +246,17 @@ def norm(x, p: Any = "fro", dim=None, keepdim=False, *, dtype=None):
     x = _of_floats(x, dtype, "norm")
     if p == "nuc":
         return np.linalg.norm(x, "nuc", axis=axes(dim, x), keepdims=keepdim)
-    p = 2 if p == "fro" or p is None else p
+    return size(x, 2 if p == "fro" or p is None else p, dim, keepdim)
+
+
+def size(x: Any, p: float, dim: Any, keepdim: bool = False) -> AnyArray:
+    """The ``p``-norm of floats along ``dim``."""
     if p == 0:  # a count, with slope 0
         return np.sum(np.sign(np.absolute(x)), axis=axes(dim, x), keepdims=keepdim)
     return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=p)
 
 
 # ---- extremes
-
-
-def _ordered(x, who):
-    ordered(who, x)
-    return x
-
-
-@op
-def amax(x, dim=None, keepdim=False):
-    """Greatest entry along ``dim``; a tie shares its derivative."""
-    _require_entries("amax", x, dim)
-    return np.max(_ordered(x, "amax"), axis=axes(dim, x), keepdims=keepdim)
-
-
-@op
-def amin(x, dim=None, keepdim=False):
-    """Least entry along ``dim``; a tie shares its derivative."""
-    _require_entries("amin", x, dim)
-    return np.min(_ordered(x, "amin"), axis=axes(dim, x), keepdims=keepdim)
 
 
 def _require_entries(who, x, dim):
@@ -313,33 +279,24 @@ def picked(x, indices, dim, keepdim):
     return Extreme(np.squeeze(y, dim), indices)
 
 
-def plain_value(x):
-    return as_memory(x.primal if hasattr(x, "primal") else x)
+def _extreme(name: str, what: str, best: Callable, place: Callable, of_two: str) -> None:
+    """The extreme entry, where it is, and both; the former also of two tensors."""
 
+    def checked(x, dim, who):
+        _require_entries(who, x, dim)
+        ordered(who, x)
+        return x
 
-def _dim_of(x, dim):
-    count_dims(dim, x.ndim)
-    return dim if x.ndim else None
+    def amount(x, dim=None, keepdim=False):
+        return best(checked(x, dim, f"a{name}"), axis=axes(dim, x), keepdims=keepdim)
 
+    def where(x, dim=None, keepdim=False):
+        return place(plain(checked(x, dim, f"arg{name}")), dim, keepdims=keepdim)
 
-@op(method=False, title="MaxBackward0")
-def max_dim(x, dim, keepdim=False):
-    """Greatest entry along ``dim`` and where it is."""
-    _require_entries("max", x, dim)
-    values = plain_value(_ordered(x, "max"))
-    return picked(x, np.argmax(values, _dim_of(x, dim)), dim, keepdim)
-
-
-@op(method=False, title="MinBackward0")
-def min_dim(x, dim, keepdim=False):
-    """Least entry along ``dim`` and where it is."""
-    _require_entries("min", x, dim)
-    values = plain_value(_ordered(x, "min"))
-    return picked(x, np.argmin(values, _dim_of(x, dim)), dim, keepdim)
-
-
-def _extreme(name, whole, along, of_two):
-    whole = op(whole.body, title=f"{name.capitalize()}Backward1", method=False)
+    def both(x, dim, keepdim=False):
+        values = plain(checked(x, dim, name))
+        count_dims(dim, x.ndim)
+        return picked(x, place(values, dim if x.ndim else None), dim, keepdim)
 
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         if dim is None:
@@ -352,13 +309,17 @@ def _extreme(name, whole, along, of_two):
             return METHODS[of_two](input, dim)
         return along(input, dim, keepdim)
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"The {name}imum of all entries; along ``dim`` with indices; of two tensors."
-    return f
+    op(amount, f"a{name}", f"{what} entry along ``dim``; a tie shares its derivative.")
+    op(where, f"arg{name}", f"Where the {what.lower()} entry is.")
+    whole = op(amount, f"a{name}", title=f"{name.capitalize()}Backward1", method=False)
+    along = op(both, f"{name}_dim", f"{what} entry along ``dim`` and where it is.",
+               title=title_for(name), method=False)
+    METHODS[name] = renaming(named(
+        f, name, f"The {name}imum of all entries; along ``dim`` with indices; of two tensors."))
 
 
-METHODS["max"] = renaming(_extreme("max", amax, max_dim, "maximum"))
-METHODS["min"] = renaming(_extreme("min", amin, min_dim, "minimum"))
+_extreme("max", "Greatest", np.max, np.argmax, "maximum")
+_extreme("min", "Least", np.min, np.argmin, "minimum")
 
 
 @op(method=False, title="MedianBackward0")
@@ -366,7 +327,8 @@ def median_dim(x, dim, keepdim=False):
     """The lower median along ``dim`` and where it is."""
     if not x.ndim:
         return sort.body(x, dim)
-    values = plain_value(_ordered(x, "median"))
+    ordered("median", x)
+    values = plain(x)
     middle = np.take(np.argsort(values, dim, stable=True), (x.shape[dim] - 1) // 2, dim)
     if values.dtype.kind == "f":
         unknown = np.isnan(values)
@@ -377,7 +339,8 @@ def median_dim(x, dim, keepdim=False):
 @op(method=False, title="MedianBackward0")
 def median_all(x):
     """The lower median of all entries; a tie shares its derivative."""
-    values = plain_value(_ordered(x, "median")).reshape(-1)
+    ordered("median", x)
+    values = plain(x).reshape(-1)
     if not values.size:
         if values.dtype.kind != "f":
             raise RuntimeError("median: there is no entry")
@@ -395,57 +358,36 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return median_all(input) if dim is None else median_dim(input, dim, keepdim)
 
 
-@op
-def argmax(x, dim=None, keepdim=False):
-    """Where the greatest entry is."""
-    return np.argmax(_found(x, dim, "argmax"), dim, keepdims=keepdim)
-
-
-@op
-def argmin(x, dim=None, keepdim=False):
-    """Where the least entry is."""
-    return np.argmin(_found(x, dim, "argmin"), dim, keepdims=keepdim)
-
-
-def _found(x, dim, who):
-    """The entries among which one is looked for."""
-    _require_entries(who, x, dim)
-    return plain_value(_ordered(x, who))
-
-
-@op
-def all(x, dim=None, keepdim=False):
-    """Whether no entry along ``dim`` is zero."""
-    return _quantified(np.all, x, dim, keepdim)
-
-
-@op
-def any(x, dim=None, keepdim=False):
-    """Whether some entry along ``dim`` is not zero."""
-    return _quantified(np.any, x, dim, keepdim)
-
-
-def _quantified(function, x, dim, keepdim):
+def _quantified(name: str, function: Callable, doc: str) -> None:
     """A boolean; of uint8, which once stood for booleans, an uint8."""
-    values = plain_value(x)
-    axis = () if dim == () and x.ndim else axes(dim, x)
-    return as_memory(function(values, axis=axis, keepdims=keepdim)).astype(
-        np.uint8 if values.dtype == np.uint8 else bool)
+
+    def body(x, dim=None, keepdim=False):
+        values = plain(x)
+        axis = () if dim == () and x.ndim else axes(dim, x)
+        return as_memory(function(values, axis=axis, keepdims=keepdim)).astype(
+            np.uint8 if values.dtype == np.uint8 else bool)
+
+    op(body, name, doc)
+
+
+_quantified("all", np.all, "Whether no entry along ``dim`` is zero.")
+_quantified("any", np.any, "Whether some entry along ``dim`` is not zero.")
 
 
 @op
 def count_nonzero(x, dim=None):
     """How many entries along ``dim`` are not zero."""
-    return as_memory(np.count_nonzero(plain_value(x), axis=axes(dim, x))).astype(np.int64)
+    return as_memory(np.count_nonzero(plain(x), axis=axes(dim, x))).astype(np.int64)
 
 
 @op(title="SortBackward0")
 def sort(x, dim=-1, descending=False, stable=False):
     """x sorted along ``dim``, and the indices that sort it."""
+    ordered("sort", x)
     if not x.ndim:
         count_dims(dim, 0)
-        return Extreme(_ordered(x, "sort").reshape(()), np.zeros((), np.int64))
-    values = plain_value(_ordered(x, "sort"))
+        return Extreme(x.reshape(()), np.zeros((), np.int64))
+    values = plain(x)
     if descending:  # stable backward: equal entries keep their order
         order = np.flip(x.shape[dim] - 1 - np.argsort(np.flip(values, dim), dim, stable=True), dim)
     else:
@@ -456,7 +398,7 @@ def sort(x, dim=-1, descending=False, stable=False):
 @op
 def argsort(x, dim=-1, descending=False, stable=False):
     """The indices that sort x along ``dim``."""
-    return sort.body(plain_value(x), dim, descending).indices
+    return sort.body(plain(x), dim, descending).indices
 
 
 @op(title="TopkBackward0")
@@ -466,7 +408,7 @@ def topk(x, k, dim=-1, largest=True, sorted=True):
         return sort.body(x, dim)
     if not 0 <= k <= x.shape[dim]:
         raise RuntimeError(f"selected index k out of range: topk of {k} among {x.shape[dim]}")
-    order = sort.body(plain_value(x), dim, largest).indices
+    order = sort.body(plain(x), dim, largest).indices
     order = np.take(order, np.arange(k), dim)
     return Extreme(np.take_along_axis(x, order, dim), order)
 
@@ -477,6 +419,5 @@ def numel(input: Tensor) -> int:
     return math.prod(input._array.shape)
 
 
-for _f in (sum, mean, median):
-    METHODS[_f.__name__] = _f
+METHODS["median"] = median
 TAKING_OUT.update(["sum", "mean", "max", "min", "median"])

@@ -18,13 +18,14 @@ from functrans._kernels.large import SCALAR, elementwise, in_one_pass
 from functrans.extend import AnyArray, Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
-from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
+from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse
 from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
-from functrans.torch._graph.quiet import quiet, silent
+from functrans.torch._graph.quiet import quietly, silent
 from functrans.torch._graph.source import caller
+from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, recorded_edge
 
@@ -67,8 +68,7 @@ class Row:
         if self.name in ORDERED:
             ordered(self.name, a, b)
         compute = self.integers if kinds <= {"b", "i", "u"} else self.ufunc
-        with quiet():
-            y = as_memory(apply(self.name, compute, a, b))
+        y = as_memory(quietly(apply, self.name, compute, a, b))
         if not state.grad or y.dtype.kind not in "fcV":
             return from_array(y)
         e1 = recorded_edge(x1) if isinstance(x1, Tensor) else None
@@ -235,13 +235,8 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         return record(y, a, b, e1, e2, input, other, u1, u2)
 
     f.of = of  # type: ignore[attr-defined]  # what the reflected and in-place variants share
-    _label(f, name, f"{row.name} of two tensors or numbers, entry by entry.")
-    return observed_binary(f)
-
-
-def _label(f: Callable, name: str, doc: str) -> None:
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
+    return observed_binary(
+        named(f, name, f"{row.name} of two tensors or numbers, entry by entry."))
 
 
 def reflected(f: Any) -> Callable:
@@ -314,5 +309,4 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         )
         return out
 
-    _label(f, name, f"{row.name} of each entry.")
-    return observed_unary(f)
+    return observed_unary(named(f, name, f"{row.name} of each entry."))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.table import METHODS, TAKING_OUT, function, method, op
-from functrans.torch._tensors import dtypes
+from functrans.torch._graph.titles import named
+from functrans.torch._tensors.factories import factory
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, from_array
 
@@ -68,12 +69,13 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
 
 
 @function
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None,
-                 generator: Any = None, **options: Any) -> Tensor:
+@factory(None)
+def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: np.dtype | None,
+                 generator: Any = None) -> np.ndarray:
     """Integers from ``low`` up to, not including, ``high``, in the shape of ``input``."""
     low, high = (0, low) if high is None else (low, high)
-    d = input._array.dtype if dtype is None else dtypes.array_dtype(dtype)
-    return from_array(source(generator).integers(low, high, input.shape).astype(d))
+    drawn = source(generator).integers(low, high, input.shape)
+    return drawn.astype(dtype or input._array.dtype)
 
 
 def _written(name: str, draw: Callable) -> None:
@@ -81,9 +83,8 @@ def _written(name: str, draw: Callable) -> None:
         self[...] = _drawn(self, draw(source(generator), self._array.shape, *args, **kwargs))
         return self
 
-    write.__name__ = write.__qualname__ = name
-    write.__doc__ = f"Fill this tensor with random numbers: {name.strip('_')}."
-    METHODS[name] = write
+    METHODS[name] = named(write, name,
+                          f"Fill this tensor with random numbers: {name.strip('_')}.")
 
 
 def _require(fits: bool, text: str) -> None:

@@ -11,9 +11,8 @@ from functrans._ops.indexing import ARRAY
 from functrans.extend import AnyArray, split_key
 from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.indexing import from_start, index_array
-from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.linalg import plain
-from functrans.torch._functions.table import METHODS, NUMBERS, op, row
+from functrans.torch._functions.inplace import enter_in_place
+from functrans.torch._functions.table import METHODS, NUMBERS, op, plain, row
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array
 
@@ -348,7 +347,6 @@ def fill_diagonal_(input: Tensor, fill_value: float, wrap: bool = False) -> Tens
     return input
 
 
-for _name in ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill",
-              "index_put", "index_reduce", "put", "masked_scatter"):
-    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+enter_in_place("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill",
+               "index_put", "index_reduce", "put", "masked_scatter")
 METHODS["fill_diagonal_"] = fill_diagonal_

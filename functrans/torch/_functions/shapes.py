@@ -20,6 +20,7 @@ from functrans.torch._functions.table import (
     op,
     promoted,
 )
+from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import broadcast_to, diagonal, getitem, view
 from functrans.torch._graph.views import imag as imag_row
 from functrans.torch._graph.views import real as real_row
@@ -405,9 +406,7 @@ def _conversion(name: str, dtype: dtypes.dtype) -> None:
     def converted(input: Tensor, memory_format: Any = None) -> Tensor:
         return to_dtype(input, dtype)
 
-    converted.__name__ = converted.__qualname__ = name
-    converted.__doc__ = f"The tensor as {dtype.name}."
-    METHODS[name] = converted
+    METHODS[name] = named(converted, name, f"The tensor as {dtype.name}.")
 
 
 CONVERSIONS = {

@@ -6,15 +6,8 @@ import numpy as np
 
 from functrans._kernels.large import in_one_pass
 from functrans.extend import General, bind
-from functrans.torch._functions.reductions import (
-    after_batch,
-    count_dims,
-    kept,
-    kept_out,
-    plain_value,
-    row_along,
-)
-from functrans.torch._functions.table import floating, op, row
+from functrans.torch._functions.reductions import after_batch, count_dims, kept, kept_out, row_along
+from functrans.torch._functions.table import floating, op, plain, row
 
 _logsumexp = row("logsumexp")
 
@@ -101,7 +94,7 @@ def logsumexp(x, dim, keepdim=False):
     """log(sum(exp(x))) along ``dim`` without overflow."""
     dims = count_dims(dim, x.ndim)
     if x.dtype.kind == "c":
-        top = np.max(np.real(plain_value(x)), axis=dims, keepdims=True)
+        top = np.max(np.real(plain(x)), axis=dims, keepdims=True)
         top = np.where(np.isinf(top), 0, top)
         y = np.log(np.sum(np.exp(x - top), axis=dims, keepdims=True)) + top
         return y if keepdim else y.reshape(kept_out(x, dims))

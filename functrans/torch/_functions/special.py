@@ -12,8 +12,7 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions import elementwise, parts, shares
-from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.linalg import plain
+from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.table import (
     METHODS,
     NN,
@@ -21,6 +20,7 @@ from functrans.torch._functions.table import (
     SPECIAL,
     floating,
     op,
+    plain,
     promoted,
     row,
 )
@@ -62,26 +62,24 @@ POLYNOMIALS = {
 }
 
 
-def _one(name: str, theirs: str) -> Callable:
+def _one(name: str, theirs: str, space: dict[str, Callable] | None = SPECIAL) -> Callable:
     def body(input):
         x = floating(input)
         return getattr(scipy(), theirs)(x).astype(x.dtype)
 
-    body.__name__, body.__doc__ = name, f"SciPy's ``{theirs}`` of each entry."
-    return body
+    return op(body, name, f"SciPy's ``{theirs}`` of each entry.", space=space)
 
 
-def _two(name: str, theirs: str) -> Callable:
+def _two(name: str, theirs: str) -> None:
     def body(input, other):
         x, y = promoted(input, other, floats=True)
         dtype = (y if type(x) in NUMBERS else x).dtype
         return getattr(scipy(), theirs)(x, y).astype(dtype)
 
-    body.__name__, body.__doc__ = name, f"SciPy's ``{theirs}``, entry by entry."
-    return body
+    op(body, name, f"SciPy's ``{theirs}``, entry by entry.", space=SPECIAL)
 
 
-def _polynomial(name: str, theirs: str) -> Callable:
+def _polynomial(name: str, theirs: str) -> None:
     def body(x, n):
         x = floating(np.asarray(x) if type(x) in NUMBERS else x)
         n = n if type(n) in NUMBERS else plain(n)
@@ -89,20 +87,18 @@ def _polynomial(name: str, theirs: str) -> Callable:
         y = getattr(scipy(), theirs)(np.maximum(n, 0), x).astype(x.dtype)
         return np.where(n < 0, 0, y) if (n < 0).any() else y
 
-    body.__name__ = name
-    body.__doc__ = f"SciPy's ``{theirs}`` of degree ``n``, and 0 where that is negative."
-    return body
+    op(body, name, f"SciPy's ``{theirs}`` of degree ``n``, and 0 where that is negative.",
+       space=SPECIAL)
 
 
 for _name, _theirs in SHARED.items():
-    SPECIAL[_name] = op(_one(_name, _theirs))
-    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+    SPECIAL[_name] = _one(_name, _theirs, None)
 for _name, _theirs in ALONE.items():
-    op(_one(_name, _theirs), space=SPECIAL)
+    _one(_name, _theirs)
 for _name, _theirs in PAIRS.items():
-    op(_two(_name, _theirs), space=SPECIAL)
+    _two(_name, _theirs)
 for _name, _theirs in POLYNOMIALS.items():
-    op(_polynomial(_name, _theirs), space=SPECIAL)
+    _polynomial(_name, _theirs)
 
 
 @op
@@ -118,10 +114,7 @@ def i1(input):
 
 
 SPECIAL["i0"] = SPECIAL["modified_bessel_i0"] = i0
-METHODS["i0_"] = in_place(i0, "i0_")
-for _name, _other in {"igamma": "gammainc", "igammac": "gammaincc"}.items():
-    METHODS[_name] = SPECIAL[_other]
-    METHODS[f"{_name}_"] = in_place(SPECIAL[_other], f"{_name}_")
+METHODS.update(igamma=SPECIAL["gammainc"], igammac=SPECIAL["gammaincc"])
 
 
 def _polygamma(n: int, x: Any) -> AnyArray:
@@ -140,9 +133,6 @@ def polygamma(n, input):
     return _polygamma(n, input) if isinstance(n, int) else _polygamma(input, n)
 
 
-METHODS["polygamma_"] = in_place(polygamma, "polygamma_")
-
-
 @op
 def mvlgamma(input, p):
     """The logarithm of the multivariate gamma function of dimension ``p``."""
@@ -155,7 +145,7 @@ def mvlgamma(input, p):
     return total.astype(x.dtype)
 
 
-METHODS["mvlgamma_"] = in_place(METHODS["mvlgamma"], "mvlgamma_")
+enter_in_place(*SHARED, "i0", "igamma", "igammac", "polygamma", "mvlgamma")
 
 
 def _of_second_kind(name: str, kind: str, sign: int) -> None:
@@ -166,9 +156,7 @@ def _of_second_kind(name: str, kind: str, sign: int) -> None:
         lower = (plain(n) if type(n) not in NUMBERS else n) - 1
         return second(x, n) + sign * second(x, lower)
 
-    body.__name__ = name
-    body.__doc__ = f"Chebyshev's polynomial of the {kind} kind, of degree ``n``."
-    op(body, space=SPECIAL)
+    op(body, name, f"Chebyshev's polynomial of the {kind} kind, of degree ``n``.", space=SPECIAL)
 
 
 for _shift in ("", "shifted_"):

@@ -1,4 +1,4 @@
-"""Second names, functions that only answer a question, and those that PyTorch has removed."""
+"""Second names, and functions that PyTorch has removed."""
 
 from __future__ import annotations
 
@@ -8,33 +8,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from functrans.torch._functions.table import FUNCTIONS, METHODS, function, method
+from functrans.torch._functions.table import FUNCTIONS, METHODS, function
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes, factories
 from functrans.torch._tensors.tensor import Tensor, as_array, from_array, has_history
-
-
-@method
-def is_signed(input: Tensor) -> bool:
-    """Whether the type has negative numbers."""
-    return input._array.dtype.kind not in "ub"
-
-
-@method
-def is_neg(input: Tensor) -> bool:
-    """False: no tensor is only marked as the negative of its memory."""
-    return False
-
-
-@method
-def is_conj(input: Tensor) -> bool:
-    """False: no tensor is only marked as the conjugate of its memory."""
-    return False
-
-
-@method
-def is_distributed(input: Tensor) -> bool:
-    """False: there is one process."""
-    return False
 
 
 @function
@@ -44,12 +21,10 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 
 @function
-def scalar_tensor(s: Any, *, dtype: Any = None, requires_grad: bool = False, **options: Any,
-                  ) -> Tensor:
+@factories.factory()
+def scalar_tensor(s: Any, *, dtype: np.dtype) -> np.ndarray:
     """A tensor of one number, by default of the default type."""
-    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-    array = np.asarray(s).astype(d)  # too large integers wrap
-    return from_array(array).requires_grad_(requires_grad)
+    return np.asarray(s).astype(dtype)  # too large integers wrap
 
 
 @function
@@ -72,35 +47,34 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0,
 
 
 @function
-def range(start: float, end: float | None = None, step: float = 1, *, dtype: Any = None,
-          requires_grad: bool = False, **options: Any) -> Tensor:
+@factories.factory()
+def range(start: float, end: float | None = None, step: float = 1, *,
+          dtype: np.dtype) -> np.ndarray:
     """Numbers from ``start`` up to and including ``end``; deprecated in favour of ``arange``."""
     start, end = (0, start) if end is None else (start, end)
     if step == 0:
         raise RuntimeError("step must be nonzero")
-    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-    array = start + step * np.arange(int((end - start) / step) + 1)
-    return from_array(array.astype(d)).requires_grad_(requires_grad)
+    return (start + step * np.arange(int((end - start) / step) + 1)).astype(dtype)
 
 
 @function
-def empty_strided(size: Any, stride: Any, *, dtype: Any = None, requires_grad: bool = False,
-                  **options: Any) -> Tensor:
+@factories.factory()
+def empty_strided(size: Any, stride: Any, *, dtype: np.dtype) -> np.ndarray:
     """A tensor of a shape; everything here is in row order, whatever ``stride`` says."""
-    return vars(factories)["empty"](tuple(size), dtype=dtype, requires_grad=requires_grad)
+    return np.empty(tuple(size), dtype)
 
 
 @function
-def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None,
-                   requires_grad: bool = False, **options: Any) -> Tensor:
+@factories.factory()
+def empty_permuted(size: Any, physical_layout: Any, *, dtype: np.dtype) -> np.ndarray:
     """A tensor of a shape; everything here is in row order, whatever ``physical_layout`` says."""
-    return vars(factories)["empty"](tuple(size), dtype=dtype, requires_grad=requires_grad)
+    return np.empty(tuple(size), dtype)
 
 
-def new_empty_strided(self: Tensor, size: Any, stride: Any, dtype: Any = None,
-                      requires_grad: bool = False, **options: Any) -> Tensor:
+@factories.factory(None)
+def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any) -> np.ndarray:
     """A tensor of a shape and the type of this one; everything here is in row order."""
-    return empty_strided(size, stride, dtype=dtype or self.dtype, requires_grad=requires_grad)
+    return np.empty(tuple(size), dtype or self._array.dtype)
 
 
 def __contains__(self: Tensor, element: Any) -> bool:
@@ -124,11 +98,6 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
     t = self.view_as(self)
     t.__class__ = cls
     return t
-
-
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
-    """``resize_`` to the shape of another tensor."""
-    return self.resize_(the_template.shape)
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
@@ -156,16 +125,14 @@ def _removed(name: str, new: str) -> None:
             f"`torch.{name}` is deprecated in favor of `torch.linalg.{new}`."
         )
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"Removed from PyTorch in favour of ``linalg.{new}``."
-    FUNCTIONS[name] = METHODS[name] = f
+    FUNCTIONS[name] = METHODS[name] = named(
+        f, name, f"Removed from PyTorch in favour of ``linalg.{new}``.")
 
 
 for _name, _new in (("eig", "eig"), ("lstsq", "lstsq"), ("matrix_rank", "matrix_rank"),
                     ("solve", "solve"), ("symeig", "eigh")):
     _removed(_name, _new)
-for _f in (as_subclass, resize_as_, map_, reinforce, new_empty_strided, __contains__,
-           __reversed__):
+for _f in (as_subclass, map_, reinforce, new_empty_strided, __contains__, __reversed__):
     METHODS[_f.__name__] = _f
 
 
@@ -175,9 +142,8 @@ def _apart(name: str, f: Callable) -> Callable:
     def copied(*args: Any, **kwargs: Any) -> tuple:
         return tuple([x.clone() for x in f(*args, **kwargs)])
 
-    copied.__name__ = copied.__qualname__ = name
-    copied.__doc__ = "As ``chunk`` and ``split``, but each result has memory of its own."
-    return copied
+    return named(copied, name,
+                 "As ``chunk`` and ``split``, but each result has memory of its own.")
 
 
 for _name, _old in (("unsafe_chunk", "chunk"), ("unsafe_split", "split"),

@@ -36,9 +36,11 @@ from functrans.torch._graph.graph import RowNode, Value, is_outer
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.nodes import Node
 from functrans.torch._graph.observed import observed
-from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.quiet import quietly
+from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, from_array, lift_operand
+from functrans.torch._tensors.dtypes import NUMBERS
+from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, lift_operand
 
 # Any: what ``op`` returns has a ``body``, other functions have not
 METHODS: dict[str, Any] = {}
@@ -50,11 +52,6 @@ NN: dict[str, Any] = {}
 PROPERTIES: dict[str, Callable] = {}
 # names of METHODS whose functions, but not methods, take ``out=``; those of ``op`` do anyway
 TAKING_OUT: set[str] = set()
-NUMBERS = frozenset({bool, int, float, complex})
-
-
-def title_for(name: str) -> str:
-    return "".join([w.capitalize() for w in name.strip("_").split("_")]) + "Backward0"
 
 
 def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str | None = None,
@@ -70,13 +67,13 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
                                  names=names, by_row=by_row)
     body = f
     if doc:  # an expression
-        body.__name__, body.__qualname__, body.__doc__ = name, name, doc
+        named(body, name, doc)
     name = name or body.__name__.strip("_")
     shown = title or title_for(name)
     returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"
     wanted = parameters_of(body)
     if by_row is not None:
-        by_row.__name__ = by_row.__qualname__ = name  # of whose arguments its errors speak
+        named(by_row, name, None)  # of whose arguments its errors speak
 
     @functools.wraps(body)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -97,14 +94,12 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             operands = [_plain(x) for x in args]
             options = {k: _plain(x) for k, x in kwargs.items()}
         try:
-            with quiet():
-                out = body(*operands, **options)
+            out = quietly(body, *operands, **options)
         except (TypeError, ValueError, IndexError, AttributeError) as failure:
             return _failed(name, failure, operands, args, kwargs)
         return wrap(out, operands, shown, returned)
 
-    run.__name__ = run.__qualname__ = name
-    called = observed(run, name)
+    called = observed(named(run, name, body.__doc__), name)
     called.body = body  # type: ignore[attr-defined]  # for other bodies
     if method or space is not None:
         table = METHODS if space is None else space
@@ -197,6 +192,11 @@ def _plain(x: Any) -> Any:
     if type(x) in (list, tuple):
         return type(x)([_plain(v) for v in x])
     return x.array_dtype if isinstance(x, dtypes.dtype) else x
+
+
+def plain(x: Any) -> Any:
+    """The array of an operand, without its place in the graph."""
+    return as_memory(x.primal if type(x) is Value else x)
 
 
 def wrap(out: Any, operands: Any, title: str, name: str) -> Any:

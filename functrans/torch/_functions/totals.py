@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,11 @@ from numpy import ndarray
 
 from functrans.extend import TABLE, Aval, bind
 from functrans.torch._functions.failures import not_a_tensor
-from functrans.torch._functions.table import title_for
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.nodes import Edge, OpNode, sequence
 from functrans.torch._graph.observed import observed_unary
 from functrans.torch._graph.pushing import FORWARD, Forward
+from functrans.torch._graph.titles import title_for
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 _broadcast_to = TABLE["broadcast_to"]
@@ -45,11 +46,9 @@ class TotalNode(OpNode):
         return (bind(_broadcast_to, ct, shape=self.aval[0]),)
 
 
-def _push_total(node: TotalNode, ts: Any, outs: Any, create: bool) -> tuple:
-    return (np.sum(ts[0]) * outs[0].dtype.type(node.scale),)
-
-
-FORWARD[TotalNode] = Forward(lambda node, outs: (Aval(*node.aval),), _push_total)
+FORWARD[TotalNode] = Forward(
+    lambda node, outs: (Aval(*node.aval),),
+    lambda node, ts, outs, create: (np.sum(ts[0]) * outs[0].dtype.type(node.scale),))
 
 
 def total(name: str, mean: bool) -> Callable:
@@ -62,7 +61,7 @@ def total(name: str, mean: bool) -> Callable:
         except AttributeError:
             raise not_a_tensor(name, "input", 1, input) from None
         y = np.add.reduce(array, None)
-        scale = 1 / array.size if mean else 1
+        scale = 1 / (array.size or math.nan) if mean else 1
         out = from_array(y * y.dtype.type(scale) if mean else y)
         edge = recorded_edge(input) if state.grad else None
         if edge is not None:

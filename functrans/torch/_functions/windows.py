@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.shapes import require_cpu
 from functrans.torch._functions.table import FUNCTIONS
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch._tensors.factories import factory
 
 # name -> function, of ``torch.signal.windows``
 WINDOWS: dict[str, Callable] = {}
@@ -34,7 +34,7 @@ def _bartlett(u: np.ndarray) -> np.ndarray:
     return 1 - np.abs(2 * u - 1)
 
 
-def _kaiser(u: np.ndarray, beta: float) -> np.ndarray:
+def _kaiser(u: np.ndarray, beta: float = 12.0) -> np.ndarray:
     return np.i0(beta * np.sqrt(np.maximum(1 - (2 * u - 1) ** 2, 0))) / np.i0(beta)
 
 
@@ -42,58 +42,47 @@ _BLACKMAN = (0.42, 0.5, 0.08)
 _NUTTALL = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
 
 
-def _finished(who: str, n: int, values: Callable[[], np.ndarray], dtype: Any, requires_grad: bool,
-              device: Any) -> Tensor:
-    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-    require_cpu(who, device)
-    if d.kind != "f":
+def _checked(who: str, n: int, values: Callable[[], np.ndarray], dtype: np.dtype) -> np.ndarray:
+    if dtype.kind != "f":
         raise RuntimeError(
-            f"{who} expects floating point dtypes, got: {dtypes.BY_ARRAY_DTYPE[d]}"
+            f"{who} expects floating point dtypes, got: {dtypes.BY_ARRAY_DTYPE[dtype]}"
         )
     if n < 0:
         raise RuntimeError(f"{who} requires non-negative window_length, got window_length={n}")
-    array = np.ones(n) if n == 1 else values()
-    return from_array(array.astype(d)).requires_grad_(requires_grad)
+    return (np.ones(n) if n == 1 else values()).astype(dtype)
 
 
-def _old(name: str, shape: Callable, *defaults: float) -> None:
+def _old(name: str, shape: Callable) -> None:
     """A window of ``torch``: ``f(window_length, periodic, numbers)``."""
 
-    def window(window_length: int, periodic: bool = True, *numbers: float, dtype: Any = None,
-               layout: Any = None, device: Any = None, pin_memory: bool = False,
-               requires_grad: bool = False, **named: float) -> Tensor:
-        given = [*numbers, *named.values(), *defaults[len(numbers) + len(named):]]
-        return _finished(name, window_length,
-                         lambda: shape(_places(window_length, not periodic), *given), dtype,
-                         requires_grad, device)
+    def window(window_length: int, periodic: bool = True, *numbers: float, dtype: np.dtype,
+               **more: float) -> np.ndarray:
+        return _checked(
+            name, window_length,
+            lambda: shape(_places(window_length, not periodic), *numbers, **more), dtype)
 
-    window.__name__ = window.__qualname__ = name
-    window.__doc__ = f"The {name.removesuffix('_window')} window, periodic by default."
-    FUNCTIONS[name] = window
+    doc = f"The {name.removesuffix('_window')} window, periodic by default."
+    FUNCTIONS[name] = factory()(named(window, name, doc))
 
 
 _old("bartlett_window", _bartlett)
 _old("blackman_window", lambda u: _cosines(_BLACKMAN, u))
 _old("hann_window", lambda u: _cosines((0.5, 0.5), u))
-_old("hamming_window", lambda u, alpha, beta: _cosines((alpha, beta), u), 0.54, 0.46)
-_old("kaiser_window", _kaiser, 12.0)
+_old("hamming_window", lambda u, alpha=0.54, beta=0.46: _cosines((alpha, beta), u))
+_old("kaiser_window", _kaiser)
 
 
 def _new(name: str, doc: str, values: Callable) -> None:
     """A window of ``torch.signal.windows``: ``f(M, *, options)``, symmetric by default."""
 
-    def window(M: int, *args: Any, sym: bool = True, dtype: Any = None, layout: Any = None,
-               device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
+    def window(M: int, *args: Any, sym: bool = True, dtype: np.dtype, **options: Any) -> np.ndarray:
         if M < 0:
             raise ValueError(f"{name} requires non-negative window length, got M={M}")
-        if dtype is not None and dtypes.array_dtype(dtype) not in (np.float32, np.float64):
+        if dtype not in (np.float32, np.float64):
             raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
-        return _finished(name, M, lambda: values(M, sym, *args, **options), dtype, requires_grad,
-                         device)
+        return _checked(name, M, lambda: values(M, sym, *args, **options), dtype)
 
-    window.__name__ = window.__qualname__ = name
-    window.__doc__ = doc
-    WINDOWS[name] = window
+    WINDOWS[name] = factory()(named(window, name, doc))
 
 
 def _exponential(n: int, sym: bool, *, center: float | None = None,

@@ -17,10 +17,12 @@ from numpy import ndarray
 from functrans.extend import AnyArray, Aval, Tracer, aval_of, cast, sum_to
 from functrans.torch._graph.batches import require_entries
 from functrans.torch._graph.graph import Storage, Value
+from functrans.torch._graph.levels import require_same_size
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge, Node, OpNode, check, freed, sequence
 from functrans.torch._graph.packing import Packed
 from functrans.torch._graph.pushing import FORWARD, Forward
+from functrans.torch._graph.seen import saved_tensor
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import CUSTOM, SEVERAL, changed, guard, rebase
 from functrans.torch._tensors import dtypes
@@ -171,13 +173,7 @@ class CustomNode(Node):
         array, storage, edge, output = s
         if type(array) is Packed:
             array = array.unpack(array.kept)
-        if output is not None:
-            return from_array(array, storage, self, output)
-        leaf = getattr(edge[0], "variable", None) if edge else None
-        if leaf is not None and leaf._array is array:
-            return leaf
-        node, k = edge or (None, 0)
-        return from_array(array, storage, node, k)
+        return saved_tensor(array, storage, edge if output is None else (self, output))
 
 
 def _numbered(xs: Sequence) -> list:
@@ -379,12 +375,8 @@ def fits_outputs(name: str, tangents: Sequence, outs: Sequence) -> None:
             f"{len(tangents)})"
         )
     for t, y in zip(tangents, outs, strict=True):
-        if t is not None and t.shape != y.shape:
-            raise RuntimeError(
-                "Trying to set a forward gradient that has a different size than that of the "
-                f"original Tensor, this is not supported. Tensor is of size {list(y.shape)} while "
-                f"the given forward gradient is of size {list(t.shape)}, from the jvp of {name}."
-            )
+        if t is not None:
+            require_same_size(t, y, f", from the jvp of {name}")
 
 
 def _operands(node: CustomNode, outs: Sequence) -> list[Aval]:
@@ -432,6 +424,15 @@ class DelayedError(Node):
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         raise RuntimeError(self.message)
+
+
+class UndefinedGradBackward(Node):
+    """Passes no gradient on: its operands have an undefined one."""
+
+    __slots__ = ()
+
+    def pull(self, ct: Any, create: bool) -> Sequence:
+        return (None,) * len(self.edges)
 
 
 class NoDerivative(OpNode):

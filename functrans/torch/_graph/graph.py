@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -38,9 +38,6 @@ from functrans.torch._graph.packing import Packed, PackedTuple, marked, packed, 
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.storage import Storage, joint, latest
 from functrans.torch._graph.titles import title_of
-
-if TYPE_CHECKING:
-    pass
 
 
 class RowNode(OpNode):

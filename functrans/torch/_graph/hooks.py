@@ -65,9 +65,12 @@ class RemovableHandle:
         self.id = next(RemovableHandle._next_id)
 
     @classmethod
-    def enter(cls, hooks: dict, hook: Any) -> RemovableHandle:
+    def enter(cls, hooks: Any, hook: Any, prepend: bool = False) -> RemovableHandle:
+        """The handle of ``hook``, entered at the end of ``hooks``, or before all others."""
         handle = cls(hooks)
         hooks[handle.id] = hook
+        if prepend:
+            hooks.move_to_end(handle.id, last=False)
         return handle
 
     def remove(self) -> None:

@@ -169,6 +169,16 @@ def is_forward_only(node: Node) -> bool:
         {type(e[0]) for e in node.edges if e is not None} == {ForwardOnly})
 
 
+def require_same_size(tangent: Any, primal: Any, where: str = "") -> None:
+    """Raise unless ``tangent`` has the shape of what it belongs to."""
+    if tangent.shape != primal.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original "
+            f"Tensor, this is not supported. Tensor is of size {list(primal.shape)} while the "
+            f"given forward gradient is of size {list(tangent.shape)}{where}."
+        )
+
+
 def require_no_leaf(name: str, edge: Edge | None) -> None:
     """Raise if what is written to, for tangents alone, has a gradient as well."""
     if leads_to_leaf([edge]):

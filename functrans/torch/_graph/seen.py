@@ -11,7 +11,7 @@ from functrans.extend import TABLE
 from functrans.torch._graph.graph import ElementwiseNode, RowNode, Storage
 from functrans.torch._graph.levels import forward_value
 from functrans.torch._graph.modes import no_grad, state
-from functrans.torch._graph.nodes import Edge, Node
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
 from functrans.torch._graph.packing import Packed, PackedTuple
 from functrans.torch._tensors.cotangents import take
 from functrans.torch._tensors.tensor import Tensor, from_array, show
@@ -80,7 +80,8 @@ class SavedTensor:
         wanted = -1 if self._key == "result" else _OPERANDS[self._key]
 
         def pack(place: int | None, kept: Any) -> Any:  # one place: operands may be one array
-            return _pack_one(kept, pack_hook, unpack_hook) if place == wanted else kept
+            return kept if place != wanted else Packed(
+                kept, (lambda a: hooked(pack_hook, a), lambda own: unhooked(unpack_hook, own)))
 
         if isinstance(node, ElementwiseNode):
             node.parts = PackedTuple([
@@ -92,10 +93,6 @@ class SavedTensor:
             xs, kept_y = node.available()
             node.xs = PackedTuple([pack(i, x) for i, x in enumerate(xs)])
             node.y = None if kept_y is None else PackedTuple((pack(-1, kept_y),))
-
-
-def _pack_one(array: np.ndarray, pack: Callable, unpack: Callable) -> Packed:
-    return Packed(array, (lambda a: hooked(pack, a), lambda kept: unhooked(unpack, kept)))
 
 
 def hooked(pack: Callable, array: np.ndarray) -> Any:
@@ -152,15 +149,17 @@ def _operands(node: ElementwiseNode | RowNode) -> tuple[dict[int, Any], Any]:
             found.get("y"))
 
 
+def saved_tensor(array: Any, storage: Storage | None, edge: Edge | None) -> Tensor:
+    """What a node has saved, as a tensor at its place in the graph; a leaf itself."""
+    node, k = edge or (None, 0)
+    if type(node) is AccumulateGrad and node.variable._array is array:
+        return node.variable
+    return from_array(array, storage, node, k)
+
+
 def _shown(x: Any, edge: Edge | None, storage: Storage | None) -> Any:
     """A saved array as a tensor with its history; a number as it is."""
-    if not isinstance(x, np.ndarray | np.generic):
-        return x
-    leaf = getattr(edge[0], "variable", None) if edge else None
-    if leaf is not None and leaf._array is x:
-        return leaf
-    node, k = edge or (None, 0)
-    return from_array(x, storage, node, k)
+    return saved_tensor(x, storage, edge) if isinstance(x, np.ndarray | np.generic) else x
 
 
 def pass_alone(node: Node, *grads: Any) -> Any:

@@ -33,6 +33,7 @@ class dtype:
         return _named, (self.name,)
 
 
+NUMBERS = frozenset({bool, int, float, complex})  # Python's
 # A type promotes to the highest category among the operands before it widens within it.
 BOOL, INT, FLOAT, COMPLEX = range(4)
 
@@ -155,7 +156,7 @@ def result_dtype(operands: Any) -> np.dtype:
     """
     widest: list[Any] = [None, None, None]
     for x in operands:
-        if type(x) in _NUMBERS:
+        if type(x) in NUMBERS:
             place, d = 2, of_python_number(type(x))
         else:
             place, d = (0 if x.shape else 1), x.dtype
@@ -177,9 +178,6 @@ def _lifted(result: np.dtype, d: np.dtype) -> np.dtype:
     if _category(result) == FLOAT:  # and d is complex
         return _complex_of(result)
     return d
-
-
-_NUMBERS = frozenset({bool, int, float, complex})
 
 
 class Size(tuple):

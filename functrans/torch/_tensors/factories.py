@@ -2,23 +2,66 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.outputs import write_out
 from functrans.torch._functions.shapes import require_cpu, sizes
 from functrans.torch._functions.table import METHODS
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.devices import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    preserve_format,
+)
+from functrans.torch._tensors.layouts import strided
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, as_array, from_array
 
+# what factories are given, and what it must be
+_NEUTRAL = {"layout": (None, strided), "pin_memory": (None, False),
+            "memory_format": (None, contiguous_format, preserve_format, channels_last,
+                              channels_last_3d)}
 
-def finished(who: str, array: Any, dtype: Any, requires_grad: bool, device: Any = None) -> Tensor:
-    """A leaf around a new array."""
-    require_cpu(who, device)
-    t = from_array(array if dtype is None else array.astype(dtypes.array_dtype(dtype), copy=False))
+
+def factory(default: Callable[[], np.dtype] | None = dtypes.default_float,
+            ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    """Decorator of what returns an array: it makes tensors then, and takes what all factories take.
+
+    The function gets NumPy's ``dtype``: what was asked for, else ``default()``, or None without it.
+    """
+
+    def decorate(make: Callable) -> Callable[..., Tensor]:
+        name = make.__name__
+
+        @functools.wraps(make)
+        def call(*args: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+                 out: Any = None, **options: Any) -> Tensor:
+            require_cpu(name, device)
+            for option, allowed in _NEUTRAL.items() if options else ():
+                if option in options and options.pop(option) not in allowed:
+                    raise NotImplementedError(f"{name}: {option} is not supported here but "
+                                              f"{', '.join(map(str, allowed[1:]))}")
+            if out is not None:
+                again = functools.partial(call, *args, dtype=dtype or out.dtype, **options)
+                return write_out(name, again, out, (args, options))
+            d = dtypes.array_dtype(dtype) if dtype is not None else default and default()
+            return leaf(name, make(*args, dtype=d, **options), requires_grad)
+
+        return call
+
+    return decorate
+
+
+def leaf(who: str, array: np.ndarray, requires_grad: bool) -> Tensor:
+    """A tensor around a new array."""
+    t = from_array(array)
     dtypes.dtype_of(t._array)
     if requires_grad and not dtypes.is_differentiable(t._array.dtype):
         raise RuntimeError("Only Tensors of floating point and complex dtype can require "
@@ -84,7 +127,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
             "sourceTensor.detach().clone() rather than torch.tensor(sourceTensor).",
             UserWarning, stacklevel=2,
         )
-    return finished("tensor", _of_data(data, dtype), None, requires_grad, device)
+    require_cpu("tensor", device)
+    return leaf("tensor", _of_data(data, dtype), requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -111,39 +155,30 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     return from_array(array)
 
 
-def _shaped(name: str, make: Callable) -> Callable:
-    """A factory that takes a shape as ``f(2, 3)`` or ``f((2, 3))``."""
+def _shaped(name: str, make: Callable) -> None:
+    """A factory that takes a shape as ``f(2, 3)`` or ``f((2, 3))``, and its variants."""
 
-    def factory(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-                generator: Any = None) -> Tensor:
-        d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
+    def of_shape(*size: Any, dtype: np.dtype, generator: Any = None) -> np.ndarray:
         shape = sizes(size)
         if min(shape, default=0) < 0:
             raise RuntimeError(
                 f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}, by "
                 f"{name}"
             )
-        array = np.asarray(make(shape, d, generator)).astype(d, copy=False)
-        return finished(name, array, None, requires_grad, device)
+        return np.asarray(make(shape, dtype, generator)).astype(dtype, copy=False)
 
-    def like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-             generator: Any = None) -> Tensor:
-        d = input._array.dtype if dtype is None else dtypes.array_dtype(dtype)
-        array = np.empty_like(input._array, d)
-        array[...] = make(input._array.shape, d, generator)
-        return finished(f"{name}_like", array, None, requires_grad, device)
+    def like(input: Tensor, *, dtype: np.dtype | None, generator: Any = None) -> np.ndarray:
+        array = np.empty_like(input._array, dtype)
+        array[...] = make(array.shape, array.dtype, generator)
+        return array
 
-    def method(self: Tensor, *size: Any, dtype: Any = None, device: Any = None,
-               requires_grad: bool = False) -> Tensor:
-        return factory(*size, dtype=dtype or self.dtype, device=device,
-                       requires_grad=requires_grad)
+    def method(self: Tensor, *size: Any, dtype: Any = None, **options: Any) -> Tensor:
+        return globals()[name](*size, dtype=dtype or self.dtype, **options)
 
-    for f, called in ((factory, name), (like, f"{name}_like"), (method, f"new_{name}")):
-        f.__name__ = f.__qualname__ = called
-        f.__doc__ = f"A tensor of {name}."
-    globals()[name], globals()[f"{name}_like"] = factory, like
-    METHODS[f"new_{name}"] = method
-    return factory
+    doc = f"A tensor of {name}."
+    globals()[name] = factory()(named(of_shape, name, doc))
+    globals()[f"{name}_like"] = factory(None)(named(like, f"{name}_like", doc))
+    METHODS[f"new_{name}"] = named(method, f"new_{name}", doc)
 
 
 def real_type(d: dtypes.dtype) -> dtypes.dtype:
@@ -178,42 +213,45 @@ for _name, _make in {
     _shaped(_name, _make)
 
 
-def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None,
-         requires_grad: bool = False) -> Tensor:
+@factory(None)
+def full(size: Any, fill_value: Any, *, dtype: np.dtype | None) -> np.ndarray:
     """A tensor with one number everywhere."""
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
-    d = dtypes.of_python_number(type(value)) if dtype is None else dtypes.array_dtype(dtype)
+    d = dtypes.of_python_number(type(value)) if dtype is None else dtype
     value = np.asarray(value).astype(d)  # too large integers wrap
-    return finished("full", np.full(sizes((size,) if isinstance(size, int) else tuple(size)),
-                                    value, d), None, requires_grad, device)
+    return np.full(sizes((size,) if isinstance(size, int) else tuple(size)), value, d)
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None,
-              requires_grad: bool = False) -> Tensor:
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Any) -> Tensor:
     """A tensor of the shape and type of ``input`` with one number everywhere."""
-    return full(input.shape, fill_value, dtype=dtype or input.dtype, device=device,
-                requires_grad=requires_grad)
+    return full(input.shape, fill_value, dtype=dtype or input.dtype, **options)
 
 
-METHODS["new_full"] = (
-    lambda self, size, fill_value, dtype=None, device=None, requires_grad=False: full(
-        size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad))
-METHODS["new_tensor"] = lambda self, data, dtype=None, device=None, requires_grad=False: tensor(
-    data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad
-)
+def new_full(self: Tensor, size: Any, fill_value: Any, dtype: Any = None,
+             **options: Any) -> Tensor:
+    """A tensor of the type of this one with one number everywhere."""
+    return full(size, fill_value, dtype=dtype or self.dtype, **options)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
-        requires_grad: bool = False) -> Tensor:
+@factory(None)
+def new_tensor(self: Tensor, data: Any, *, dtype: np.dtype | None) -> np.ndarray:
+    """A tensor of data, of the type of this one."""
+    return _of_data(data, dtype or self.dtype)
+
+
+METHODS.update(new_full=new_full, new_tensor=new_tensor)
+
+
+@factory()
+def eye(n: int, m: int | None = None, *, dtype: np.dtype) -> np.ndarray:
     """The unit matrix."""
     if n < 0 or (m or 0) < 0:
         raise RuntimeError(f"n must be greater or equal to 0, got {min(n, m or 0)}, in eye")
-    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-    return finished("eye", np.eye(n, m, dtype=d), None, requires_grad, device)
+    return np.eye(n, m, dtype=dtype)
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
-           requires_grad: bool = False) -> Tensor:
+@factory(None)
+def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: np.dtype | None) -> np.ndarray:
     """Numbers from ``start`` up to, not including, ``end``."""
     start, end = (0, start) if end is None else (start, end)
     start, end, step = [x.item() if isinstance(x, Tensor) else x for x in (start, end, step)]
@@ -225,25 +263,22 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
             f"{step} leads from {start} to {end}"
         )
     array = np.arange(start, end, step)
-    if dtype is dtypes.int64 and array.dtype.kind == "f":
+    if dtype == np.int64 and array.dtype.kind == "f":
         array = np.arange(int(start), int(end), int(step))  # as torch counts
-    if dtype is None and array.dtype.kind == "f":
-        array = array.astype(dtypes.default_float())
-    return finished("arange", array, dtype, requires_grad, device)
+    natural = dtypes.default_float() if array.dtype.kind == "f" else array.dtype
+    return array.astype(dtype or natural, copy=False)
 
 
-def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None,
-             requires_grad: bool = False) -> Tensor:
+@factory()
+def linspace(start: Any, end: Any, steps: int, *, dtype: np.dtype) -> np.ndarray:
     """``steps`` numbers at equal distances from ``start`` to ``end``."""
-    if steps < 0:
-        raise RuntimeError(f"number of steps must be non-negative, but linspace got {steps}")
-    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-    return finished("linspace", _spaced(start, end, steps, d).astype(d), None, requires_grad,
-                    device)
+    return _spaced("linspace", start, end, steps, dtype).astype(dtype)
 
 
-def _spaced(start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarray:
+def _spaced(who: str, start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarray:
     """Numbers at equal distances; between whole ends for a type of integers."""
+    if steps < 0:
+        raise RuntimeError(f"number of steps must be non-negative, but {who} got {steps}")
     ends = []
     for name, x in (("start", start), ("end", end)):
         if isinstance(x, Tensor):
@@ -255,54 +290,48 @@ def _spaced(start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarray:
     return np.linspace(ends[0], ends[1], steps)
 
 
-def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None,
-             device: Any = None, requires_grad: bool = False) -> Tensor:
+@factory()
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *,
+             dtype: np.dtype) -> np.ndarray:
     """``steps`` powers of ``base`` with exponents at equal distances."""
-    if steps < 0:
-        raise RuntimeError(f"number of steps must be non-negative, but logspace got {steps}")
-    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-    array = np.power(float(base), _spaced(start, end, steps, d)).astype(d)
-    return finished("logspace", array, None, requires_grad, device)
+    return np.power(float(base), _spaced("logspace", start, end, steps, dtype)).astype(dtype)
 
 
-def randint(low: int, high: Any = None, size: Any = None, *, dtype: Any = None,
-            device: Any = None, requires_grad: bool = False, generator: Any = None) -> Tensor:
+@factory(None)
+def randint(low: int, high: Any = None, size: Any = None, *, dtype: np.dtype | None,
+            generator: Any = None) -> np.ndarray:
     """Integers from ``low`` up to, not including, ``high``: ``randint(high, size)`` starts at 0."""
     if size is None:
         low, high, size = 0, low, high
     if low >= high:
         raise RuntimeError("random_ expects 'from' to be less than 'to', but got "
                            f"from={low} >= to={high}")
-    array = source(generator).integers(low, high, tuple(size))
-    return finished("randint", array, dtype, requires_grad, device)
+    return source(generator).integers(low, high, tuple(size)).astype(dtype or np.int64)
 
 
-def randperm(n: int, *, generator: Any = None, dtype: Any = None, device: Any = None,
-             requires_grad: bool = False) -> Tensor:
+@factory(None)
+def randperm(n: int, *, dtype: np.dtype | None, generator: Any = None) -> np.ndarray:
     """The integers below ``n`` in random order."""
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
-    return finished("randperm", source(generator).permutation(n), dtype, requires_grad, device)
+    return source(generator).permutation(n).astype(dtype or np.int64)
 
 
-def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None,
-           dtype: Any = None, device: Any = None) -> Tensor:
+@factory(None)
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: np.dtype | None,
+           generator: Any = None) -> np.ndarray:
     """Normally distributed numbers."""
-    require_cpu("normal", device)
     if np.any(np.less(as_array(std), 0)):
         raise RuntimeError(f"normal expects std >= 0.0, but found std {as_array(std).min()}")
     if size is None:
         arrays = [np.asarray(as_array(x)) for x in (mean, std)]
         size = np.broadcast_shapes(*[a.shape for a in arrays])
-    d = next((x._array.dtype for x in (mean, std) if isinstance(x, Tensor)),
-             dtypes.default_float())
-    d = d if dtype is None else dtypes.array_dtype(dtype)
+    own = [x._array.dtype for x in (mean, std) if isinstance(x, Tensor)]
     drawn = source(generator).standard_normal(tuple(size))
-    return from_array((drawn * as_array(std) + as_array(mean)).astype(d))
+    return (drawn * as_array(std) + as_array(mean)).astype(
+        dtype or next(iter(own), dtypes.default_float()))
 
 
-# names of those that take data, which is all that torch lets them take beside types
-OF_DATA = frozenset({"as_tensor", "from_numpy", "tensor"})
 NAMES = [
     "arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like",
     "linspace", "logspace", "normal", "ones", "ones_like", "rand", "rand_like",

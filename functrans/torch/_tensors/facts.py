@@ -114,7 +114,7 @@ class Facts:
         """False: ``conj`` computes."""
         return False
 
-    is_neg = is_pinned = is_shared = is_conj
+    is_neg = is_distributed = is_pinned = is_shared = is_conj
 
     def is_same_size(self, other: Facts) -> bool:
         """Whether ``other`` has the same shape."""
@@ -184,6 +184,10 @@ class Facts:
                 "use .any() or .all()"
             )
         return bool(self._array.reshape(())[()])
+
+    def is_nonzero(self) -> bool:
+        """Whether its one entry is not zero."""
+        return bool(self)
 
     def item(self) -> Any:
         """The one element as a Python number."""

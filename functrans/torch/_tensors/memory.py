@@ -94,13 +94,7 @@ def _itself(self: Tensor, *options: Any) -> Tensor:
     return self
 
 
-def _nonzero(self: Tensor) -> bool:
-    """Whether its one entry is not zero."""
-    return bool(self)
-
-
 METHODS: dict[str, Callable] = {
     "apply_": apply_, "pin_memory": _itself, "resize": _resize, "resize_": resize_,
-    "resize_as": _resize_as, "resize_as_": resize_as_, "resolve_neg": _itself, "set_": set_,
-    "share_memory_": _itself, "is_nonzero": _nonzero,
+    "resize_as": _resize_as, "resize_as_": resize_as_, "set_": set_, "share_memory_": _itself,
 }

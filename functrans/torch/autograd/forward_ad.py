@@ -14,7 +14,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from functrans.torch._graph.dual import tangent_of, with_tangent
-from functrans.torch._graph.levels import is_live, leads_to_leaf, levels, set_dual_level
+from functrans.torch._graph.levels import (
+    is_live,
+    leads_to_leaf,
+    levels,
+    require_same_size,
+    set_dual_level,
+)
 from functrans.torch._graph.modes import state
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
@@ -65,12 +71,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     for what, t in (("primal", tensor), ("tangent", tangent)):
         if not (t.is_floating_point() or t.is_complex()):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {t.dtype}")
-    if tensor.shape != tangent.shape:
-        raise RuntimeError(
-            "Trying to set a forward gradient that has a different size than that of the original "
-            f"Tensor, this is not supported. Tensor is of size {list(tensor.shape)} while the "
-            f"given forward gradient is of size {list(tangent.shape)}."
-        )
+    require_same_size(tangent, tensor)
     if tangent_of(tangent) is not None:
         raise RuntimeError(
             "Trying to set a forward gradient that has a forward gradient at the same level, which "

@@ -37,6 +37,7 @@ from functrans.torch._graph.hooks import RemovableHandle
 from functrans.torch._graph.levels import levels
 from functrans.torch._graph.modes import is_grad_enabled, no_grad
 from functrans.torch._graph.observed import call_observed
+from functrans.torch._graph.titles import typename
 from functrans.torch._tensors.dtypes import is_differentiable
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
@@ -325,13 +326,8 @@ class InplaceFunction(Function):
 # ---- nested inputs and outputs
 
 
-def _typename(obj: Any) -> str:
-    kind = type(obj)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-
-
 def _unknown(obj: Any, condition_msg: str | None) -> ValueError:
-    message = f"Auto nesting doesn't know how to process an input object of type {_typename(obj)}"
+    message = f"Auto nesting doesn't know how to process an input object of type {typename(obj)}"
     if condition_msg:
         message += f". Accepted types: {condition_msg}, or lists/tuples of them"
     return ValueError(message)

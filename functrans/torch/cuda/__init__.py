@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from functrans.torch._graph.titles import named
 from functrans.torch.cuda import amp
 
 _NONE = "there is no CUDA device here; functrans.torch computes on the CPU only"
@@ -30,19 +31,16 @@ def device_count() -> int:
 
 def _nothing(name: str) -> Callable[..., None]:
     def f(*args: Any, **kwargs: Any) -> None:
-        """Does nothing: there is no device that it would be done to."""
+        pass
 
-    f.__name__ = f.__qualname__ = name
-    return f
+    return named(f, name, "Does nothing: there is no device that it would be done to.")
 
 
 def _refused(name: str) -> Callable[..., NoReturn]:
     def f(*args: Any, **kwargs: Any) -> NoReturn:
-        """Raises: there is no device."""
         raise AssertionError(f"Torch not compiled with CUDA enabled: cuda.{name}: {_NONE}")
 
-    f.__name__ = f.__qualname__ = name
-    return f
+    return named(f, name, "Raises: there is no device.")
 
 
 manual_seed, manual_seed_all = _nothing("manual_seed"), _nothing("manual_seed_all")

@@ -44,10 +44,7 @@ class Hooked:
 
     def _register(self, moment: str, hook: Callable, prepend: bool = False) -> RemovableHandle:
         hooks = self._hooks.setdefault(moment, OrderedDict())
-        handle = RemovableHandle.enter(hooks, hook)
-        if prepend:
-            hooks.move_to_end(handle.id, last=False)
-        return handle
+        return RemovableHandle.enter(hooks, hook, prepend)
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` before each step; it may return both anew."""

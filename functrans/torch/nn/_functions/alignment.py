@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.failures import WrongValue
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, op
+from functrans.torch._functions.table import METHODS, NN, op
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 # stands for the logarithm of zero: finite, so that no infinity is subtracted from another
@@ -101,13 +101,3 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_leng
 
 
 NN["ctc_loss"] = ctc_loss
-
-
-def _ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any,
-              blank: int = 0, reduction: int = 0, zero_infinity: bool = False) -> Tensor:
-    """``nn.functional.ctc_loss`` with a number for the reduction."""
-    return ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
-                    ("none", "mean", "sum")[reduction], zero_infinity)
-
-
-FUNCTIONS["ctc_loss"] = _ctc_loss

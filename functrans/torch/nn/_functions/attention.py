@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.shares import softmax
-from functrans.torch._functions.table import FUNCTIONS, NN, op
+from functrans.torch._functions.table import FUNCTIONS, NN, op, plain
 from functrans.torch._tensors.tensor import Tensor
 
 

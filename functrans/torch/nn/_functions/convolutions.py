@@ -102,9 +102,8 @@ def _convolution(n: int) -> Callable:
         y = _correlated(windows(x, sizes, steps, spreads), weight, groups, n)
         return _biased(y, bias, n, batched)
 
-    conv.__name__ = conv.__qualname__ = name
-    conv.__doc__ = f"The correlation of each channel with a kernel, over {n} dimensions."
-    return op(conv, title="ConvolutionBackward0", space=FUNCTIONS)
+    return op(conv, name, f"The correlation of each channel with a kernel, over {n} dimensions.",
+              title="ConvolutionBackward0", space=FUNCTIONS)
 
 
 def _correlated(x: Any, weight: Any, groups: int, n: int) -> AnyArray:
@@ -141,9 +140,8 @@ def _transposed(n: int) -> Callable:
         y = y[(..., *[slice(p, s + m - p) for p, s, m in zip(pads, lengths, more, strict=True)])]
         return _biased(y, bias, n, batched)
 
-    conv.__name__ = conv.__qualname__ = name
-    conv.__doc__ = f"The transpose of ``conv{n}d`` with respect to its input."
-    return op(conv, title="ConvolutionBackward0", space=FUNCTIONS)
+    return op(conv, name, f"The transpose of ``conv{n}d`` with respect to its input.",
+              title="ConvolutionBackward0", space=FUNCTIONS)
 
 
 def _spread(x: Any, weight: Any, groups: int) -> AnyArray:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme
-from functrans.torch._functions.table import NN, op
+from functrans.torch._functions.table import NN, op, plain
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn._functions.convolutions import each
@@ -84,9 +84,7 @@ def _enter(n: int) -> None:
         return tuple(both) if return_indices else both[0]
 
     for f, called in ((with_indices, f"{name}_with_indices"), (pool, name)):
-        f.__name__ = f.__qualname__ = called
-        f.__doc__ = "The greatest entries of windows at places that are drawn."
-        NN[called] = f
+        NN[called] = named(f, called, "The greatest entries of windows at places that are drawn.")
 
 
 _enter(2)

@@ -9,11 +9,10 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.failures import WrongValue
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.shares import log_softmax as _log_softmax
 from functrans.torch._functions.shares import logsumexp
-from functrans.torch._functions.table import NN, floating, op, promoted
+from functrans.torch._functions.table import NN, floating, op, plain, promoted
 from functrans.torch._graph.batches import anywhere
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor

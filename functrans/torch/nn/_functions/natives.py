@@ -13,10 +13,12 @@ import numpy as np
 
 from functrans.torch._functions.shapes import cat, stack
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, function
+from functrans.torch._graph.titles import named
 from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn._functions import (
     activations,
+    alignment,
     convolutions,
     images,
     losses,
@@ -25,7 +27,8 @@ from functrans.torch.nn._functions import (
 )
 
 # for what they enter
-assert activations and convolutions and images and losses and normalisation and pooling
+assert activations and alignment and convolutions and images and losses
+assert normalisation and pooling
 
 _REDUCTIONS = ("none", "mean", "sum")
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -44,29 +47,43 @@ FUNCTIONS["adaptive_max_pool1d"] = NN["adaptive_max_pool1d_with_indices"]
 FUNCTIONS["affine_grid_generator"] = NN["affine_grid"]
 
 
-def _reducing(name: str, *arguments: str) -> None:
-    """A loss whose arguments follow each other as ``torch`` has them, the last of them a number."""
-    loss = NN[name]
+def _ordered(name: str, arguments: str) -> None:
+    """``nn.functional.name`` with its arguments in the order of ``torch``, a number for the
+    reduction, and arguments about cuDNN, which mean nothing here."""
+    function, names = NN[name], arguments.split()
 
     def f(*args: Any, **kwargs: Any) -> Tensor:
-        named = dict(zip((*arguments, "reduction"), args, strict=False)) | kwargs
-        return loss(**named | {"reduction": _REDUCTIONS[named.get("reduction", 0)]})
+        if len(args) > len(names):
+            raise TypeError(f"{name}() takes {len(names)} positional arguments but {len(args)} "
+                            "were given")
+        found = dict(zip(names, args, strict=False)) | kwargs
+        if "reduction" in names:
+            found["reduction"] = _REDUCTIONS[found.get("reduction", 0)]
+        return function(**{k: v for k, v in found.items() if not k.startswith("cudnn")})
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"``nn.functional.{name}`` with a number for the reduction."
-    FUNCTIONS[name] = f
-
-
-_reducing("binary_cross_entropy_with_logits", "input", "target", "weight", "pos_weight")
-_reducing("cosine_embedding_loss", "input1", "input2", "target", "margin")
-_reducing("hinge_embedding_loss", "input", "target", "margin")
-_reducing("kl_div", "input", "target")
-_reducing("margin_ranking_loss", "input1", "input2", "target", "margin")
-_reducing("poisson_nll_loss", "input", "target", "log_input", "full", "eps")
-_reducing("triplet_margin_loss", "anchor", "positive", "negative", "margin", "p", "eps", "swap")
+    FUNCTIONS[name] = named(f, name, f"``nn.functional.{name}`` with torch's order of arguments.")
 
 
-def _dropping(name: str, drop: Callable) -> None:
+_ordered("binary_cross_entropy_with_logits", "input target weight pos_weight reduction")
+_ordered("cosine_embedding_loss", "input1 input2 target margin reduction")
+_ordered("ctc_loss",
+         "log_probs targets input_lengths target_lengths blank reduction zero_infinity")
+_ordered("hinge_embedding_loss", "input target margin reduction")
+_ordered("kl_div", "input target reduction")
+_ordered("margin_ranking_loss", "input1 input2 target margin reduction")
+_ordered("poisson_nll_loss", "input target log_input full eps reduction")
+_ordered("triplet_margin_loss", "anchor positive negative margin p eps swap reduction")
+_ordered("layer_norm", "input normalized_shape weight bias eps cudnn_enable")
+_ordered("group_norm", "input num_groups weight bias eps cudnn_enabled")
+_ordered("batch_norm",
+         "input weight bias running_mean running_var training momentum eps cudnn_enabled")
+_ordered("instance_norm",
+         "input weight bias running_mean running_var use_input_stats momentum eps cudnn_enabled")
+
+
+def _dropping(name: str) -> None:
+    drop = NN[name]
+
     def f(input: Tensor, p: float, train: bool) -> Tensor:
         return drop(input, p, train)
 
@@ -74,15 +91,11 @@ def _dropping(name: str, drop: Callable) -> None:
         return drop(input, p, train, True)
 
     for g, called in ((f, name), (f_, f"{name}_")):
-        g.__name__ = g.__qualname__ = called
-        g.__doc__ = f"``{name}`` with probability ``p`` while ``train``."
-        FUNCTIONS[called] = g
+        FUNCTIONS[called] = named(g, called, f"``{name}`` with probability ``p`` while ``train``.")
 
 
-_dropping("dropout", NN["dropout"])
-_dropping("alpha_dropout", NN["alpha_dropout"])
-_dropping("feature_dropout", NN["dropout1d"])
-_dropping("feature_alpha_dropout", NN["feature_alpha_dropout"])
+for _name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"):
+    _dropping(_name)
 
 
 @function
@@ -98,36 +111,6 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
 # ---- normalisation
 
 
-@function
-def layer_norm(input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None,
-               eps: float = 1e-5, cudnn_enable: bool = True) -> Tensor:
-    """``nn.functional.layer_norm``."""
-    return NN["layer_norm"](input, normalized_shape, weight, bias, eps)
-
-
-@function
-def group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = None,
-               eps: float = 1e-5, cudnn_enabled: bool = True) -> Tensor:
-    """``nn.functional.group_norm``."""
-    return NN["group_norm"](input, num_groups, weight, bias, eps)
-
-
-@function
-def batch_norm(input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any,
-               training: bool, momentum: float, eps: float, cudnn_enabled: bool = False) -> Tensor:
-    """``nn.functional.batch_norm``."""
-    return NN["batch_norm"](input, running_mean, running_var, weight, bias, training, momentum, eps)
-
-
-@function
-def instance_norm(input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any,
-                  use_input_stats: bool, momentum: float, eps: float,
-                  cudnn_enabled: bool = False) -> Tensor:
-    """``nn.functional.instance_norm``."""
-    return NN["instance_norm"](input, running_mean, running_var, weight, bias, use_input_stats,
-                               momentum, eps)
-
-
 def _statistics(x: Tensor, dims: Sequence[int], eps: float, keep: bool) -> tuple[Tensor, Tensor]:
     """Means, and reciprocals of standard deviations, along ``dims``."""
     return (x.mean(dims, keepdim=keep),
@@ -138,7 +121,7 @@ def _statistics(x: Tensor, dims: Sequence[int], eps: float, keep: bool) -> tuple
 def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any,
                       eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """``layer_norm``, the means, and the reciprocals of the standard deviations."""
-    y = layer_norm(input, normalized_shape, weight, bias, eps)
+    y = NN["layer_norm"](input, normalized_shape, weight, bias, eps)
     dims = list(range(-len(tuple(normalized_shape)), 0))
     return y, *_statistics(input.detach(), dims, eps, True)
 
@@ -147,7 +130,7 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: A
 def native_group_norm(input: Tensor, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int,
                       eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """``group_norm`` of N examples of C channels, the means, and the reciprocal deviations."""
-    y = group_norm(input, group, weight, bias, eps)
+    y = NN["group_norm"](input, group, weight, bias, eps)
     return y, *_statistics(input.reshape(N, group, C * HxW // group), [2], eps, False)
 
 
@@ -155,7 +138,7 @@ def native_group_norm(input: Tensor, weight: Any, bias: Any, N: int, C: int, HxW
 def native_batch_norm(input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any,
                       training: bool, momentum: float, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """``batch_norm``, the means, and the reciprocals of deviations; empty if not ``training``."""
-    y = batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    y = NN["batch_norm"](input, running_mean, running_var, weight, bias, training, momentum, eps)
     if not training:
         empty = from_array(np.empty(0, input._array.dtype))
         return y, empty, empty.clone()
@@ -177,10 +160,11 @@ def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> T
 
 @function
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """The norms along all dimensions but ``dim``, which are kept; all entries for -1."""
+    """The norms along all dimensions but ``dim``, which are kept; of all entries for -1."""
     if dim == -1:
-        return METHODS["norm"](v, pow)
-    return METHODS["norm"](v, pow, [d for d in range(v.ndim) if d != dim % v.ndim], True)
+        return v.norm(pow)
+    others = [d for d in range(v.ndim) if d != dim % v.ndim]
+    return v.norm(pow, others, keepdim=True) if others else v.abs()
 
 
 # ---- lookup, convolution, resampling
@@ -236,46 +220,49 @@ FUNCTIONS["grid_sampler_2d"] = FUNCTIONS["grid_sampler_3d"] = grid_sampler
 # ---- cells of recurrent networks
 
 
-def _gates(input: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any,
-           b_hh: Any) -> tuple[Tensor, Tensor]:
-    return NN["linear"](input, w_ih, b_ih), NN["linear"](h, w_hh, b_hh)
+Gates = tuple[Tensor, Tensor]
 
 
-@function
-def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Any = None,
-              b_hh: Any = None) -> tuple[Tensor, Tensor]:
-    """One step of an LSTM: the new state and cell from ``hx``, the old ones."""
-    h, c = hx
-    a, b = _gates(input, h, w_ih, w_hh, b_ih, b_hh)
-    i, f, g, o = (a + b).chunk(4, -1)
+def rnn_step(gates: Gates, h: Tensor, c: Any) -> tuple:
+    """tanh of the sum of what input and state say."""
+    return (gates[0] + gates[1]).tanh(), None
+
+
+def relu_step(gates: Gates, h: Tensor, c: Any) -> tuple:
+    """relu of the sum of what input and state say."""
+    return (gates[0] + gates[1]).relu(), None
+
+
+def lstm_step(gates: Gates, h: Tensor, c: Tensor) -> tuple:
+    """Hochreiter and Schmidhuber's cell, with a forget gate."""
+    i, f, g, o = (gates[0] + gates[1]).chunk(4, -1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c
 
 
-@function
-def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None,
-             b_hh: Any = None) -> Tensor:
-    """One step of a GRU."""
-    a, b = _gates(input, hx, w_ih, w_hh, b_ih, b_hh)
-    (r1, z1, n1), (r2, z2, n2) = a.chunk(3, -1), b.chunk(3, -1)
-    z = (z1 + z2).sigmoid()
-    n = (n1 + (r1 + r2).sigmoid() * n2).tanh()
-    return n + z * (hx - n)
+def gru_step(gates: Gates, h: Tensor, c: Any) -> tuple:
+    """Cho's gated unit, the reset gate applied behind the product."""
+    (ri, zi, ni), (rh, zh, nh) = [g.chunk(3, -1) for g in gates]
+    z = (zi + zh).sigmoid()
+    n = (ni + (ri + rh).sigmoid() * nh).tanh()
+    return n + z * (h - n), None
 
 
-def _simple_cell(name: str, bend: str) -> None:
-    def cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None,
-             b_hh: Any = None) -> Tensor:
-        a, b = _gates(input, hx, w_ih, w_hh, b_ih, b_hh)
-        return METHODS[bend](a + b)
+def _cell(name: str, step: Callable) -> None:
+    def cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None,
+             b_hh: Any = None) -> Tensor | tuple[Tensor, Tensor]:
+        h, c = hx if step is lstm_step else (hx, None)
+        gates = NN["linear"](input, w_ih, b_ih), NN["linear"](h, w_hh, b_hh)
+        new, memory = step(gates, h, c)
+        return new if memory is None else (new, memory)
 
-    cell.__name__ = cell.__qualname__ = name
-    cell.__doc__ = f"One step of a recurrent network with ``{bend}``."
-    FUNCTIONS[name] = cell
+    FUNCTIONS[name] = named(cell, name, f"One step of a recurrent network: {step.__doc__}")
 
 
-_simple_cell("rnn_tanh_cell", "tanh")
-_simple_cell("rnn_relu_cell", "relu")
+_cell("rnn_tanh_cell", rnn_step)
+_cell("rnn_relu_cell", relu_step)
+_cell("lstm_cell", lstm_step)
+_cell("gru_cell", gru_step)
 
 
 # ---- segments

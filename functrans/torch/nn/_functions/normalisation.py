@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -66,17 +67,19 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     if count == 1:
         raise ValueError("Expected more than 1 value per channel when training, got input size "
                          f"{input.shape}")
-    _track(input._array, running_mean, running_var, momentum, count)
+    axis = (0, *range(2, input.ndim))
+    _track(input._array, axis, running_mean, running_var, momentum, count)
     return _batch_norm(input, None, None, weight, bias, eps)
 
 
-def _track(x: np.ndarray, mean: Tensor | None, var: Tensor | None, momentum: float,
-           count: int) -> None:
-    """Move the running statistics towards those of a batch."""
-    axis = (0, *range(2, x.ndim))
+def _track(x: np.ndarray, axis: tuple[int, ...], mean: Tensor | None, var: Tensor | None,
+           momentum: float, count: int) -> None:
+    """Move the running statistics towards those of ``count`` numbers along ``axis``, or towards the
+    mean of those of the examples."""
     for running, now in ((mean, np.mean), (var, np.var)):
         if running is not None:
             value = now(x, axis=axis)
+            value = value if value.ndim == 1 else value.mean(0)
             if now is np.var:
                 value = value * count / (count - 1)
             running._array[...] = (1 - momentum) * running._array + momentum * value
@@ -96,14 +99,8 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None,
     """Each channel of each example standardised."""
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    x = input._array
-    count = int(np.prod(x.shape[2:]))
-    for running, now in ((running_mean, np.mean), (running_var, np.var)):
-        if running is not None:
-            value = now(x, axis=tuple(range(2, x.ndim))).mean(0)
-            value = value * count / (count - 1) if now is np.var else value
-            running._array[...] = (1 - momentum) * running._array + momentum * value
-            running._storage.count()
+    axis = tuple(range(2, input.ndim))
+    _track(input._array, axis, running_mean, running_var, momentum, math.prod(input.shape[2:]))
     return _instance_norm(input, weight, bias, eps)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray
-from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme
 from functrans.torch._functions.scattering import written
-from functrans.torch._functions.table import NN, op
+from functrans.torch._functions.table import NN, op, plain
+from functrans.torch._graph.titles import named
 from functrans.torch.nn._functions.convolutions import each, padded, windows
 
 
@@ -20,6 +20,22 @@ def _shape(who: str, x: Any, n: int) -> AnyArray:
     if x.ndim not in (n + 1, n + 2):
         raise RuntimeError(f"{who}: Expected {n + 1}D or {n + 2}D input, but got {x.ndim}D")
     return x if x.ndim == n + 2 else x[None]
+
+
+def _geometry(n: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any = None) -> tuple:
+    """The sizes of windows, their steps, which are the sizes by default, the padding, and the
+    spreads of entries; an error where windows may hold nothing but padding."""
+    sizes, pads = each(kernel_size, n), each(padding, n)
+    spreads = each(1 if dilation is None else dilation, n)
+    steps = each(stride, n) if stride is not None and stride != () else sizes
+    for what, values in (("kernel_size", sizes), ("stride", steps), ("dilation", spreads)):
+        if min(values) < 1:
+            raise RuntimeError(f"{what} must be greater than zero, but got {min(values)}")
+    if any(2 * p > k for p, k in zip(pads, sizes, strict=True)):
+        spread = "" if dilation is None else f" and dilation={spreads[0]}"
+        raise RuntimeError("pad should be at most half of effective kernel size, but got "
+                           f"pad={pads[0]}, kernel_size={sizes[0]}{spread}")
+    return sizes, steps, pads, spreads
 
 
 def _counts(lengths: Any, sizes: Any, steps: Any, pads: Any, spreads: Any, ceil: bool) -> list:
@@ -53,14 +69,9 @@ def _average(n: int) -> Callable:
     def pool(input, kernel_size, stride=None, padding=0, ceil_mode=False,
              count_include_pad=True, divisor_override=None):
         x = _shape(f"avg_pool{n}d", input, n)
-        sizes, pads = each(kernel_size, n), each(padding, n)
-        steps = each(stride, n) if stride is not None and stride != () else sizes
-        if any(2 * p > k for p, k in zip(pads, sizes, strict=True)):
-            raise RuntimeError(f"pad should be at most half of effective kernel size, but got "
-                               f"pad={pads[0]}, kernel_size={sizes[0]}")
+        sizes, steps, pads, ones = _geometry(n, kernel_size, stride, padding)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
-        ones = (1,) * n
         counts = _counts(x.shape[2:], sizes, steps, pads, ones, ceil_mode)
         w = windows(_cover(x, sizes, steps, pads, ones, counts, 0), sizes, steps, ones)
         y = np.sum(w, axis=tuple(range(-n, 0)))
@@ -74,7 +85,8 @@ def _average(n: int) -> Callable:
             y = y / _divisors(x, sizes, steps, pads, counts, count_include_pad)
         return y if input.ndim == n + 2 else y[0]
 
-    return _named(pool, f"avg_pool{n}d", "The mean of each window.", "AvgPool")
+    return op(pool, f"avg_pool{n}d", "The mean of each window.", method=False,
+              title="AvgPoolBackward0")
 
 
 def _divisors(x: Any, sizes: Any, steps: Any, pads: Any, counts: Any, padding: bool) -> np.ndarray:
@@ -89,20 +101,10 @@ def _divisors(x: Any, sizes: Any, steps: Any, pads: Any, counts: Any, padding: b
     return total
 
 
-def _named(body: Any, name: str, doc: str, title: str) -> Callable:
-    body.__name__ = body.__qualname__ = name
-    body.__doc__ = doc
-    return op(body, method=False, title=f"{title}Backward0")
-
-
 def _greatest(n: int) -> Callable:
     def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
         x = _shape(f"max_pool{n}d", input, n)
-        sizes, pads, spreads = each(kernel_size, n), each(padding, n), each(dilation, n)
-        steps = each(stride, n) if stride is not None and stride != () else sizes
-        if any(2 * p > k for p, k in zip(pads, sizes, strict=True)):
-            raise RuntimeError("pad should be at most half of effective kernel size, but got "
-                               f"pad={pads[0]}, kernel_size={sizes[0]} and dilation={spreads[0]}")
+        sizes, steps, pads, spreads = _geometry(n, kernel_size, stride, padding, dilation)
         counts = _counts(x.shape[2:], sizes, steps, pads, spreads, ceil_mode)
         low = -np.inf if x.dtype.kind in "fV" else np.iinfo(x.dtype).min
         places = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])
@@ -114,35 +116,31 @@ def _greatest(n: int) -> Callable:
         best = np.where(unknown.any(-1), np.argmax(unknown, -1), np.argmax(flat, -1))
         where = np.broadcast_to(where, w.shape).reshape(flat.shape)
         index = np.take_along_axis(where, best[..., None], -1)[..., 0]
-        y, index = _at(x, index)
-        return Extreme(y, index) if input.ndim == n + 2 else Extreme(y[0], index[0])
+        return _at(x, index, input.ndim == n + 2)
 
     name = f"max_pool{n}d"
-    both = _named(pool, f"{name}_with_indices", "The greatest of each window, and its place.",
-                  f"MaxPool{n}DWithIndices")
+    both = op(pool, f"{name}_with_indices", "The greatest of each window, and its place.",
+              space=NN, title=f"MaxPool{n}DWithIndicesBackward0")
 
     def chosen(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
                return_indices=False):
         result = both(input, kernel_size, stride, padding, dilation, ceil_mode)
         return tuple(result) if return_indices else result[0]
 
-    chosen.__name__ = chosen.__qualname__ = name
-    chosen.__doc__ = "The greatest entry of each window, with its place where asked."
-    NN[f"{name}_with_indices"] = both
-    return chosen
+    return named(chosen, name, "The greatest entry of each window, with its place where asked.")
 
 
-def _at(x: Any, index: np.ndarray) -> tuple[Any, np.ndarray]:
+def _at(x: Any, index: np.ndarray, batched: bool) -> Extreme:
     """The entries at flat places of the last dimensions, and the places."""
     flat = x.reshape((*x.shape[:2], -1))
     y = np.take_along_axis(flat, index.reshape((*index.shape[:2], -1)), -1)
-    return y.reshape(index.shape), index
+    y = y.reshape(index.shape)
+    return Extreme(y, index) if batched else Extreme(y[0], index[0])
 
 
 def _unpooled(n: int) -> Callable:
     def unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-        sizes, pads = each(kernel_size, n), each(padding, n)
-        steps = each(stride, n) if stride is not None and stride != () else sizes
+        (sizes, steps, *_), pads = _geometry(n, kernel_size, stride, 0), each(padding, n)
         lengths = [(s - 1) * t - 2 * p + k for s, t, p, k in zip(
             input.shape[-n:], steps, pads, sizes, strict=True)]
         if output_size is not None:
@@ -158,8 +156,8 @@ def _unpooled(n: int) -> Callable:
         y = written(flat, key, input.reshape((*lead, -1)))
         return y.reshape((*lead, *lengths))
 
-    return _named(unpool, f"max_unpool{n}d", "Zeros, with entries put back at their places.",
-                  f"MaxUnpool{n}D")
+    return op(unpool, f"max_unpool{n}d", "Zeros, with entries put back at their places.",
+              method=False, title=f"MaxUnpool{n}DBackward0")
 
 
 def _norm(n: int) -> Callable:
@@ -170,7 +168,8 @@ def _norm(n: int) -> Callable:
         scaled = np.sign(plain(mean)) * np.maximum(np.absolute(mean), 0) * math.prod(sizes)
         return scaled ** (1 / p)
 
-    return _named(pool, f"lp_pool{n}d", "The p-norm of each window.", "Pow")
+    return op(pool, f"lp_pool{n}d", "The p-norm of each window.", method=False,
+              title="PowBackward0")
 
 
 # ---- as many windows as are asked for
@@ -196,8 +195,8 @@ def _adaptive_average(n: int) -> Callable:
             x = np.stack(parts, axis) if parts else x[(*lead, slice(0))]
         return x if input.ndim == n + 2 else x[0]
 
-    return _named(pool, f"adaptive_avg_pool{n}d", "Means of windows, so many of them.",
-                  f"AdaptiveAvgPool{n}D")
+    return op(pool, f"adaptive_avg_pool{n}d", "Means of windows, so many of them.", method=False,
+              title=f"AdaptiveAvgPool{n}DBackward0")
 
 
 def _adaptive_greatest(n: int) -> Callable:
@@ -214,21 +213,17 @@ def _adaptive_greatest(n: int) -> Callable:
             inside = np.unravel_index(best, part.shape[2:])
             index[(..., *at)] = np.ravel_multi_index(
                 [j + a for j, (a, _) in zip(inside, cut, strict=True)], lengths)
-        y, index = _at(x, index)
-        return Extreme(y, index) if input.ndim == n + 2 else Extreme(y[0], index[0])
+        return _at(x, index, input.ndim == n + 2)
 
     name = f"adaptive_max_pool{n}d"
-    both = _named(pool, f"{name}_with_indices", "The greatest of windows, so many of them.",
-                  f"AdaptiveMaxPool{n}D")
+    both = op(pool, f"{name}_with_indices", "The greatest of windows, so many of them.", space=NN,
+              title=f"AdaptiveMaxPool{n}DBackward0")
 
     def chosen(input, output_size, return_indices=False):
         result = both(input, output_size)
         return tuple(result) if return_indices else result[0]
 
-    chosen.__name__ = chosen.__qualname__ = name
-    chosen.__doc__ = "The greatest entries of windows, so many of them."
-    NN[f"{name}_with_indices"] = both
-    return chosen
+    return named(chosen, name, "The greatest entries of windows, so many of them.")
 
 
 for _n in (1, 2, 3):

@@ -11,7 +11,7 @@ from functrans.torch._graph.modes import is_grad_enabled, no_grad
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn.modules.hooks import Watch, as_tuple
-from functrans.torch.nn.modules.states import STATE_HOOKS, Stateful, entered
+from functrans.torch.nn.modules.states import STATE_HOOKS, Stateful
 from functrans.torch.nn.parameter import Buffer, Parameter
 
 
@@ -347,25 +347,25 @@ class Module(Stateful):
     def register_forward_pre_hook(self, hook: Callable, *, prepend: bool = False,
                                   with_kwargs: bool = False) -> RemovableHandle:
         """Call ``hook(module, args)`` before each ``forward``; what it returns replaces them."""
-        return entered(self._forward_pre_hooks, (hook, with_kwargs), prepend)
+        return RemovableHandle.enter(self._forward_pre_hooks, (hook, with_kwargs), prepend)
 
     def register_forward_hook(self, hook: Callable, *, prepend: bool = False,
                               with_kwargs: bool = False,
                               always_call: bool = False) -> RemovableHandle:
         """Call ``hook(module, args, output)`` after each ``forward``."""
-        return entered(self._forward_hooks, (hook, with_kwargs), prepend)
+        return RemovableHandle.enter(self._forward_hooks, (hook, with_kwargs), prepend)
 
     def register_full_backward_hook(self, hook: Callable,
                                     prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_input, grad_output)`` when these gradients are known."""
-        return entered(self._backward_hooks, hook, prepend)
+        return RemovableHandle.enter(self._backward_hooks, hook, prepend)
 
     register_backward_hook = register_full_backward_hook
 
     def register_full_backward_pre_hook(self, hook: Callable,
                                         prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_output)`` before the module's gradients are computed."""
-        return entered(self._backward_pre_hooks, hook, prepend)
+        return RemovableHandle.enter(self._backward_pre_hooks, hook, prepend)
 
     # ---- how it prints
 

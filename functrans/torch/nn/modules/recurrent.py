@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NN
+from functrans.torch._functions.table import FUNCTIONS, NN
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn import init
+from functrans.torch.nn._functions.natives import gru_step, lstm_step, relu_step, rnn_step
 from functrans.torch.nn._functions.sequences import (
     PackedSequence,
     pack_padded_sequence,
@@ -22,36 +23,10 @@ from functrans.torch.nn.parameter import Parameter
 
 empty = vars(factories)["empty"]
 where: Callable = FUNCTIONS["where"]
-sigmoid: Callable = METHODS["sigmoid"]
-
-
-def rnn_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any) -> tuple:
-    """tanh of the sum of what input and state say."""
-    return (gates[0] + gates[1]).tanh(), None
-
-
-def relu_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any) -> tuple:
-    """relu of the sum of what input and state say."""
-    return (gates[0] + gates[1]).relu(), None
-
-
-def lstm_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Tensor) -> tuple:
-    """Hochreiter and Schmidhuber's cell, with a forget gate."""
-    i, f, g, o = (gates[0] + gates[1]).chunk(4, -1)
-    c = sigmoid(f) * c + sigmoid(i) * g.tanh()
-    return sigmoid(o) * c.tanh(), c
-
-
-def gru_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any) -> tuple:
-    """Cho's gated unit, the reset gate applied behind the product."""
-    (ri, zi, ni), (rh, zh, nh) = [g.chunk(3, -1) for g in gates]
-    z = sigmoid(zi + zh)
-    n = (ni + sigmoid(ri + rh) * nh).tanh()
-    return n + z * (h - n), None
 
 
 def _parameters(module: Module, size: int, hidden: int, gates: int, bias: bool, suffix: str,
-                dtype: Any, projected: int = 0) -> None:
+                device: Any, dtype: Any, projected: int = 0) -> None:
     bound = 1 / math.sqrt(hidden) if hidden else 0.0
     shapes: dict[str, tuple] = {"weight_ih": (gates * hidden, size),
                                 "weight_hh": (gates * hidden, projected or hidden)}
@@ -60,7 +35,7 @@ def _parameters(module: Module, size: int, hidden: int, gates: int, bias: bool, 
     if projected:
         shapes["weight_hr"] = (projected, hidden)
     for name, shape in shapes.items():
-        p = Parameter(empty(shape, dtype=dtype))
+        p = Parameter(empty(shape, device=device, dtype=dtype))
         init.uniform_(p, -bound, bound)
         module.register_parameter(name + suffix, p)
 
@@ -81,7 +56,7 @@ class Cell(Module):
                  nonlinearity: str = "tanh", device: Any = None, dtype: Any = None):
         super().__init__()
         self.input_size, self.hidden_size, self.nonlinearity = input_size, hidden_size, nonlinearity
-        _parameters(self, input_size, hidden_size, self._gate_count, bias, "", dtype)
+        _parameters(self, input_size, hidden_size, self._gate_count, bias, "", device, dtype)
 
     def forward(self, input: Tensor, hx: Any = None) -> Tensor | tuple[Tensor, Tensor]:
         zero = input.new_zeros(*input.shape[:-1], self.hidden_size)
@@ -132,7 +107,8 @@ class Recurrent(Module):
         for i, suffix in enumerate(self.suffixes):
             first = i < 1 + bidirectional
             size = input_size if first else (proj_size or hidden_size) * (1 + bidirectional)
-            _parameters(self, size, hidden_size, self._gate_count, bias, suffix, dtype, proj_size)
+            _parameters(self, size, hidden_size, self._gate_count, bias, suffix, device, dtype,
+                        proj_size)
 
     def forward(self, input: Any, hx: Any = None) -> tuple:
         if isinstance(input, PackedSequence):
@@ -231,7 +207,7 @@ class RNN(Recurrent):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or "
                              "'relu'.")
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout,
-                         bidirectional, dtype=dtype)
+                         bidirectional, device=device, dtype=dtype)
         self.nonlinearity = nonlinearity
         if nonlinearity == "relu":
             self._step = relu_step

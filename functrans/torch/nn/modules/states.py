@@ -33,6 +33,10 @@ class Stateful:
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
     _non_persistent_buffers_set: set[str]
+    _state_dict_pre_hooks: dict[int, Callable]
+    _state_dict_hooks: dict[int, Callable]
+    _load_state_dict_pre_hooks: dict[int, Callable]
+    _load_state_dict_post_hooks: dict[int, Callable]
     named_modules: Callable[..., Iterator]
 
     def get_extra_state(self) -> Any:
@@ -108,18 +112,18 @@ class Stateful:
 
     def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(module, prefix, keep_vars)`` before its part of a state dict is made."""
-        return entered(self._state_dict_pre_hooks, hook, False)  # type: ignore[attr-defined]  # a field
+        return RemovableHandle.enter(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(module, state_dict, prefix, local_metadata)`` after it is made."""
-        return entered(self._state_dict_hooks, hook, False)  # type: ignore[attr-defined]  # a field
+        return RemovableHandle.enter(self._state_dict_hooks, hook)
 
     _register_state_dict_hook = register_state_dict_post_hook
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs)`` before its part is loaded."""
-        return entered(self._load_state_dict_pre_hooks, hook, False)  # type: ignore[attr-defined]  # a field
+        return RemovableHandle.enter(self._load_state_dict_pre_hooks, hook)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable,
                                            with_module: bool = False) -> RemovableHandle:
@@ -128,7 +132,7 @@ class Stateful:
 
     def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(module, incompatible_keys)``, which may change these, after loading."""
-        return entered(self._load_state_dict_post_hooks, hook, False)  # type: ignore[attr-defined]  # a field
+        return RemovableHandle.enter(self._load_state_dict_post_hooks, hook)
 
 
 def _load(name: str, x: Tensor, given: Mapping[str, Any], assign: bool, result: _IncompatibleKeys,
@@ -148,11 +152,3 @@ def _load(name: str, x: Tensor, given: Mapping[str, Any], assign: bool, result: 
 
 def _quoted(names: list) -> str:
     return ", ".join([f'"{n}"' for n in names])
-
-
-def entered(hooks: OrderedDict, hook: Any, prepend: bool) -> RemovableHandle:
-    """The handle of ``hook``, entered at the end or the beginning of ``hooks``."""
-    handle = RemovableHandle.enter(hooks, hook)
-    if prepend:
-        hooks.move_to_end(handle.id, last=False)
-    return handle

@@ -11,6 +11,7 @@ from functrans.torch._functions.table import NN
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.nn._functions.natives import norm_except_dim
 from functrans.torch.nn.modules import LAYERS
 from functrans.torch.nn.modules.module import Module
 from functrans.torch.nn.parameter import Parameter
@@ -19,14 +20,6 @@ _M = TypeVar("_M", bound=Module)
 normalize: Callable = NN["normalize"]
 mv: Callable = algebra.mv
 randn: Callable = vars(factories)["randn"]
-
-
-def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """The norm over all dimensions but ``dim``, which are kept with length 1."""
-    if dim == -1:
-        return v.norm(pow)
-    others = [i for i in range(v.dim()) if i != dim % v.dim()]
-    return v.norm(pow, others, keepdim=True) if others else v.abs()
 
 
 def scaled(v: Tensor, g: Tensor, dim: int) -> Tensor:
@@ -45,6 +38,21 @@ def power_iteration(matrix: Tensor, u: Tensor, v: Tensor, n: int, eps: float) ->
         for _ in range(n):
             u.copy_(normalize(mv(matrix, v), dim=0, eps=eps))
             v.copy_(normalize(mv(matrix.t(), u), dim=0, eps=eps))
+
+
+def normalised(weight: Tensor, u: Tensor, v: Tensor, dim: int, n: int, eps: float) -> Tensor:
+    """W / s for the greatest singular value s, after ``n`` more iterations of its vectors."""
+    matrix = as_matrix(weight, dim)
+    power_iteration(matrix, u, v, n, eps)
+    return weight / u.clone().dot(mv(matrix, v.clone()))
+
+
+def checked_count(n_power_iterations: int) -> int:
+    """The number of iterations at each step, if it is one."""
+    if n_power_iterations <= 0:
+        raise ValueError("Expected n_power_iterations to be positive, but got "
+                         f"n_power_iterations={n_power_iterations}")
+    return n_power_iterations
 
 
 def first_vectors(matrix: Tensor, n: int, eps: float) -> tuple[Tensor, Tensor]:
@@ -90,10 +98,8 @@ class SpectralNorm(_Hook):
 
     def compute(self, module: Module) -> Tensor:
         weight, u, v = [getattr(module, self.name + end) for end in ("_orig", "_u", "_v")]
-        matrix = as_matrix(weight, self.dim)
-        if module.training:
-            power_iteration(matrix, u, v, self.n_power_iterations, self.eps)
-        return weight / u.clone().dot(mv(matrix, v.clone()))
+        n = self.n_power_iterations if module.training else 0
+        return normalised(weight, u, v, self.dim, n, self.eps)
 
 
 def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:
@@ -112,10 +118,8 @@ def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:
 def spectral_norm(module: _M, name: str = "weight", n_power_iterations: int = 1,
                   eps: float = 1e-12, dim: int | None = None) -> _M:
     """Let a weight be divided by its greatest singular value."""
-    if n_power_iterations <= 0:
-        raise ValueError("Expected n_power_iterations to be positive, but got "
-                         f"n_power_iterations={n_power_iterations}")
-    hook = SpectralNorm(name, default_dim(module) if dim is None else dim, n_power_iterations, eps)
+    hook = SpectralNorm(name, default_dim(module) if dim is None else dim,
+                        checked_count(n_power_iterations), eps)
     _refuse_second(module, SpectralNorm, name)
     weight = module._parameters.pop(name)
     u, v = first_vectors(as_matrix(weight.detach(), hook.dim), 15, eps)

@@ -8,15 +8,15 @@ from functrans.torch._functions.shapes import cat
 from functrans.torch._functions.table import LINALG, METHODS
 from functrans.torch._tensors.factories import eye, randn  # pyright: ignore  # made by a table
 from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.nn._functions.natives import norm_except_dim
 from functrans.torch.nn.modules.module import Module
 from functrans.torch.nn.utils.norms import (
     as_matrix,
+    checked_count,
     default_dim,
     first_vectors,
-    mv,
-    norm_except_dim,
+    normalised,
     normalize,
-    power_iteration,
     scaled,
 )
 from functrans.torch.nn.utils.parametrize import register_parametrization
@@ -48,10 +48,8 @@ class _SpectralNorm(Module):
     def forward(self, weight: Tensor) -> Tensor:
         if weight.dim() == 1:
             return normalize(weight, dim=0, eps=self.eps)
-        matrix = as_matrix(weight, self.dim)
-        if self.training:
-            power_iteration(matrix, self._u, self._v, self.n_power_iterations, self.eps)
-        return weight / self._u.clone().dot(mv(matrix, self._v.clone()))
+        n = self.n_power_iterations if self.training else 0
+        return normalised(weight, self._u, self._v, self.dim, n, self.eps)
 
     def right_inverse(self, value: Tensor) -> Tensor:
         return value
@@ -146,13 +144,9 @@ def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:
 def spectral_norm(module: _M, name: str = "weight", n_power_iterations: int = 1,
                   eps: float = 1e-12, dim: int | None = None) -> _M:
     """Let a weight be divided by its greatest singular value, by a power iteration."""
-    if n_power_iterations <= 0:
-        raise ValueError("Expected n_power_iterations to be positive, but got "
-                         f"n_power_iterations={n_power_iterations}")
-    weight = getattr(module, name)
     dim = default_dim(module) if dim is None else dim
-    return register_parametrization(
-        module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+    norm = _SpectralNorm(getattr(module, name), checked_count(n_power_iterations), dim, eps)
+    return register_parametrization(module, name, norm)
 
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]

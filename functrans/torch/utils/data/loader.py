@@ -104,17 +104,13 @@ class DataLoader(Generic[_T]):
                 yield self.dataset[i] if self.batch_sampler is None else [
                     self.dataset[j] for j in i]
             return
+        yield from self._stream()
+
+    def _stream(self) -> Any:
+        """What is gone through, in batches of its entries unless they are to be single."""
         if self.batch_size is None:
-            yield from self.dataset
-            return
-        batch = []
-        for entry in self.dataset:
-            batch.append(entry)
-            if len(batch) == self.batch_size:
-                yield batch
-                batch = []
-        if batch and not self.drop_last:
-            yield batch
+            return self.dataset
+        return BatchSampler(self.dataset, self.batch_size, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
         for entries in self._entries():
@@ -124,7 +120,4 @@ class DataLoader(Generic[_T]):
         if not self.iterable:
             batches: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
             return len(batches)
-        n = len(self.dataset)
-        if self.batch_size is None:
-            return n
-        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+        return len(self._stream())
