@@ -58,8 +58,7 @@ if TYPE_CHECKING:
 
 __version__ = _version.VERSION
 
-_large.install(_native_rows.compiled, _native_rows.kernels, _native_rows.added,
-               _native_rows.read, _native_rows.looped, _native_rows.enter_pool)
+_large.install(_native_rows)
 _scans.install(_native_rows.holds)
 
 __all__ = [

@@ -325,6 +325,11 @@ def test_a_state_differs_after_each_draw_and_only_then(make):
             assert state_of(g) != before
             before = state_of(g)
 
+
+def test_what_draws_from_the_system_has_no_state():
+    assert state_of(random.SystemRandom()) is None
+
+
 # ---- more than one run of the function for one result
 
 

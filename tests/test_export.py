@@ -117,6 +117,12 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
         ft.export(lambda x, how: x, X, "fast")
 
 
+def test_a_key_that_would_be_another_in_a_file_is_not_written(tmp_path):
+    g = ft.export(lambda p: p["two  spaces"] * 2, {"two  spaces": X})
+    with pytest.raises(UnsupportedError, match="cannot be written to a file, which knows"):
+        g.save(tmp_path / "f")
+
+
 class Pair:
     def __init__(self, x):
         self.x = x
@@ -139,7 +145,7 @@ def test_files_that_are_not_as_they_were_written_are_refused(tmp_path, monkeypat
     data = path.read_bytes()
     with pytest.raises(ArgumentError, match=r"load: .*nowhere' cannot be read: No such file"):
         ft.load(tmp_path / "nowhere")
-    for wrong in (data[:-1], data.replace(b"export 1", b"export 9"), b"", data + b" "):
+    for wrong in (data[:-1], data.replace(b"export 2", b"export 9"), b"", data + b" "):
         path.write_bytes(wrong)
         with pytest.raises(ArgumentError, match="is not a file that this version of functrans"):
             ft.load(path)
@@ -149,7 +155,7 @@ def test_files_that_are_not_as_they_were_written_are_refused(tmp_path, monkeypat
         with pytest.raises(ArgumentError, match="or others may write to it"):
             ft.load(path)
         path.chmod(0o600)
-    text = pickle.dumps(ft.load(path)).replace(b"functrans export 1", b"functrans export 9")
+    text = pickle.dumps(ft.load(path)).replace(b"functrans export 2", b"functrans export 9")
     with pytest.raises(ArgumentError, match="pickled by another version"):
         pickle.loads(text)
     monkeypatch.setattr(exported, "_machine", lambda: [("processor", "abacus")])
@@ -442,6 +448,21 @@ def test_names_in_c_are_made_of_letters():
     assert "int f_2d_f_(const double *x0, size_t x0_size" in c_library.header(source)
 
 
+@pytest.mark.parametrize("name", [
+    "exp", "pow", "double", "class", "main", "size_t", "run0", "constant0", "NULL", "while", "free",
+])
+def test_functions_have_no_names_that_c_has(name):
+    code = ft.export(lambda x: x, X)._code
+    assert c_library.Source(name, code.frame, "", {}).identifier == f"f_{name}"
+    assert c_library.Source(f"{name}_of", code.frame, "", {}).identifier == f"{name}_of"
+
+
+def test_a_name_does_not_end_the_comment_of_a_header():
+    code = ft.export(lambda x: x, X)._code
+    head = c_library.header(c_library.Source("a*/b", code.frame, "", {}))
+    assert head.startswith("/* a* /b, exported")
+
+
 def of_several_numbers(a, b, x, p):
     return (special.gammainc(a, x), special.gammaincc(a, x), special.betainc(a, b, p),
             special.zeta(1 + b, a))
@@ -470,3 +491,22 @@ def test_libraries_bring_special_functions_of_several_numbers(tmp_path):
     slope = ft.grad(lambda x, a: np.sum(special.gammainc(a, x)))
     status, (y,) = called(slope, tmp_path / "grad.so", few[2] + 0.1, few[0])
     assert_allclose(y, slope(few[2] + 0.1, few[0]), rtol=1e-12)
+
+
+@needs_cc
+def test_special_functions_of_huge_and_tiny_parameters_are_right_or_nan(tmp_path, unoptimised):
+    a = np.array([1e-9, 1e-4, 0.05, 30.0, 1e5, 1e9, 1e15, 1e20, 1e300])
+    x = np.array([1.0, 0.02, 0.9, 1e-8, 1.003e5, 1e9, 1.0, 1e20, 2.0])
+
+    def f(a, x):
+        return (special.gammainc(a, x), special.gammaincc(a, x), special.stdtr(a, x),
+                special.betaln(a, x), special.betainc(a, 0.5, x / (1 + x)),
+                special.gammaincinv(a, x / (1 + x)))
+
+    status, ys = called(f, tmp_path / "lib.so", a, x)
+    assert status == 0
+    for y, expected in zip(ys, f(a, x), strict=True):
+        assert np.all(np.isnan(y) | np.isclose(y, expected, rtol=1e-9, atol=1e-300))
+    assert np.isfinite(ys[2:4]).all()
+    assert np.isfinite(ys[5][:6]).all()
+    assert_allclose(ys[1][:5], f(a, x)[1][:5], rtol=1e-11)

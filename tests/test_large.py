@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._kernels import blocks, large, sizes
+from functrans._kernels import blocks, sizes
 from functrans._ops import reductions
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._transforms.reverse import fusion
+from functrans._transforms.staging import native_rows
 from functrans.tree import leaves
 from tests.table.samples import samples
 
@@ -23,7 +24,7 @@ def small_blocks(monkeypatch):
     for name, value in {"LARGE": 100, "THREADED": 200, "BLOCK": 64, "WIDE": 64, "PARALLEL": 200,
                         "PARALLEL_WORK": 0}.items():
         monkeypatch.setattr(sizes, name, value)
-    monkeypatch.setattr(large, "_looped", lambda *args: None)
+    monkeypatch.setattr(native_rows, "looped", lambda *args: None)
     monkeypatch.setattr(reductions, "SMALL", 8)
     monkeypatch.setattr(blocks, "cores", lambda: 3)
 

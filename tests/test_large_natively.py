@@ -10,11 +10,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._compile.run.executable import Executable
 from functrans._compile.run.machine import NativeUnavailable
-from functrans._kernels import large, sizes
+from functrans._kernels import sizes
 from functrans._ops.declare import TABLE
 from functrans._ops.linalg import triangular_solve
 from functrans._ops.reductions import cumsum
-from functrans._transforms.staging import jit
+from functrans._transforms.staging import jit, native_rows
 from functrans.profile import profile
 
 pytestmark = pytest.mark.usefixtures("seldom_optimised")
@@ -35,9 +35,9 @@ def native(monkeypatch):
 
         return seen
 
-    monkeypatch.setattr(large, "_compiled", watched(large._compiled))
-    run = watched(large._kernels())
-    monkeypatch.setattr(large, "_kernels", lambda: run)
+    monkeypatch.setattr(native_rows, "compiled", watched(native_rows.compiled))
+    run = watched(native_rows.kernels())
+    monkeypatch.setattr(native_rows, "kernels", lambda: run)
     return found
 
 

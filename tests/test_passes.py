@@ -14,7 +14,7 @@ from functrans._compile.ir.rewrites import RULES, Rule
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import isnan, strong_multiply
-from functrans._ops.indexing import WHOLE, getitem, put_add
+from functrans._ops.indexing import WHOLE, getitem, put_add, scatter_set
 from functrans._ops.linalg import inv
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import (
@@ -302,6 +302,13 @@ FIRE = {
     ),
     "to the same dtype": (VEC, one(astype, "x", dtype=F64)),
     "an index of everything": (MAT, one(getitem, "x", pattern=(Ellipsis, (0, 3, None)))),
+    "everything written": (
+        MAT, one(scatter_set, "x", Const(np.arange(6.0).reshape(2, 3)), pattern=(Ellipsis, WHOLE))
+    ),
+    "every part written": (
+        NUM, one(scatter_set, Const(np.zeros(2)), "a", pattern=(-1,)),
+        one(ops.negative, "a"), one(scatter_set, "x1", "x2", pattern=(0,))
+    ),
     "an entry of a stack": (
         VEC, one(stack, Const(np.ones(3)), "x", axis=1), one(getitem, "x", pattern=(WHOLE, 1))
     ),
@@ -341,6 +348,23 @@ KEPT = {
     "part of an axis": (VEC, one(getitem, "x", pattern=((0, 2, None),))),
     "backwards": (VEC, one(getitem, "x", pattern=((None, None, -1),))),
     "a sum over an axis": (MAT, one(sum_, "x", axis=(0,))),
+    "written backwards": (
+        VEC, one(scatter_set, "x", Const(np.arange(3.0)), pattern=((None, None, -1),))
+    ),
+    "every part of what may be read elsewhere": (
+        Aval((2,), F64), one(scatter_set, "x", Const(np.ones(())), pattern=(0,)),
+        one(scatter_set, "x", Const(np.zeros(())), pattern=(1,))
+    ),
+    "one part written twice": (
+        NUM, one(scatter_set, Const(np.zeros(2)), "a", pattern=(1,)),
+        one(scatter_set, "x", "a", pattern=(-1,))
+    ),
+    "parts of another dtype": (
+        Aval((), F32), one(scatter_set, Const(np.zeros(1)), "a", pattern=(0,))
+    ),
+    "a number written everywhere": (
+        VEC, one(scatter_set, "x", Const(np.ones(())), pattern=(WHOLE,))
+    ),
 }  # fmt: skip
 
 

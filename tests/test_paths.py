@@ -866,6 +866,17 @@ def test_steps_of_numpys_are_left_to_python():
         np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12)
 
 
+SWALLOWED = """
+def swallowed(x):
+    for _ in range(2):
+        try:
+            x = x * 2 if x > 1 else x + 1
+        finally:
+            continue
+    return x
+"""
+
+
 def test_cleaning_up_does_not_change_where_a_path_ends():
     def f(x):
         out = []
@@ -876,14 +887,10 @@ def test_cleaning_up_does_not_change_where_a_path_ends():
                 out[-1] = out[-1] * 2  # IndexError where the decision is not known yet
         return out[0] + out[1]
 
-    def swallowed(x):
-        for _ in range(2):
-            try:
-                x = x * 2 if x > 1 else x + 1
-            finally:
-                continue  # noqa: B012  # as users may
-        return x
-
+    names: dict = {"np": np}
+    with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # from Python 3.14 on
+        exec(SWALLOWED, names)  # as text, so that the warning can be ignored
+    swallowed = names["swallowed"]
     xs = np.array([[4.0, -1.0], [-2.0, 9.0]])
     assert_array_equal(ft.vmap(ft.jit(f))(xs), [f(x) for x in xs])
     assert_array_equal(ft.vmap(ft.jit(swallowed))(xs[0]), [swallowed(x) for x in xs[0]])

@@ -13,10 +13,12 @@ from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling import pieces, single_entries
 from functrans._compile.rolling.body import constant, plainly
 from functrans._compile.rolling.by_rows import by_rows
+from functrans._compile.rolling.earlier import computed_earlier
 from functrans._compile.rolling.parts import read_by_parts
 from functrans._compile.rolling.rolled import rolled
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
+from functrans._ops.exponentials import softmax
 from functrans._ops.indexing import (
     ARRAY,
     getitem,
@@ -123,16 +125,25 @@ def loop_over_rows(touches, steps, reverse):
     eqns, tables, reads, pattern = [], [], [], {"pattern": (ARRAY,)}
     for kind, slope, offset in touches:
         i = Var(Aval((), index))
-        tables.append((i, constant((slope * onp.arange(steps) + offset) % N)))
+        numbers = (slope * onp.arange(steps) + offset) % N
+        tables.append((i, constant(numbers if offset >= 0 else numbers - N)))
         if kind == "read":
             value = Var(number)
             reads.append(value)
             eqns.append(Eqn(getitem, (now, i), pattern, (value,)))
             continue
+        if kind == "all":
+            reads.append(Var(array))
+            eqns.append(Eqn(ops.negative, (now,), {}, (reads[-1],)))
+            continue
         before, now = now, Var(array)
-        if kind == "sum":
+        if kind in SUMS:
             put = Var(array)
-            eqns.append(Eqn(scatter_set, (constant(onp.zeros(N)), value, i), pattern, (put,)))
+            if kind == "put":
+                eqns.append(Eqn(put_add, (value, i), pattern | {"shape": (N,)}, (put,)))
+            else:
+                zeros = onp.full(N, 0.0 if kind == "sum" else -0.0)
+                eqns.append(Eqn(scatter_set, (constant(zeros), value, i), pattern, (put,)))
             eqns.append(Eqn(ops.add, (before, put), {}, (now,)))
         else:
             row = scatter_add if kind == "add" else scatter_set
@@ -146,15 +157,48 @@ def loop_over_rows(touches, steps, reverse):
     return check(Program(inputs, (eqn,), outputs))
 
 
+# Arrays that are zero but for an entry: with 0 elsewhere, with -0, with an entry added to 0.
+SUMS = ("sum", "minus", "put")
 ZERO = st.sampled_from([-0.0, 0.0, -0.0, 1.0])
-TOUCH = st.tuples(st.sampled_from(["read", "set", "clear", "add", "sum", "sum", "sum"]),
-                  st.sampled_from([1, -1, 0, 5]), st.integers(0, 3))
+TOUCH = st.tuples(st.sampled_from(["read", "set", "clear", "add", "all", *SUMS, "sum", "sum"]),
+                  st.sampled_from([1, -1, 0, 2, 5]),
+                  st.one_of(st.integers(0, 3), st.integers(-N, N)))
+
+
+# Touches where a zero of the wrong sign, or one added at the wrong time, shows.
+TELLING = [
+    ([("sum", 1, 1), ("read", 1, 0)], 2, False),
+    ([("add", 2, 4), ("sum", 0, 7), ("sum", 0, 2), ("set", 0, 2)], 2, False),
+    ([("read", 1, 7), ("sum", 0, 0), ("sum", -1, 11)], 6, True),
+    ([("sum", 2, 3)], 7, True),
+    ([("sum", 1, 8), ("read", 1, 8), ("sum", -1, 6)], 7, False),
+    ([("sum", 1, 7), ("sum", 0, 7)], 3, True),
+    ([("read", 1, 0), ("sum", 0, 11), ("read", 1, 0)], 5, False),
+    ([("read", 1, 3), ("sum", 0, 11), ("read", 1, 3), ("set", 1, 4)], 5, False),
+    ([("read", 0, 11), ("clear", 0, 11), ("sum", 2, 0)], 8, False),
+    ([("all", 0, 0)], 5, False),
+    ([("all", 0, 0), ("sum", 2, 0)], 8, False),
+    ([("clear", 5, 3), ("all", 1, 4), ("sum", -1, -12)], 6, False),
+    ([("minus", 0, -2)], 6, True),
+    ([("put", 0, 2)], 2, True),
+]
+
+
+@pytest.mark.parametrize("case", TELLING)
+def test_zeros_of_rows_keep_their_signs(case):
+    compare_rows(*case, [-0.0, -0.0, 1.0, -0.0] * 3, [-0.0, -0.0, -0.0, 1.0, -0.0, 0.0, -0.0, 1.0])
+    compare_rows(*case, [-0.0] * N, [-0.0] * 8)
+    compare_rows(*case, [0.0, 1.0, -0.0, 1.0, 1.0, 1.0] * 2, [-0.0, 1.0, -0.0, 0.0] * 2)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(TOUCH, min_size=1, max_size=4), st.integers(2, 8), st.booleans(),
        st.lists(ZERO, min_size=N, max_size=N), st.lists(ZERO, min_size=8, max_size=8))
 def test_rows_have_the_same_bits_wherever_they_are_kept(touches, steps, reverse, first, values):
+    compare_rows(touches, steps, reverse, first, values)
+
+
+def compare_rows(touches, steps, reverse, first, values):
     program = loop_over_rows(touches, steps, reverse)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(single_entries, "LARGE", 4)
@@ -277,6 +321,31 @@ def test_numbers_that_differ_are_read_from_a_table():
         assert len(loops(other)) == 1
         assert_same(program, other, [x])
         assert ft.jit(f)(x).dtype == x.dtype
+
+
+def test_zeros_of_both_signs_differ():
+    def f(x):
+        for k in range(30):
+            x = x * (0.0 if k % 2 else -0.0) + (-0.0 if k % 3 else 0.0)
+        return x
+
+    program, other = both(f, 2.0)
+    assert len(loops(other)) == 1
+    assert_same(program, other, [2.0])
+
+
+def test_windows_that_move_along_several_axes():
+    def f(A, B):
+        s = 0.3
+        for i in range(12):
+            s = s * np.sum(A[i:i + 2, i + 1:i + 4] * B[i, :, i:i + 2].sum()) + A[-1 - i, i - 13]
+        return s
+
+    r = onp.random.default_rng(0)
+    args = r.normal(size=(15, 16)), r.normal(size=(12, 2, 14))
+    for g in (f, ft.grad(f, (0, 1))):
+        program, other = both(g, *args)
+        assert_same(program, other, args)
 
 
 def bodies(program):
@@ -403,6 +472,62 @@ def test_functions_of_what_the_forward_loop_collects_are_computed_there():
     assert {"logsumexp", "softmax", "sin", "cos"} <= forward
     assert not {"softmax", "cos"} & backward
     assert_same(program, other, args)
+
+
+# ---- functions of columns (``earlier.py``)
+
+
+def loop_of(body, inputs, length, carries, reverse=False):
+    """An equation of a loop without constants, and its outputs."""
+    row = Loop("rolled", body, 0, carries, length, plainly, reverse=reverse)
+    outputs = tuple(map(Var, row.output_types()))
+    return Eqn(row, tuple(inputs), {}, outputs), outputs
+
+
+def functions_of_a_column(read, functions, reverse):
+    """A loop that makes matrices, each from the one before, and one that reads functions of these:
+    of the column or of a part of it, as ``read`` says."""
+    matrix, matrices = [Aval(shape, onp.dtype(float)) for shape in ((3, 3), (5, 3, 3))]
+    x, entry, made = Var(matrix), Var(matrix), Var(matrix)
+    body = Program((x, entry), (Eqn(ops.subtract, (entry, x), {}, (made,)),), (made, made))
+    start, entries = Var(matrix), Var(matrices)
+    first, (last, column) = loop_of(body, (start, entries), 5, 1)
+    eqns, operand = [first], last if read == "state" else column
+    if isinstance(read, tuple):
+        operand = Var(matrices)
+        eqns.append(Eqn(getitem, (column,), {"pattern": (read,)}, (operand,)))
+    length = operand.aval.shape[0]
+    v, inner, outs = Var(Aval(operand.aval.shape[1:], onp.dtype(float))), [], []
+    for row, params in functions:
+        out = Var(row.abstract(v.aval, **params))
+        inner.append(Eqn(row, (v,), params, (out,)))
+        outs.append(out)
+    second, results = loop_of(Program((v,), tuple(inner), tuple(outs)), (operand,), length, 0,
+                              reverse)
+    eqns.append(second)
+    results = list(results)
+    for row, params in functions:  # and of one entry, and of several, outside of the loop
+        for pattern in ((1,), ((0, 3, None),)):
+            part = Var(Aval(result_shape(column.aval.shape, (), pattern), onp.dtype(float)))
+            results.append(Var(row.abstract(part.aval, **params)))
+            eqns += [Eqn(getitem, (column,), {"pattern": pattern}, (part,)),
+                     Eqn(row, (part,), params, (results[-1],))]
+    return check(Program((start, entries), tuple(eqns), tuple(results)))
+
+
+@pytest.mark.parametrize("read", ["column", "state", (None, None, -1)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_functions_of_columns_are_of_the_same_entries(read, reverse):
+    axes = [(0,)] if read == "state" else [(0,), (1,)]
+    functions = [(ops.sin, {}), *[(softmax, {"axis": axis}) for axis in axes]]
+    program = functions_of_a_column(read, functions, reverse)
+    r = onp.random.default_rng(0)
+    other = computed_earlier(program)
+    assert (other is program) == (read == "state")
+    assert_same(program, other, [r.normal(size=(3, 3)), r.normal(size=(5, 3, 3))])
+
+
+# ---- what becomes no loop
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,37 @@ def normal_equations(x, w, u):
     return x.T @ (x @ w[:, 0]), x.T @ (x @ w)
 
 
+def of_parts_of_transposes(x, w, u):
+    a = x.T
+    joined = np.tanh(np.concatenate([a, 2 * a[:, ::-1]]))
+    spread = np.tanh(a * np.broadcast_to(w[:, :1], a.shape))
+    return (np.tanh(a)[1:] @ x, np.tanh(2 * a)[:, 1:] @ x[1:], np.tanh(3 * a)[::2] @ x,
+            joined @ x, spread @ x, np.tanh(4 * a)[::-1] @ x)
+
+
+def collected(x, w, u):
+    y = np.tanh(np.real(x))
+    ends = np.max(y - 5, axis=0), np.min(y + 5, axis=0), np.argmax(y, axis=0)
+    return *ends, np.prod(1 + 0.1 * y, axis=0), np.any(y > 0.9, axis=0), x.T @ (y * u[:, None])
+
+
+def by_index(x, w, u):
+    order = np.argsort(np.real(u))
+
+    def f(x):
+        return np.sum(np.tanh(np.real(x))[order] ** 2 * np.arange(len(u))[:, None])
+
+    y = np.tanh(x)
+    return y[order] @ w, y[order].T @ (y + x), ft.grad(f)(np.real(x)).T @ x
+
+
+def of_one_number(x, w, u):
+    return np.tanh(x[:, :1]) @ np.broadcast_to(np.tanh(w[0, 0]), (1,)), x[:, :1] @ w[:1]
+
+
 PROGRAMS = [gradient, squares, scores, there_and_back, later, from_elsewhere, parts, by_columns,
-            of_transposes, of_cubes, both_ways, normal_equations]
+            of_transposes, of_parts_of_transposes, of_cubes, both_ways, normal_equations,
+            collected, by_index, of_one_number]
 ROWS = [1, 2, 3, 7, 16, 33, 64, 100]
 
 

@@ -116,6 +116,8 @@ def test_a_fold_is_the_same_ufunc_again_and_again(name, method):
     lambda x: np.logical_or.reduce(x, initial=None),
     lambda x: np.logaddexp.reduce(x, axis=0, initial=1.0), lambda x: np.gcd.reduce(x.astype(int)),
     lambda x: np.add.reduce(x.astype(np.int8), dtype=np.int16),
+    lambda x: np.add.reduce(x.astype(np.float32), dtype=np.float64),
+    lambda x: np.logical_or.reduce(x > 9, axis=1, initial="yes"),
     lambda x: np.multiply.reduce(x, axis=None, dtype=np.int32, initial=7),
     lambda x: np.add.accumulate(x > 0.3, dtype=np.uint8), lambda x: np.logical_or.reduce(x > 1.3),
     lambda x: np.logical_or.reduce(x > 9, axis=None, initial=2.5),

@@ -146,7 +146,8 @@ def test_powers_of_special_numbers(special, n):
 
 
 @pytest.mark.parametrize("name", [*POINTS, "logaddexp"])
-def test_signs_of_zero_and_what_is_not_taken(name):
+def test_signs_of_zero_and_what_is_not_taken(name, fresh):
+    fresh(fused=True)
     special = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e300, -1e300, 5e-324])
     pair = (special, -special) if name == "logaddexp" else (special,)
     y = kernel(name, *pair)
@@ -157,6 +158,17 @@ def test_signs_of_zero_and_what_is_not_taken(name):
     assert not (taken & ~np.isfinite(expected)).any()
     assert_allclose(y[taken], expected[taken], rtol=4e-16)
     assert_array_equal(np.signbit(y[taken]), np.signbit(expected[taken]))
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_angles_of_which_digits_are_lost_are_not_taken(name):
+    x = np.array([131072.1, -131072.1, 2e5, 1e6, -1e9, 1e15])
+    assert np.isnan(kernel(name, x)).all()
+
+
+def test_the_slope_of_logaddexp_of_two_that_are_equal_is_a_half():
+    x = np.array([np.inf, -np.inf, 3.0, -1e308, 0.0])
+    assert_array_equal(kernel("logaddexp_slope", np.full(5, 3.0), x, x), 1.5)
 
 
 def large(name, *special):

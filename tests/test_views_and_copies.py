@@ -10,6 +10,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
+from functrans.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("seldom_optimised")
 
@@ -485,3 +486,70 @@ def test_what_is_read_only_may_be_made_writeable_again(how):
     assert ft.value_and_grad(lambda x: f(fnp, x))(X) == (
         pytest.approx(f(numpy, X)), pytest.approx(numpy.array([2.0, 2.0, 3.0, 4.0, 5.0, 6.0]))
     )
+
+
+STARTS, STOPS, STEPS = (None, *range(6)), (None, 0, 1, 3, 5), (1, 2, -1, -2)
+LINES = [slice(a, b, c) for a in STARTS for b in STOPS for c in STEPS]
+
+
+def test_lines_that_overlap_are_copied_as_by_numpy_or_refused():
+    """NumPy goes upwards or downwards, or makes a copy first."""
+    places = {(i, j): (s, t) for s in LINES for t in LINES
+              if len(i := (*range(6)[s], s.step)) == len(j := (*range(6)[t], t.step)) > 2}
+    refused = []
+    for s, t in places.values():
+        expected = 2 * W
+        expected[s] = expected[t]
+
+        def f(x, s=s, t=t):
+            y = x * W
+            y[s] = y[t]
+            return y
+
+        try:
+            value = ft.jvp(f, (2.0,), (1.0,))[0]
+        except UnsupportedError:
+            refused.append((s, t))
+            continue
+        numpy.testing.assert_array_equal(value, expected, err_msg=f"{s} {t}")
+    assert len(places) > 300 > 10 * len(refused)
+
+
+def test_axes_in_a_turn_are_written_as_they_lie():
+    def f(np, x, t):
+        y = np.zeros((2, 3, 4))
+        y.transpose(1, 2, 0)[...] = t * x
+        z = y.transpose(2, 0, 1)
+        z[1:] = z[1:] * t
+        return y
+
+    x = numpy.arange(24.0).reshape(3, 4, 2)
+    expected = f(numpy, x, 2.0)
+    for value in (ft.jvp(lambda t: f(fnp, x, t), (2.0,), (1.0,))[0],
+                  ft.jit(lambda x, t: f(fnp, x, t))(x, 2.0)):
+        numpy.testing.assert_array_equal(value, expected)
+
+
+def test_a_constant_is_read_anew_behind_each_write():
+    def f(np, t):
+        y = np.zeros(3)
+        y[:] = [1.0, 2.0, 3.0]
+        first = t * y
+        y[0] = 5.0
+        second = t * y
+        y[1] = 7.0
+        return first + 2 * second + 4 * t * y
+
+    value, tangent = ft.jvp(lambda t: f(fnp, t), (2.0,), (1.0,))
+    numpy.testing.assert_array_equal(value, f(numpy, 2.0))
+    numpy.testing.assert_array_equal(tangent, f(numpy, 1.0))
+
+
+def test_what_was_handed_out_keeps_its_numbers_inside():
+    def f(t):
+        y = fnp.arange(4.0)
+        held = numpy.asarray(y)
+        y[0] = t
+        return y + 0.0 * len(held)
+
+    numpy.testing.assert_array_equal(ft.jvp(f, (2.0,), (1.0,))[0], [2.0, 1.0, 2.0, 3.0])

@@ -17,6 +17,7 @@ from functrans._compile.run.machine import local
 from functrans._compile.run.workers import WORDS, Workers, on_threads, workers
 from functrans._core import bind
 from functrans._kernels import large, sizes
+from functrans._transforms.staging import native_rows
 from tests.drawing import generator
 from tests.threads import at_once
 
@@ -231,14 +232,14 @@ def shared(team, monkeypatch):
     monkeypatch.setattr(sizes, "PARALLEL_WORK", 0)
     monkeypatch.setattr(ufunc_loops, "CHUNK", 512)
     ufunc_loops._numbers.cache_clear()
-    found, run = [], large._looped
+    found, run = [], native_rows.looped
 
     def seen(*args):
         y = run(*args)
         found.append(y is not None)
         return y
 
-    monkeypatch.setattr(large, "_looped", seen)
+    monkeypatch.setattr(native_rows, "looped", seen)
     refresh(team)
     yield found
     ufunc_loops._numbers.cache_clear()

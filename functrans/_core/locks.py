@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import weakref
+from _thread import RLock
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -25,31 +25,23 @@ T = TypeVar("T")
 PATIENCE = 60.0
 
 
-class Lock:
-    """A reentrant lock that a forked child finds free, unless the thread that forked has it."""
+class Lock(RLock):  # type: ignore[misc]  # final for stubs alone
+    """A reentrant lock that a forked child finds free, unless the thread that forked has it.
+
+    A signal handler may raise between any two of Python's instructions, but never between those of
+    C that take or release the lock of a ``with`` block. For the same reason variables of a context
+    are set within the ``try`` whose ``finally`` sets them back.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
         _locks.add(self)
 
-    def acquire(self, timeout: float = -1) -> bool:
-        return self._lock.acquire(timeout=timeout)
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
-
     def free(self) -> None:
-        """In a child: a new lock, if a thread that no longer exists holds this one."""
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
+        """In a child: free, if a thread that no longer exists holds it."""
+        if self.acquire(blocking=False):
+            self.release()
         else:
-            self._lock = threading.RLock()
+            self._at_fork_reinit()  # type: ignore[attr-defined]  # as threading does
 
 
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()

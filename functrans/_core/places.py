@@ -1,4 +1,4 @@
-"""Some entries of a list among the others."""
+"""Entries of a list among others, and among None."""
 
 from __future__ import annotations
 
@@ -12,3 +12,9 @@ def placed(values: Iterable, places: Sequence[int], among: Iterable) -> list:
     for i, x in zip(places, values, strict=True):
         full[i] = x
     return full
+
+
+def spaced(values: Iterable, mask: Iterable[bool]) -> list:
+    """``values`` in order where the mask is true, None elsewhere."""
+    rest = iter(values)
+    return [next(rest) if m else None for m in mask]

@@ -41,11 +41,12 @@ products = _products.get
 @contextmanager
 def forming(how: Products) -> Iterator[None]:
     """While a program is written: its products are formed so."""
-    token = _products.set(how)
+    before = _products.get()
     try:
+        _products.set(how)
         yield
     finally:
-        _products.reset(token)
+        _products.set(before)
 
 
 def inside(strong: bool, operands: Sequence) -> Products:

@@ -17,6 +17,11 @@ import numpy as np
 
 from functrans.errors import package_of_frame, user_frame
 
+# Why an array cannot be written to.
+UNSEEN = (
+    "a function's arrays can be written to where functrans sees that it does so, in its own code "
+    "or that of the functions it names"
+)
 GENERAL = (
     "np.array([a, b]) of traced values is np.stack([a, b]); to assign it into an array, make that "
     "one after import functrans.numpy as np, or use .at[i].set(v); np.asarray(x) is x; "
@@ -26,12 +31,6 @@ GENERAL = (
 _CONVERTERS = frozenset({
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite",
 })
-
-# Why an array cannot be written to.
-UNSEEN = (
-    "a function's arrays can be written to where functrans sees that it does so, in its own code "
-    "or that of the functions it names"
-)
 
 
 def remedy() -> str:

@@ -13,15 +13,14 @@ from functrans._core.array import unrepeated
 NATIVE = 1 << 16
 
 
-def _holds(x: np.ndarray, infinite: bool) -> bool | None:
-    return None  # replaced by the floor where code is compiled
+_holds: Callable[[np.ndarray, bool], bool | None]
 
 
 def install(holds: Callable[[np.ndarray, bool], bool | None]) -> None:
     """Called once by the package: ``holds(x, infinite)`` is whether an entry is NaN, or
     ``infinite``, by compiled code; None where there is none."""
     global _holds
-    _holds = holds  # type: ignore[assignment]  # the names of its parameters
+    _holds = holds
 
 
 def has_nan(x: np.ndarray) -> bool:

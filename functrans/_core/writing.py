@@ -58,11 +58,12 @@ def current(x: Any) -> Any:
 
 def with_names(f: Callable, args: tuple, kwargs: dict) -> Any:
     """``f`` called with names for the arrays among its arguments."""
-    token = writing.set(Run(name_of(f)))
+    before = writing.get()
     try:
+        writing.set(Run(name_of(f)))
         return f(*map(_named, args), **{k: _named(v) for k, v in kwargs.items()})
     finally:
-        writing.reset(token)
+        writing.set(before)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any
@@ -140,14 +140,10 @@ class Doctor(Observer):
             self.visit.findings.append(finding)
 
     def _check_values(self, op: Op, outs: Sequence, place: Place) -> None:
-        for what, test in (("NaN", np.isnan), ("infinite", np.isinf)):
-            if any(_any(test, x) for x in op.args):
-                continue
-            for y in outs:
-                if _any(test, y):
-                    mask = test(_number(y))
-                    self.note(f"{what} value", place, op.name,
-                              f"{_count(mask)} of `{op.name}` {_became(mask, what)}")
+        for y in outs:
+            for what, mask in _became(op.args, y):
+                self.note(f"{what} value", place, op.name,
+                          f"{_count(mask)} of `{op.name}` {_verdict(mask, what)}")
 
     def _check_dtypes(self, op: Op, outs: Sequence, place: Place) -> None:
         have = [dtype_of(x) for x in op.args if isinstance(x, Tracer) and is_inexact(x)]
@@ -197,14 +193,12 @@ class Doctor(Observer):
         place = self.places.get(op.sequence or -1, ("", 0))
         self.visit.lines.setdefault(place, Line()).backward += took
         with np.errstate(all="ignore"):
-            for what, test in (("NaN", np.isnan), ("infinite", np.isinf)):
-                for slot, c in parts:
-                    if _any(test, c) and not _any(test, ct):
-                        k = op.slots.index(slot) if slot in op.slots else 0
-                        mask = test(_number(c))
-                        self.note(f"{what} adjoint", place, op.name,
-                                  f"the adjoint of operand {k} of `{op.name}`: {_count(mask)} "
-                                  f"{_became(mask, what)}")
+            for slot, c in parts:
+                for what, mask in _became([ct], c):
+                    k = op.slots.index(slot) if slot in op.slots else 0
+                    self.note(f"{what} adjoint", place, op.name,
+                              f"the adjoint of operand {k} of `{op.name}`: {_count(mask)} "
+                              f"{_verdict(mask, what)}")
             if type(op.entry) is tuple:
                 for _, action, saved, _ in op.entry:
                     if type(action) is Action and saved:
@@ -258,7 +252,14 @@ def _count(mask: Any) -> str:
     return f"{int(mask.sum())} of {mask.size} entries (first {first})"
 
 
-def _became(mask: Any, what: str) -> str:
+def _became(before: Sequence, after: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Where a value is what none of those before it is, NaN or infinite."""
+    for what, test in (("NaN", np.isnan), ("infinite", np.isinf)):
+        if _any(test, after) and not any([_any(test, x) for x in before]):
+            yield what, test(_number(after))
+
+
+def _verdict(mask: np.ndarray, what: str) -> str:
     return f"{'is' if np.sum(mask) == 1 else 'are'} {what}, what came in is not"
 
 

@@ -6,6 +6,7 @@ are. So a function of C lays out such a list on its stack, with the pointers tha
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import re
@@ -32,6 +33,16 @@ _TYPES = {
     **{f"u{n}": f"uint{8 * n}_t" for n in (1, 2, 4, 8)},
 }
 WRONG_SIZE, NO_MEMORY = -1, -2
+# What a function cannot be called in C or C++, beside what the C library has.
+_KEYWORDS = """
+    NULL alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl
+    concept const const_cast consteval constexpr constinit continue decltype default delete do
+    double dynamic_cast else enum explicit export extern false float for friend goto if inline int
+    long main mutable namespace new noexcept not not_eq nullptr offsetof operator or or_eq private
+    protected public register reinterpret_cast requires restrict return short signed sizeof static
+    static_assert static_cast struct switch template this thread_local throw true try typedef
+    typeid typename typeof union unsigned using virtual void volatile while xor xor_eq
+"""
 
 
 class Source(NamedTuple):
@@ -46,7 +57,17 @@ class Source(NamedTuple):
     def identifier(self) -> str:
         """The name of the function in C."""
         name = re.sub(r"\W", "_", self.name, flags=re.ASCII)
-        return name if name[:1].isalpha() else f"f_{name}"
+        return name if name[:1].isalpha() and not _is_taken(name) else f"f_{name}"
+
+
+def _is_taken(name: str) -> bool:
+    """Whether C has the name: the library's own calls of ``exp`` would go to a function ``exp``."""
+    if name in _KEYWORDS.split() or re.fullmatch(r"\w+_t|(run|constant)\d+", name):
+        return True
+    try:
+        return hasattr(ctypes.CDLL(None), name)
+    except (OSError, TypeError):  # no such list on this system
+        return hasattr(math, name)
 
 
 def _declaration(s: Source) -> str:
@@ -78,8 +99,9 @@ def header(s: Source) -> str:
             )
     guard = f"FUNCTRANS_{s.identifier.upper()}_H"
     body = "\n".join(lines)
+    name = s.name.replace("*/", "* /")
     return f"""\
-/* {s.name}, exported by functrans {VERSION}.
+/* {name}, exported by functrans {VERSION}.
  *
 {body}
  *

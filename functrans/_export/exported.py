@@ -6,7 +6,7 @@ is data and machine code; no code of Python's is looked up or run.
 
 from __future__ import annotations
 
-import json
+import ast
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ from functrans._transforms.staging.jit import Jitted
 from functrans._transforms.staging.paths import Tree
 from functrans.errors import ArgumentError, ShapeError, UnsupportedError, name_of
 
-MAGIC = b"functrans export 1"
+MAGIC = b"functrans export 2"
 ANY = float("inf")
 
 
@@ -91,12 +91,10 @@ class Exported:
 
     def _bytes(self) -> bytes:
         code = self._code
-        for structure in (code.arguments, code.result):
-            _require_plain(structure)
         notes = [
             ("name", code.name), ("functrans", VERSION), *_machine(),
-            ("arguments", json.dumps(_written(code.arguments))),
-            ("result", json.dumps(_written(code.result))), ("frame", code.frame.text(ANY)),
+            ("arguments", _written(code.arguments)), ("result", _written(code.result)),
+            ("frame", code.frame.text(ANY)),
         ]
         return store.packed(MAGIC, store.key_of(code.name), code.object, notes)
 
@@ -209,7 +207,7 @@ def _opened(who: str, notes: dict[str, str], code: bytes) -> Exported:
                 f"{who} is for the {name} {notes.get(name)}, but this is {here}. Export it here."
             )
     frame = Frame.read(notes["frame"])
-    structures = [_read(json.loads(notes[name])) for name in ("arguments", "result")]
+    structures = [_read(notes[name]) for name in ("arguments", "result")]
     try:
         return Exported(Code(notes["name"], frame, code, None, {}, *structures))
     except NativeUnavailable as e:
@@ -225,42 +223,22 @@ def _machine() -> list[tuple[str, str]]:
 
 # ---- containers, as far as they are Python's own
 
-_KINDS: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "none": type(None)}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+def _written(structure: tree.Structure) -> str:
+    """An example, whose structure is as ``tree`` has it, as Python's text."""
+    # in files, spaces that follow each other are one
+    text = " ".join(repr(tree.unflatten(structure, [0.0] * structure.size)).split())
+    try:
+        same = _read(text) == structure
+    except (SyntaxError, ValueError):
+        same = False
+    if not same:
+        raise UnsupportedError(
+            f"export: {structure!r} cannot be written to a file, which knows tuples, lists and "
+            "dicts with keys that are texts or integers; a class would have to be imported"
+        )
+    return text
 
 
-def _require_plain(structure: tree.Structure) -> None:
-    if structure is not tree.LEAF and structure != tree.LEAF:
-        keys = getattr(structure.aux, "order", ())
-        if structure.kind not in _NAMES or not all(type(k) in (str, int) for k in keys):
-            raise UnsupportedError(
-                f"export: {structure!r} cannot be written to a file, which knows tuples, lists and "
-                "dicts with keys that are texts or integers; a class would have to be imported"
-            )
-        for child in structure.children:
-            _require_plain(child)
-
-
-def _written(structure: tree.Structure) -> Any:
-    if structure == tree.LEAF:
-        return None
-    children = [_written(c) for c in structure.children]
-    kind = _NAMES[structure.kind]  # type: ignore[index]  # checked
-    return [kind, list(getattr(structure.aux, "order", ())), children]
-
-
-def _read(written: Any) -> tree.Structure:
-    """Through an example, whose structure is as ``tree`` has it."""
-    return tree.flatten(_example(written))[1]
-
-
-def _example(written: Any) -> Any:
-    if written is None:
-        return 0.0
-    kind, keys, children = written
-    values = [_example(c) for c in children]
-    if kind == "dict":
-        canonical = tree.flatten(dict.fromkeys(keys, 0.0))[1].aux.canonical
-        by_key = dict(zip(canonical, values, strict=True))
-        return {k: by_key[k] for k in keys}
-    return None if kind == "none" else _KINDS[kind](values)
+def _read(text: str) -> tree.Structure:
+    return tree.flatten(ast.literal_eval(text))[1]

@@ -23,7 +23,8 @@ OF_NUMBERS = {
     }.items()},
     "beta": ("a b", "a * b == 0 ? (a + b >= 0 ? INFINITY : NAN) : "
                     "gamma_sign(a) * gamma_sign(b) * gamma_sign(a + b) * exp(log_beta(a, b))"),
-    "betainc": ("a b x", "beta_part(a, b, x)"), "betaincc": ("a b x", "beta_part(b, a, 1 - x)"),
+    "betainc": ("a b x", "beta_part(a, b, x, 1 - x)"),
+    "betaincc": ("a b x", "beta_part(b, a, 1 - x, x)"),
     "betainccinv": ("a b p", "b > 0 && a + b < INFINITY ? inverse(a, b, p, 1) : NAN"),
     "betaincinv": ("a b p", "b > 0 && a + b < INFINITY ? inverse(a, b, p, 0) : NAN"),
     "betaln": ("a b", "log_beta(a, b)"),
@@ -77,6 +78,26 @@ static double fraction(double d, double *c, double top, double bottom, double *y
   return d;
 }
 
+/* What Stirling's formula for the logarithm of gamma leaves out, from 10 on. */
+static double stirling(double a)
+{
+  double r = 1 / (a * a);
+  return (1. / 12 - r * (1. / 360 - r * (1. / 1260 - r * (1. / 1680 - r / 1188)))) / a;
+}
+
+/* 1 less the incomplete gamma function where a is near 0, so that the difference would be lost. */
+static double near_one(double a, double x)
+{
+  static const double zeta[] = {1.6449340668482264, 1.2020569031595943, 1.0823232337111382,
+    1.0369277551433699, 1.0173430619844491, 1.0083492773819228, 1.0040773561979443,
+    1.0020083928260822, 1.0009945751278181, 1.0004941886041195, 1.0002460865533080};
+  double log_gamma = -0.57721566490153286 * a, power = -a, term = a, sum = 0;
+  for (int k = 0; k < 11; k++) log_gamma += (power *= -a) * zeta[k] / (k + 2);
+  for (double n = 1; n < 25; n++) sum += (term *= -x / n) / (a + n);
+  double u = expm1(a * log(x) - log_gamma);
+  return -(u + sum + u * sum);
+}
+
 /* Of large a, where x = a (1 + m): by Temme's expansion in 1 / a (DLMF 8.12), whose next term is
    below the last digit. */
 static double near_normal(double a, double m, int above)
@@ -97,40 +118,55 @@ static double gamma_part(double a, double x, int above)
   if (x == 0) return above;
   if (isinf(a)) return isinf(x) ? NAN : above;
   if (isinf(x)) return !above;
-  double front = a * log(x) - x - lgamma(a), r = 1 / (a * a), m = (x - a) / a;
-  if (a > 1e8) return near_normal(a, m, above);
-  if (a > 10) front = a * ((x < a / 2 ? log(x / a) : log1p(m)) - m) + log(a / (2 * M_PI)) / 2
-    - (1. / 12 - r * (1. / 360 - r * (1. / 1260 - r * (1. / 1680 - r / 1188)))) / a;
+  double front = a * log(x) - x - lgamma(a + 1), off = (x - a) / a;
+  if (a > 1e8) return near_normal(a, off, above);
+  if (above && a < 0.1 && x < 1.1) return near_one(a, x);
+  if (a > 10) front = a * ((off < -0.5 ? log(x / a) : log1p(off)) - off)
+    - log(2 * M_PI * a) / 2 - stirling(a);
   front = exp(front);
+  if (front == 0) return (x < a + 1) == above;
   if (x < a + 1) {
-    double term = 1 / a, sum = term;
-    for (double n = 1; term > 1e-17 * sum; n++) sum += term *= x / (a + n);
-    return above ? fmax(1 - front * sum, 0) : front * sum;
+    double term = 1, sum = 1, n = 1;
+    for (; term > 1e-17 * sum && n < 1e6; n++) sum += term *= x / (a + n);
+    return n == 1e6 ? NAN : above ? fmax(1 - front * sum, 0) : front * sum;
   }
-  double b = x + 1 - a, c = 1e300, d = 1 / b, y = d, last = 0;
-  for (double n = 1; fabs(y - last) > 1e-16 * fabs(y) && n < 1e6; n++) {
+  front *= a;
+  double b = x + 1 - a, c = 1e300, d = 1 / b, y = d, last = 0, n = 1;
+  for (; fabs(y - last) > 1e-16 * fabs(y) && n < 1e6; n++) {
     last = y;
     d = fraction(d, &c, -n * (n - a), b += 2, &y);
   }
-  return above ? front * y : 1 - front * y;
+  return n == 1e6 ? NAN : above ? front * y : 1 - front * y;
 }
 
-static double beta_part(double a, double b, double x)
+static double log_beta(double a, double b)
+{
+  double low = a < b ? a : b, high = a < b ? b : a, all = a + b;
+  if (a == 0 || b == 0) return INFINITY;
+  if (!(low > 0 && high > 10)) return lgamma(a) + lgamma(b) - lgamma(all);
+  double rest = stirling(high) - stirling(all) + (high - 0.5) * log1p(-low / all);
+  if (low < 10) return lgamma(low) + rest + low * (1 - log(all));
+  return rest + stirling(low) + log(2 * M_PI / all) / 2 + (low - 0.5) * log(low / all);
+}
+
+/* x + y = 1 */
+static double beta_part(double a, double b, double x, double y)
 {
   if (!(a >= 0 && b >= 0 && x >= 0 && x <= 1)) return NAN;
   if (a == b && (a == 0 || isinf(a))) return NAN;
-  if (x == 0 || x == 1) return x;
+  if (x == 0 || y == 0) return x;
   if (a == 0 || b == 0 || isinf(a) || isinf(b)) return a == 0 || isinf(b);
-  if (a + b > 1e8) return NAN; /* logarithms of gamma functions have lost half their digits */
-  if (x > (a + 1) / (a + b + 2)) return fmax(1 - beta_part(b, a, 1 - x), 0);
-  double front = exp(a * log(x) + b * log1p(-x) + lgamma(a + b) - lgamma(a) - lgamma(b)) / a;
-  double c = 1, d = 1 / (1 - (a + b) * x / (a + 1)), y = d, last = 0;
-  for (double n = 1; fabs(y - last) > 1e-16 * fabs(y) && n < 1e6; n++) {
-    last = y;
-    d = fraction(d, &c, n * (b - n) * x / ((a + 2 * n - 1) * (a + 2 * n)), 1, &y);
-    d = fraction(d, &c, -(a + n) * (a + b + n) * x / ((a + 2 * n) * (a + 2 * n + 1)), 1, &y);
+  if (a > 1e7 || b > 1e7) return NAN;
+  if (x > (a + 1) / (a + b + 2)) return fmax(1 - beta_part(b, a, y, x), 0);
+  double log_x = x < 0.5 ? log(x) : log1p(-y), log_y = y < 0.5 ? log(y) : log1p(-x);
+  double front = exp(a * log_x + b * log_y - log_beta(a, b)) / a;
+  double c = 1, d = 1 / (1 - (a + b) * x / (a + 1)), z = d, last = 0, n = 1;
+  for (; fabs(z - last) > 1e-16 * fabs(z) && n < 1e6; n++) {
+    last = z;
+    d = fraction(d, &c, n * (b - n) * x / ((a + 2 * n - 1) * (a + 2 * n)), 1, &z);
+    d = fraction(d, &c, -(a + n) * (a + b + n) * x / ((a + 2 * n) * (a + 2 * n + 1)), 1, &z);
   }
-  return front * y;
+  return n == 1e6 ? NAN : front * z;
 }
 
 static double gamma_sign(double x)
@@ -140,16 +176,12 @@ static double gamma_sign(double x)
   return x > 0 || fmod(floor(x), 2) == 0 ? 1 : -1;
 }
 
-static double log_beta(double a, double b)
-{
-  return a == 0 || b == 0 ? INFINITY : lgamma(a) + lgamma(b) - lgamma(a + b);
-}
-
 static double student(double df, double t)
 {
   if (!(df > 0)) return NAN;
-  if (df > 1e8 || isinf(t)) return erfc(-t * M_SQRT1_2) / 2;
-  double tail = beta_part(df / 2, 0.5, df / (df + t * t)) / 2;
+  if (isinf(df) || isinf(t)) return erfc(-t * M_SQRT1_2) / 2;
+  if (df > 1e7) return erfc(-t * (1 - 0.25 / df) / hypot(M_SQRT2, t / sqrt(df))) / 2;
+  double all = df + t * t, tail = beta_part(df / 2, 0.5, df / all, t * t / all) / 2;
   return t < 0 ? tail : t > 0 ? 1 - tail : t == 0 ? 0.5 : NAN;
 }
 
@@ -166,8 +198,8 @@ static double inverse(double a, double b, double p, int above)
     middle = low + (high - low) / 2;
     memcpy(&x, &middle, 8);
     if (b < 0) y = gamma_part(a, x, above);
-    else if (above && p < 0.5) y = beta_part(b, a, 1 - x);
-    else y = above ? 1 - beta_part(a, b, x) : beta_part(a, b, x);
+    else if (above && p < 0.5) y = beta_part(b, a, 1 - x, x);
+    else y = above ? 1 - beta_part(a, b, x, 1 - x) : beta_part(a, b, x, 1 - x);
     if (isnan(y)) return NAN;
     if ((y < p) != above) low = middle;
     else high = middle;

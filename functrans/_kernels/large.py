@@ -43,45 +43,13 @@ from functrans.config import NATIVE, config, settings
 # ---- native code
 
 
-def _compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
-    return None  # replaced by the floor where programs are staged; until then nothing compiles
+_native: Any  # nothing large is computed until the package is loaded
 
 
-def _kernels() -> Callable[..., np.ndarray | None]:
-    return lambda *args: None  # likewise
-
-
-def _added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
-    return False  # likewise
-
-
-def _read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
-    return False  # likewise
-
-
-def _looped(
-    ufunc: np.ufunc, xs: Sequence, out: np.ndarray | None, work: float
-) -> np.ndarray | None:
-    return None  # likewise
-
-
-def _enter_pool() -> None:
-    pass  # likewise
-
-
-def install(compiled: Callable[..., list | None],
-            kernels: Callable[[], Callable[..., np.ndarray | None]],
-            added: Callable[..., bool], read: Callable[..., bool],
-            looped: Callable[..., np.ndarray | None],
-            enter_pool: Callable[[], None]) -> None:
-    """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
-    list, by native code, ``kernels()`` what runs those of ``row_kernels``; None where there is
-    none. ``added(index, v, y)`` and ``read`` are those of ``add_kernels``,
-    ``looped(ufunc, xs, out, work)`` of ``ufunc_loops``. ``enter_pool()`` lets NumPy use the pool,
-    or no longer, as ``config`` says."""
-    global _compiled, _kernels, _added, _read, _looped, _enter_pool
-    _compiled, _kernels, _added, _read = compiled, kernels, added, read
-    _looped, _enter_pool = looped, enter_pool
+def install(native: Any) -> None:
+    """Called once by the package with ``_transforms/staging/native_rows.py``, of a floor above."""
+    global _native
+    _native = native
 
 
 class _Demand:
@@ -98,7 +66,7 @@ def keep_memory(x: np.ndarray) -> None:
     if x.nbytes < sizes.KEPT or not settings().compiles:
         return
     if demand.nbytes >= sizes.KEPT_FROM:
-        _enter_pool()
+        _native.enter_pool()
     elif config.keep_memory:
         demand.nbytes += x.nbytes
 
@@ -112,7 +80,7 @@ def _compiles(xs: Sequence) -> bool:
 
 def compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
     """``f(static, *xs)`` by code that is compiled for it; None where none is."""
-    return _compiled(f, static, xs) if _compiles(xs) else None
+    return _native.compiled(f, static, xs) if _compiles(xs) else None
 
 
 def forward(row: Primitive, impl: Callable, native_from: str) -> Callable:
@@ -127,7 +95,7 @@ def forward(row: Primitive, impl: Callable, native_from: str) -> Callable:
             return impl(x, *xs, **params)
         ys = None
         if x.size >= getattr(sizes, native_from) and _compiles((x, *xs)):
-            ys = _compiled(staged, tuple(params.items()), (x, *xs))
+            ys = _native.compiled(staged, tuple(params.items()), (x, *xs))
         return impl(x, *xs, **params) if ys is None else ys[0]
 
     return run
@@ -156,7 +124,7 @@ def backward(vjp: Callable, native_from: str) -> Callable:
             values = [v for v in every if not isinstance(v, _ABSENT)]
             absent = tuple([v if isinstance(v, _ABSENT) else _HERE for v in every])
             static = absent, tuple(wanted), tuple(params.items())
-            cts = _compiled(staged, static, values) if _compiles(values) else None
+            cts = _native.compiled(staged, static, values) if _compiles(values) else None
             if cts is not None:
                 rest = iter(cts)
                 return [next(rest) if w else None for w in wanted]
@@ -253,47 +221,48 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
             return None
     if not (settings().compiles and dtype.isnative):
         return None
-    numbers = 0
+    arrays, numbers = [*xs], 0
     if len(xs) > 1 or not x.flags.carray:
-        xs = _in_order(xs, shape, dtype)
-        if not xs:
+        arrays, numbers = _in_order(xs, shape, dtype)
+        if not arrays:
             return None
-        numbers = sum([1 << i for i, v in enumerate(xs) if not v.flags.c_contiguous])
     for i, v in enumerate(filled, len(xs)):
         if not v.flags.c_contiguous:
             numbers |= 1 << i
-    return _kernels()(name, width, (*xs, *filled), numbers)
+    return _native.kernels()(name, width, [*arrays, *filled], numbers, like=x)
 
 
-def _in_order(xs: tuple[Any, ...], shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ...]:
-    """Arrays of one shape and dtype, aligned and in order or a number repeated; none if some are
-    not, nor can be written out so."""
-    ordered = []
-    for v in xs:
+def _in_order(xs: tuple[Any, ...], shape: tuple[int, ...], dtype: np.dtype) -> tuple[list, int]:
+    """Arrays of one shape and dtype, aligned and in order, or of one number, for each of which
+    there is a bit; none if some are not, nor can be written out so."""
+    ordered, numbers = [], 0
+    for i, v in enumerate(xs):
         if type(v) is not np.ndarray or not v.ndim:
-            v = _repeated(v, shape, dtype)
+            v = _number(v, dtype)
             if v is None:
-                return ()
+                return [], 0
+            numbers |= 1 << i
         elif v.shape != shape or v.dtype is not dtype:
-            return ()
+            return [], 0
         elif not (flags := v.flags).carray:
-            if not flags.c_contiguous and any(v.strides):
-                if 0 not in v.strides:
-                    return ()
-                v = v.copy()
-            elif not flags.aligned:
-                return ()
+            if not flags.c_contiguous:
+                if not any(v.strides):
+                    numbers |= 1 << i
+                elif 0 in v.strides:
+                    v = v.copy()
+                else:
+                    return [], 0
+            if not v.flags.aligned:
+                return [], 0
         ordered.append(v)
-    return tuple(ordered)
+    return ordered, numbers
 
 
-def _repeated(v: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-    """A number as an array that repeats it; None for what is none, or would change the type."""
+def _number(v: Any, dtype: np.dtype) -> np.ndarray | None:
+    """A number as an array; None for what is none, or would change the type."""
     if type(v) is float or type(v) is int:
-        v = np.array(v, dtype)
-    elif type(v) not in STRONG or v.dtype is not dtype:
-        return None
-    return np.ndarray(shape, dtype, v, 0, (0,) * len(shape))
+        return np.array(v, dtype)
+    return np.asarray(v) if type(v) in STRONG and v.dtype is dtype else None
 
 
 def row_sums(x: np.ndarray) -> np.ndarray | None:
@@ -304,7 +273,7 @@ def row_sums(x: np.ndarray) -> np.ndarray | None:
         return None
     if dtype.char not in "fd" or not (dtype.isnative and x.flags.carray and settings().compiles):
         return None
-    y = _kernels()("row_sums", width, [x], 0, np.empty(x.shape[:-1], dtype))
+    y = _native.kernels()("row_sums", width, [x], 0, np.empty(x.shape[:-1], dtype))
     return y if y is not None and is_finite(y) else None  # NumPy warns of others
 
 
@@ -324,7 +293,7 @@ def take_rows(x: np.ndarray, index: np.ndarray) -> np.ndarray:
     size = index.size * (x.size // len(x)) if x.size else 0
     if size >= sizes.PARALLEL and x.dtype.char in "fdFD" and x.dtype.isnative and config.jit:
         y = np.empty(index.shape + x.shape[1:], x.dtype)
-        if x.flags.aligned and _read(np.require(index, None, ["C", "A"]), y, x):
+        if x.flags.aligned and _native.read(np.require(index, None, ["C", "A"]), y, x):
             return y
     return x.take(index, 0)  # the same as x[index], in up to half the time
 
@@ -340,7 +309,7 @@ def add_rows(index: Any, v: Any, y: np.ndarray) -> bool:
             and y.flags.carray and index.dtype == np.int64 and index.dtype.isnative
             and y.ndim > 1 and v.shape == index.shape + y.shape[1:]):
         return False
-    return _added(np.require(index, None, ["C", "A"]), np.require(v, None, ["C", "A"]), y)
+    return _native.added(np.require(index, None, ["C", "A"]), np.require(v, None, ["C", "A"]), y)
 
 
 # ---- blocks
@@ -385,7 +354,7 @@ def elementwise(impl: Any, *xs: Any, out: np.ndarray | None = None) -> np.ndarra
     x = xs[0] if _has_axes(xs[0]) else xs[-1]
     work = x.nbytes * (0.025 if impl in ARITHMETIC else 0.08)
     if type(impl) is np.ufunc and work >= sizes.PARALLEL_WORK:
-        if settings().compiles and (y := _looped(impl, xs, out, work)) is not None:
+        if settings().compiles and (y := _native.looped(impl, xs, out, work)) is not None:
             return y
         if x.size >= sizes.THREADED:
             return _by_python(impl, xs, out)
@@ -414,10 +383,10 @@ def _by_python(impl: np.ufunc, xs: Sequence, out: np.ndarray | None) -> np.ndarr
     return out
 
 
-def _has_axes(x):
+def _has_axes(x: Any) -> int:
     return type(x) is np.ndarray and x.ndim
 
 
-def _result_dtype(impl, xs):
+def _result_dtype(impl: np.ufunc, xs: Sequence) -> np.dtype:
     """NumPy's own choice, from empty slices."""
     return impl(*[x.reshape(-1)[:0] if _has_axes(x) else x for x in xs]).dtype

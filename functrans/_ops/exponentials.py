@@ -56,8 +56,9 @@ def _log(e, total, top):
     return y + top.reshape(y.shape)
 
 
-def _with_shares(x, axis):
+def _with_shares(x, params):
     """The value and the shares, from one pass of exponentials; None where other code is faster."""
+    axis = params["axis"]
     if x.dtype.char not in "fd":
         return None
     if x.size >= sizes.PASSES and axis == (x.ndim - 1,):
@@ -124,8 +125,8 @@ def _logsumexp_vjp(ct, y, xs, wanted, axis):
 
 def _scaled(times, ct, share, axis):
     """``share`` times ``ct``, a number a row."""
-    if times is operator.mul and type(ct) is np.ndarray and ct.dtype is share.dtype and (
-            ct.flags.c_contiguous):
+    if share.size >= sizes.SCALED and times is operator.mul and type(ct) is np.ndarray and (
+            ct.dtype is share.dtype and ct.flags.c_contiguous):
         scaled = large.in_one_pass("scaled_rows", share, axis=axis, filled=(ct,),
                                    least=sizes.SCALED)
         if scaled is not None:
@@ -140,8 +141,8 @@ logsumexp = primitive(
     vjp=_logsumexp_vjp, saves="x", native_from="NATIVE",
     keeps=Residual(
         _with_shares,
-        pull=lambda times, ct, x, share, axis: _scaled(times, ct, share, axis),
-        push=lambda times, t, x, share, axis: times(t, share).sum(axis=axis),
+        pull=lambda times, ct, x, share, params: _scaled(times, ct, share, params["axis"]),
+        push=lambda times, t, x, share, params: times(t, share).sum(axis=params["axis"]),
     ),
     batch=lambda size, xs, batched, axis: logsumexp(xs[0], axis=shift_axis(axis)),
     abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),

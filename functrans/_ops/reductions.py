@@ -25,14 +25,16 @@ from functrans._ops.elementwise import (
     multiply,
     ratio,
 )
-from functrans._ops.structure import repeated
+from functrans._ops.structure import all_batched, repeated
 
 
+@functools.lru_cache(1024)
 def reduced_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]:
     """``shape`` without the axes in ``axis``."""
     return tuple([n for i, n in enumerate(shape) if i not in axis])
 
 
+@functools.lru_cache(1024)
 def kept_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]:
     """``shape`` with length 1 at the axes in ``axis``."""
     return tuple([1 if i in axis else n for i, n in enumerate(shape)])
@@ -40,12 +42,6 @@ def kept_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]
 
 def shift_axis(axis):
     return tuple([i + 1 for i in axis])
-
-
-def _all_batched(size, xs, batched):
-    return [
-        x if b else np.broadcast_to(x, (size, *x.shape)) for x, b in zip(xs, batched, strict=True)
-    ]
 
 
 # ---- sum
@@ -60,10 +56,10 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> AnyArray:
     """``v``, reduced over ``axis``, repeated along it to ``shape``: the transpose of ``sum``."""
     if type(v) not in PLAIN:
         return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
-    whole, size = len(axis) == len(shape), math.prod(shape)
-    columns = not whole and axis[-1:] == (len(shape) - 1,) and shape[-1] <= FEW
-    if not whole:
+    size, columns = math.prod(shape), False
+    if len(axis) < len(shape):
         v = v.reshape(kept_shape(shape, axis))
+        columns = axis[-1:] == (len(shape) - 1,) and shape[-1] <= FEW
     if size > SMALL and not (columns and size < sizes.LARGE):
         return repeated(v, shape)
     y = np.empty(shape, dtype_of(v))
@@ -112,7 +108,7 @@ def _equal_share(x, y, axis):
 equal_share = primitive(
     "equal_share", _equal_share,
     batch=lambda size, xs, batched, axis: equal_share(
-        *_all_batched(size, xs, batched), axis=shift_axis(axis)),
+        *all_batched(size, xs, batched), axis=shift_axis(axis)),
     abstract=lambda x, y, axis: Aval(x.shape, floating_of(x.dtype)), rounds="never",
 )
 
@@ -308,7 +304,7 @@ def _recurrence_transpose(ct, a, axis, reverse):
 recurrence = primitive(
     "recurrence", _recurrence, jvp=_recurrence_jvp, vjp=_recurrence_vjp,
     batch=lambda size, xs, batched, axis, reverse: recurrence(
-        *_all_batched(size, xs, batched), axis=axis + 1, reverse=reverse),
+        *all_batched(size, xs, batched), axis=axis + 1, reverse=reverse),
     abstract=lambda a, b, axis, reverse: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
 )
 

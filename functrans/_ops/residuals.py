@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from functrans._ops.declare import strong_multiply
 
@@ -12,9 +12,10 @@ from functrans._ops.declare import strong_multiply
 class Residual:
     """What a function of one operand keeps for its backward rule instead of that.
 
-    ``keep(x, **params)``: the value and what is kept, None where the usual rule is better. The
+    ``keep(x, params)``: the value and what is kept, None where the usual rule is better. The
     linear maps take what multiplies, with strong zero or without: ``pull(times, ct, x, kept,
-    **params)``, x as ``Aval``, and ``push(times, t, ...)``.
+    params)``, x as ``Aval``, and ``push(times, t, ...)``. Parameters come as one dict, since a call
+    that takes it apart costs 0.2 us.
     """
 
     __slots__ = ("act", "keep", "pull", "push")
@@ -23,9 +24,6 @@ class Residual:
     singular, masks = False, True
 
     def __init__(self, keep: Callable, pull: Callable, push: Callable):
-        def by(rule: Callable, times: Callable) -> Callable[..., Any]:
-            return lambda g, x, kept, params: rule(times, g, x, kept, **params)
-
         self.keep = keep
-        self.act = by(pull, operator.mul)
-        self.pull, self.push = by(pull, strong_multiply), by(push, strong_multiply)
+        self.act = partial(pull, operator.mul)
+        self.pull, self.push = partial(pull, strong_multiply), partial(push, strong_multiply)

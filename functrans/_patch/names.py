@@ -70,17 +70,30 @@ def _either(original: Callable, ours: Callable, makes: bool = False) -> Callable
     return either
 
 
+def _gated(module: ModuleType, name: str, other: Callable) -> Swap:
+    """``other`` in the place of a function, while a function with names runs."""
+    original = getattr(module, name)
+    return Swap(module, name, original, gate(writing, original, other, module.__name__))
+
+
+def _stood_in(module: ModuleType, name: str, ours: Callable) -> Swap:
+    """A stand-in in the place of a class."""
+    original = getattr(module, name)
+    return Swap(module, name, original, StandIn.of(original, ours))
+
+
 # ---- NumPy
 
 
 def _of_numpy() -> list[Swap]:
-    swaps = [_vectorize(), _concatenator(), _grid(), *_of_math(), *_of_compiled()]
-    there: Any = StandIn.of(np.ndenumerate, fnp.ndenumerate)
-    swaps.append(Swap(np, "ndenumerate", np.ndenumerate, there))
-    for name in ("Generator", "RandomState"):
-        original = getattr(np.random, name)
-        there = StandIn.of(original, getattr(fnp.random, name))
-        swaps.append(Swap(np.random, name, original, there))
+    swaps = [
+        _vectorize(), _indexed(np.r_, lambda original, self, key: fnp.r_.of(self)[key]),
+        _indexed(np.mgrid, lambda original, self, key: handed(original(self, key))),
+        *_of_math(), *_of_compiled(),
+    ]
+    swaps.append(_stood_in(np, "ndenumerate", fnp.ndenumerate))
+    swaps += [_stood_in(np.random, name, getattr(fnp.random, name))
+              for name in ("Generator", "RandomState")]
     spaces = ((np, fnp), (np.linalg, fnp.linalg), (np.fft, fnp.fft), (np.emath, fnp.emath),
               (np.random, fnp.random))
     for theirs, ours in spaces:
@@ -88,9 +101,7 @@ def _of_numpy() -> list[Swap]:
             original: Any = getattr(theirs, name, None)
             mine = getattr(ours, name)
             if _is_function(original) and not isinstance(mine, type):
-                other = _either(original, mine, name in _MAKERS)
-                there = gate(writing, original, other, theirs.__name__)
-                swaps.append(Swap(theirs, name, original, there))
+                swaps.append(_gated(theirs, name, _either(original, mine, name in _MAKERS)))
     return swaps
 
 
@@ -132,27 +143,15 @@ def _vectorize() -> Swap:
     return Swap(np.vectorize, "__call__", original, call)
 
 
-def _concatenator() -> Swap:
-    """``np.r_`` and ``np.c_``, which are objects of one class."""
-    kind = next(k for k in type(np.r_).__mro__ if "__getitem__" in vars(k))
-    original = kind.__getitem__
-
-    def getitem(self: Any, key: Any) -> Any:
-        if writing.get() is None or not _is_open(sys._getframe(1), (), {}):
-            return original(self, key)
-        return fnp.r_.of(self)[key]
-
-    return Swap(kind, "__getitem__", original, getitem)
-
-
-def _grid() -> Swap:
-    """``np.mgrid`` and ``np.ogrid``, likewise."""
-    kind = next(k for k in type(np.mgrid).__mro__ if "__getitem__" in vars(k))
+def _indexed(x: Any, ours: Callable[[Any, Any, Any], Any]) -> Swap:
+    """Indexing of objects of one class, as ``np.r_`` and ``np.c_`` are, and ``np.mgrid`` and
+    ``np.ogrid``."""
+    kind = next(k for k in type(x).__mro__ if "__getitem__" in vars(k))
     original = kind.__getitem__
 
     def getitem(self: Any, key: Any) -> Any:
         inside = writing.get() is not None and _is_open(sys._getframe(1), (), {})
-        return handed(original(self, key)) if inside else original(self, key)
+        return ours(original, self, key) if inside else original(self, key)
 
     return Swap(kind, "__getitem__", original, getitem)
 
@@ -165,9 +164,7 @@ def _of_math() -> Iterator[Swap]:
         for name, ours in functions.items():
             original = getattr(module, name, None)
             if original is not None:
-                other = _of_traced(original, ours)
-                there = gate(writing, original, other, module.__name__)
-                yield Swap(module, name, original, there)
+                yield _gated(module, name, _of_traced(original, ours))
 
 
 def _of_traced(original: Callable, ours: Callable) -> Callable:
@@ -189,12 +186,9 @@ def _of_scipy(namespace: str) -> list[Swap]:
     for name in NAMES[namespace].ours.split():
         original: Any = getattr(theirs, name, None)
         if isinstance(original, FunctionType) or type(original).__module__ == "uarray":
-            other = _either(original, _counterpart(namespace, name))
-            there = gate(writing, original, other, theirs.__name__)
-            swaps.append(Swap(theirs, name, original, there))
+            swaps.append(_gated(theirs, name, _either(original, _counterpart(namespace, name))))
         elif isinstance(original, type):
-            there = StandIn.of(original, _counterpart(namespace, name))
-            swaps.append(Swap(theirs, name, original, there))
+            swaps.append(_stood_in(theirs, name, _counterpart(namespace, name)))
     return swaps + (_distributions(theirs) if namespace == "stats" else [])
 
 

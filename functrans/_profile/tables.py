@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 NAME_WIDTH, SHAPES_WIDTH = 55, 45
 
@@ -24,12 +24,40 @@ def shown_bytes(n: float) -> str:
     return f"{int(n)} b"
 
 
-def shown_flops(n: float) -> str:
-    return f"{n / 1e6:.3f}" if n else "--"
-
-
 def _short(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+class Column(NamedTuple):
+    """``cell(event, total, width)`` is its text, ``option`` what it must be asked for by."""
+
+    title: str
+    cell: Callable[[Any, float, int], str]
+    option: str = ""
+    text: bool = False  # aligned left, as numbers are not
+
+
+def _share(us: float, total: float) -> str:
+    return f"{100 * us / total:.2f}%" if total else "--"
+
+
+COLUMNS = (
+    Column("Name", lambda e, total, width: _short(e.key, NAME_WIDTH), text=True),
+    Column("Self CPU %", lambda e, total, width: _share(e.self_cpu_time_total, total)),
+    Column("Self CPU", lambda e, total, width: shown_time(e.self_cpu_time_total)),
+    Column("CPU total %", lambda e, total, width: _share(e.cpu_time_total, total)),
+    Column("CPU total", lambda e, total, width: shown_time(e.cpu_time_total)),
+    Column("CPU time avg", lambda e, total, width: shown_time(e.cpu_time)),
+    Column("CPU Mem", lambda e, total, width: shown_bytes(e.cpu_memory_usage), "memory"),
+    Column("Self CPU Mem", lambda e, total, width: shown_bytes(e.self_cpu_memory_usage), "memory"),
+    Column("# of Calls", lambda e, total, width: str(e.count)),
+    Column("Input Shapes", lambda e, total, width: _short(str(e.input_shapes), SHAPES_WIDTH),
+           "shapes", text=True),
+    Column("Total MFLOPs", lambda e, total, width: f"{e.flops / 1e6:.3f}" if e.flops else "--",
+           "flops"),
+    Column("Source Location", lambda e, total, width: _short(e.stack[0] if e.stack else "", width),
+           "stack", text=True),
+)
 
 
 def table_of(events: Sequence[Any], total: float, row_limit: int, source_width: int,
@@ -37,26 +65,15 @@ def table_of(events: Sequence[Any], total: float, row_limit: int, source_width: 
     """The rows of ``events`` below column titles, then the total time."""
     if not events:
         return ""
-    titles = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
-    if options["memory"]:
-        titles += ["CPU Mem", "Self CPU Mem"]
-    titles.append("# of Calls")
-    if options["shapes"]:
-        titles.append("Input Shapes")
-    if options["flops"]:
-        titles.append("Total MFLOPs")
-    if options["stack"]:
-        titles.append("Source Location")
-    rows = [_cells(e, total, source_width, options) for e in events[:row_limit]]
+    columns = [c for c in COLUMNS if not c.option or options[c.option]]
+    titles = [c.title for c in columns]
+    rows = [[c.cell(e, total, source_width) for c in columns] for e in events[:row_limit]]
     widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
-    last = len(titles) - 1
-    # names and places are aligned left, numbers right
-    texts = {0} | {titles.index(t) for t in ("Input Shapes", "Source Location") if t in titles}
 
     def line(cells: Sequence[str]) -> str:
-        parts = [c.ljust(w) if k in texts else c.rjust(w)
-                 for k, (c, w) in enumerate(zip(cells, widths, strict=True))]
-        return "  ".join(parts).rstrip() if last in texts else "  ".join(parts)
+        text = "  ".join([cell.ljust(w) if c.text else cell.rjust(w)
+                          for cell, w, c in zip(cells, widths, columns, strict=True)])
+        return text.rstrip() if columns[-1].text else text
 
     rule = "  ".join(["-" * w for w in widths])
     lines = [] if header is None else ["=" * len(rule), header]
@@ -65,24 +82,3 @@ def table_of(events: Sequence[Any], total: float, row_limit: int, source_width: 
         lines.append(f"({len(events) - row_limit} more)")
     lines.append(f"Self CPU time total: {shown_time(total)}")
     return "\n".join(lines)
-
-
-def _cells(e: Any, total: float, source_width: int, options: dict) -> list[str]:
-    def share(us: float) -> str:
-        return f"{100 * us / total:.2f}%" if total else "--"
-
-    cells = [
-        _short(e.key, NAME_WIDTH), share(e.self_cpu_time_total),
-        shown_time(e.self_cpu_time_total), share(e.cpu_time_total), shown_time(e.cpu_time_total),
-        shown_time(e.cpu_time),
-    ]
-    if options["memory"]:
-        cells += [shown_bytes(e.cpu_memory_usage), shown_bytes(e.self_cpu_memory_usage)]
-    cells.append(str(e.count))
-    if options["shapes"]:
-        cells.append(_short(str(e.input_shapes), SHAPES_WIDTH))
-    if options["flops"]:
-        cells.append(shown_flops(e.flops))
-    if options["stack"]:
-        cells.append(_short(e.stack[0] if e.stack else "", source_width))
-    return cells

@@ -14,7 +14,7 @@ from functrans import tree
 from functrans._core.array import Array, changeable, frozen_copy, plain, wrap
 from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype, integer, shape_of
 from functrans._core.bind import Tracer
-from functrans._core.references import is_exact
+from functrans._core.references import FREE_THREADED, is_exact
 from functrans._transforms import paths
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_of
@@ -317,7 +317,7 @@ def wrong_structure(who: str, f: Callable, what: str, actual: Any, expected: Any
 
 
 def _check_leaf(who: str, f: Callable, what: str, t: Any, x: Any) -> None:
-    if not is_number(t) and not isinstance(t, bool):
+    if not is_value(t):
         raise ArgumentError(
             f"{who}: {what} of `{name_of(f)}` must be an array, but is {describe(t)}"
         )
@@ -348,7 +348,7 @@ def hand_out_all(
     for i in range(len(xs)):
         # the short way for what was computed last: two references, of the list and of the call
         if (type(xs[i]) is np.ndarray and xs[i].base is None and getrefcount(xs[i]) == 2
-                and is_exact(xs[i])):
+                and (not FREE_THREADED or is_exact(xs[i]))):
             xs[i].setflags(write=False)
             xs[i] = xs[i].view(Array)
         elif not (weak and type(xs[i]) in PYTHON_SCALARS):
@@ -415,6 +415,11 @@ def _handed_out(x: Any, alone: bool) -> Any:
 def is_number(x: Any) -> bool:
     """Whether a transform can trace ``x``; a member of an enumeration is a name, not a number."""
     return isinstance(x, _NUMBERS) and not isinstance(x, _NAMES)
+
+
+def is_value(x: Any) -> bool:
+    """Whether ``x`` is a number or a truth value, traced or not."""
+    return is_number(x) or isinstance(x, bool)
 
 
 # Written out in a call, a union would be made anew at each.

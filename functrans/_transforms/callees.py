@@ -30,7 +30,7 @@ from functrans._transforms.staging.libraries import (
     package_of_code,
 )
 from functrans._transforms.staging.names import (
-    ANNOTATE,
+    ANNOTATIONS,
     MAKERS,
     behind,
     contents_of,
@@ -177,7 +177,7 @@ class Callees:
         found = []
         for k in kind.__mro__:
             if not self._is_foreign(k.__module__):
-                implicit = {n for n in vars(k) if n.startswith("__")} - MAKERS - {ANNOTATE}
+                implicit = {n for n in vars(k) if n.startswith("__")} - MAKERS - ANNOTATIONS
                 found += [*self._space(vars(k)), *self._named(vars(k), implicit)]
         return found
 

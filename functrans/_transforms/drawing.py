@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import Signature, signature
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from functrans import tree
 from functrans._core.bind import Tracer, next_level
 from functrans._core.writing import current, handed, writing
 from functrans.errors import UnsupportedError, user_line
+
+T = TypeVar("T")
 
 # Methods one call of which for more numbers draws what several calls do.
 _ALIKE = frozenset({
@@ -94,19 +96,14 @@ class Drawing(Protocol):
 _runs: ContextVar[tuple[Drawing, ...]] = ContextVar("runs", default=())
 
 
-class drawing:  # as a generator it would take three times as long
-    """A block in which draws are those of a run."""
-
-    __slots__ = ("run", "token")
-
-    def __init__(self, run: Drawing):
-        self.run = run
-
-    def __enter__(self) -> None:
-        self.token = _runs.set((*_runs.get(), self.run))
-
-    def __exit__(self, *error: object) -> None:
-        _runs.reset(self.token)
+def drawing(run: Drawing, f: Callable[[], T]) -> T:
+    """``f()``, whose draws are those of a run."""
+    before = _runs.get()
+    try:
+        _runs.set((*before, run))
+        return f()
+    finally:
+        _runs.set(before)
 
 
 @contextmanager
@@ -132,11 +129,12 @@ def rehearsal(drawn: Drawn) -> Iterator[None]:
 @contextmanager
 def outside() -> Iterator[None]:
     """A block in which draws are numbers."""
-    token = _runs.set(())
+    before = _runs.get()
     try:
+        _runs.set(())
         yield
     finally:
-        _runs.reset(token)
+        _runs.set(before)
 
 
 def level() -> float:

@@ -284,8 +284,8 @@ def _run(
         args, kwargs = tree.unflatten(structure, leaves)
         reach = reach.given([x for x in leaves if not is_number(x)])
         why = "the same for every slice"
-        with RefusingDraws(reach, trace.fun, why, trace.states), drawing(trace):
-            outs, out_structure = tree.flatten(f(*args, **kwargs))
+        with RefusingDraws(reach, trace.fun, why, trace.states):
+            outs, out_structure = tree.flatten(drawing(trace, lambda: f(*args, **kwargs)))
         require_numbers(f"vmap: `{name_of(f)}`", outs, "an array")
         return [trace.batched(plain(x)) for x in outs], out_structure
     finally:

@@ -213,16 +213,8 @@ stands_for(np.nanmin)(lambda a: np.min(known(a) if a.size else a))
 stands_for(np.nanmedian)(lambda a: np.median(known(a)))
 stands_for(np.nanquantile)(lambda a, q: np.quantile(known(a), q))
 stands_for(np.nanpercentile)(lambda a, q: np.percentile(known(a), q))
-
-
-@stands_for(np.nancumsum)
-def nancumsum(a):
-    return np.cumsum(np.where(np.isnan(a), 0.0, a))
-
-
-@stands_for(np.nancumprod)
-def nancumprod(a):
-    return np.cumprod(np.where(np.isnan(a), 1.0, a))
+stands_for(np.nancumsum)(lambda a: np.cumsum(np.where(np.isnan(a), 0.0, a)))
+stands_for(np.nancumprod)(lambda a: np.cumprod(np.where(np.isnan(a), 1.0, a)))
 
 
 @njit

@@ -27,26 +27,29 @@ def at_once(rule: Residual, x: Any, **params: Any) -> Any:
 # ---- means and variances of ``n`` numbers in single or double precision, of at least one
 
 MEAN = Residual(
-    lambda x, axis, n: (added(x, axis) / n, None),
-    pull=lambda times, ct, x, _, axis, n: expand(ct / n, x.shape, axis),
-    push=lambda times, t, x, _, axis, n: t.sum(axis=axis) / n,
+    lambda x, p: (added(x, p["axis"]) / p["n"], None),
+    pull=lambda times, ct, x, _, p: expand(ct / p["n"], x.shape, p["axis"]),
+    push=lambda times, t, x, _, p: t.sum(axis=p["axis"]) / p["n"],
 )
 
 
-def _variance(x, axis, n, ddof):
+def _variance(x, params):
     if x.size >= sizes.LARGE:
         return None
+    axis, n, ddof = params["axis"], params["n"], params["ddof"]
     away = x - (added(x, axis) / n).reshape(kept_shape(x.shape, axis))
     y = added(np.square(away), axis) / (n - ddof)
     return (y, away) if is_finite(y) else None
 
 
-def _pull_variance(times, ct, x, away, axis, n, ddof):
+def _pull_variance(times, ct, x, away, params):
+    axis, n, ddof = params["axis"], params["n"], params["ddof"]
     moved = times((ct * (2 / (n - ddof))).reshape(kept_shape(x.shape, axis)), away)
     return _centred(moved, axis, n)  # but for rounding, it is
 
 
-def _push_variance(times, t, x, away, axis, n, ddof):
+def _push_variance(times, t, x, away, params):
+    axis, n, ddof = params["axis"], params["n"], params["ddof"]
     return times(_centred(t, axis, n), away).sum(axis=axis) * (2 / (n - ddof))
 
 
@@ -71,21 +74,22 @@ def rolled(x: Any, shifts: tuple[tuple[int, int], ...]) -> AnyArray:
 
 
 ROLL = Residual(
-    lambda x, shifts: (rolled(x, shifts), None),
-    pull=lambda times, ct, x, _, shifts: rolled(ct, tuple([(-n, i) for n, i in shifts[::-1]])),
-    push=lambda times, t, x, _, shifts: rolled(t, shifts),
+    lambda x, p: (rolled(x, p["shifts"]), None),
+    pull=lambda times, ct, x, _, p: rolled(ct, tuple([(-n, i) for n, i in p["shifts"][::-1]])),
+    push=lambda times, t, x, _, p: rolled(t, p["shifts"]),
 )
 
 
-def _pull_repeat(times, ct, x, _, count, axis):
+def _pull_repeat(times, ct, x, _, params):
+    count, axis = params["count"], params["axis"]
     apart = ct.reshape((*x.shape[: axis + 1], count, *x.shape[axis + 1 :]))
     plain = type(apart) is np.ndarray
     return summed(apart, [axis + 1]).reshape(x.shape) if plain else apart.sum(axis=axis + 1)
 
 
 REPEAT = Residual(
-    lambda x, count, axis: (np.repeat(x, count, axis), None), _pull_repeat,
-    push=lambda times, t, x, _, count, axis: np.repeat(t, count, axis),
+    lambda x, p: (np.repeat(x, p["count"], p["axis"]), None), _pull_repeat,
+    push=lambda times, t, x, _, p: np.repeat(t, p["count"], p["axis"]),
 )
 
 __all__ = ["MEAN", "REPEAT", "ROLL", "VARIANCE", "at_once", "rolled"]

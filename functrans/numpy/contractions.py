@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS
-from functrans._core.bind import AnyArray, Tracer, bind, newest_trace
+from functrans._core.bind import AnyArray, Tracer, bind, cast, newest_trace
 from functrans._ops import contractions as rows
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import move_axis
@@ -35,14 +35,16 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _matmul(x1, x2):
-    if type(x1) is not np.ndarray or not isinstance(x2, Tracer):
-        x1, x2 = _pair(x1, x2)
+    top = x1.owner if isinstance(x1, Tracer) else None
+    if top is None and type(x1) is not np.ndarray:
+        return _matmul(as_operand(x1), x2)
+    if isinstance(x2, Tracer):
+        top = x2.owner if top is None or x2.owner.level > top.level else top
+    elif type(x2) is not np.ndarray:
+        return _matmul(x1, as_operand(x2))
     s1, s2 = x1.shape, x2.shape
     if not s1 or not s2 or s1[-1] != s2[-2 if len(s2) > 1 else 0]:
         raise _no_product(s1, s2)
-    top = x1.owner if isinstance(x1, Tracer) else None
-    if isinstance(x2, Tracer) and (top is None or x2.owner.level > top.level):
-        top = x2.owner
     return bind(rows.matmul, x1, x2) if top is None or top.closed else (
         top.process(rows.matmul, (x1, x2), {}))
 
@@ -50,10 +52,8 @@ def _matmul(x1, x2):
 def _no_product(s1, s2):
     """NumPy's error for operands of shapes ``s1`` and ``s2``, which do not fit."""
     if not s1 or not s2:
-        return ValueError(
-            f"matmul: Input operand {int(bool(s1))} does not have enough dimensions (has 0, gufunc "
-            "core with signature (n?,k),(k,m?)->(n?,m?) requires 1)"
-        )
+        return ValueError(f"matmul: Input operand {int(bool(s1))} does not have enough dimensions "
+                          "(has 0, gufunc core with signature (n?,k),(k,m?)->(n?,m?) requires 1)")
     return ValueError(
         "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
         f"(n?,k),(k,m?)->(n?,m?) (size {s2[-2:][0]} is different from {s1[-1]})"
@@ -72,13 +72,11 @@ def matmul(x1, x2, /):
 
 
 def _method(self, other):
-    if type(other) in PYTHON_SCALARS:
+    if type(other) is np.ndarray or isinstance(other, Tracer):
+        return _matmul(self, other)
+    if type(other) in PYTHON_SCALARS or (is_other(other) and defers("matmul", self, other)):
         return NotImplemented
-    if is_sparse(other):
-        return with_sparse("matmul", self, other)
-    if is_other(other) and defers("matmul", self, other):
-        return NotImplemented
-    return _matmul(self, other)
+    return with_sparse("matmul", self, other) if is_sparse(other) else _matmul(self, other)
 
 
 def _reflected(self, other):
@@ -93,16 +91,22 @@ def _reflected(self, other):
 def dot(a, b, out=None):
     """Product of scalars, inner product of vectors, matrix product; over the last axis of ``a``."""
     a, b = _pair(a, b)
+    return _summed(a, b, max(len(b.shape) - 2, 0))
+
+
+def _summed(a, b, axis):
+    """Products summed over the last axis of ``a`` and ``axis`` of ``b``, or with a number."""
     n1, n2 = len(a.shape), len(b.shape)
-    if not n1 or not n2:
-        return a * b
-    axis = max(n2 - 2, 0)
+    if not n1 or not n2:  # a traced number of Python's has its type as an array, as in NumPy
+        dtype = np.result_type(a.dtype, b.dtype)
+        return ops.multiply(cast(a, dtype), cast(b, dtype))
     if a.shape[-1] != b.shape[axis]:
         raise ValueError(
             f"shapes {_show(a.shape)} and {_show(b.shape)} not aligned: {a.shape[-1]} (dim "
             f"{n1 - 1}) != {b.shape[axis]} (dim {axis})"
         )
-    y = rows.matmul(a, b) if n2 <= 2 else _contract(a, b, (n1 - 1,), (axis,))
+    by_matmul = n2 <= 2 and axis == max(n2 - 2, 0)
+    y = rows.matmul(a, b) if by_matmul else _contract(a, b, (n1 - 1,), (axis,))
     return _rounded(y, a, b)
 
 
@@ -146,14 +150,7 @@ def vecmat(x1, x2, /):
 def inner(a, b, /):
     """Sum of products over the last axes, without conjugation."""
     a, b = _pair(a, b)
-    if not a.shape or not b.shape:
-        return ops.multiply(a, b)
-    if a.shape[-1] != b.shape[-1]:
-        raise ValueError(
-            f"shapes {_show(a.shape)} and {_show(b.shape)} not aligned: {a.shape[-1]} (dim "
-            f"{a.ndim - 1}) != {b.shape[-1]} (dim {b.ndim - 1})"
-        )
-    return _rounded(_contract(a, b, (len(a.shape) - 1,), (len(b.shape) - 1,)), a, b)
+    return _summed(a, b, max(len(b.shape) - 1, 0))
 
 
 @numpy_like(np.outer)

@@ -83,8 +83,9 @@ class Memory:
         if place.order is not None:
             y = place.arranged(y, shape)
         # a newer trace that has taken the op may end before it is read again
-        if keeps and isinstance(x, Tracer) and isinstance(y, Tracer) and y.owner is x.owner and (
-                len(self.parts) < PARTS):
+        if keeps and isinstance(x, Tracer) and isinstance(y, Tracer) and y.owner is x.owner:
+            if len(self.parts) == PARTS:  # the oldest goes, so that loops read alike throughout
+                del self.parts[next(iter(self.parts))]
             self.parts[place] = y
         return y
 

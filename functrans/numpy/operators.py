@@ -76,7 +76,9 @@ Tracer.__invert__ = lambda self: self.owner.unary(ops.invert, self)  # type: ign
 
 
 def _mul(self: Tracer, other: Any) -> Any:
-    if self.root_of is None and (type(other) in PLAIN or getattr(other, "root_of", None) is None):
+    if self.root_of is None and type(other) in PLAIN:
+        return self.owner.binary(ops.multiply, self, other)
+    if self.root_of is getattr(other, "root_of", None) is None:
         try:
             if type(other) in SEQUENCES and _counts(self, other):
                 return other * operator.index(self)
@@ -87,6 +89,8 @@ def _mul(self: Tracer, other: Any) -> Any:
 
 
 def _rmul(self: Tracer, other: Any) -> Any:
+    if self.root_of is None and type(other) in PLAIN:
+        return self.owner.binary(ops.multiply, other, self)
     if self.root_of is None:
         try:
             if type(other) in SEQUENCES and _counts(self, other):

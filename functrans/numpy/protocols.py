@@ -77,7 +77,7 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
             if not isinstance(x1, _LISTS) and not isinstance(x2, _LISTS):
                 return bind_operands(row, x1, x2)
     for x in inputs:
-        if type(x) is not np.ndarray and not isinstance(x, Tracer):
+        if x is not self and type(x) is not np.ndarray and not isinstance(x, Tracer):
             inputs = tuple(map(_operand, inputs))
             break
     if row is not None:
@@ -92,10 +92,8 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
         if meaning_of(ufunc) is None or ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature:
             raise unsupported(f"{ufunc_name(ufunc)}.{method}")
         function = MAKERS[method](ufunc)
-    if kwargs.pop("out", None) is not None:
+    if "out" in kwargs and kwargs.pop("out") is not None:
         raise refused(f"{ufunc_name(ufunc)}.{method}", "got out=", USE_RESULT)
-    if method == "reduce":
-        kwargs.setdefault("axis", 0)
     if len(kwargs) > 1:
         kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
     return function(*inputs, **kwargs)

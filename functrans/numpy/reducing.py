@@ -36,16 +36,23 @@ def _added_dtype(dtype: np.dtype) -> np.dtype:
     return np.logaddexp.reduce(np.zeros(1, dtype)).dtype
 
 
-def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
-    if out is None and keepdims is False and initial is NoValue and where is True and (
+def _logaddexp(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
+    if out is dtype is None and keepdims is False and initial is NoValue and where is True and (
             array.dtype.char in "fd"):
         return along(exponentials.logsumexp, array, axes_of(axis, array.ndim))
+    return _logaddexp_with_options(array, axis, dtype, out, keepdims, initial, where)
+
+
+def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
     dtype = _added_dtype(array.dtype)
     array = array if array.dtype is dtype else array.astype(dtype)
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
     axis = axes_of(axis, a.ndim)
     y = keep(exponentials.logsumexp(a, axis=axis), a, axis, keepdims)
     return ops.logaddexp(y, start_of(initial, y)) if is_set(initial) else y
+
+
+_logaddexp_with_options = _reduce(_logsumexp)
 
 
 def _of_truth(f, ufunc, join):
@@ -70,7 +77,7 @@ UFUNC_METHODS = {
     (np.fmin, "reduce"): _reduce(reductions.nanmin),
     (np.logical_and, "reduce"): _of_truth(reductions.all, np.logical_and, ops.logical_and),
     (np.logical_or, "reduce"): _of_truth(reductions.any, np.logical_or, ops.logical_or),
-    (np.logaddexp, "reduce"): _reduce(_logsumexp),
+    (np.logaddexp, "reduce"): _logaddexp,
     (np.add, "accumulate"): accumulating(rows.cumsum, reverse=False),
     (np.multiply, "accumulate"): accumulating(rows.cumprod, reverse=False),
     (np.maximum, "accumulate"): accumulating(rows.cummax),

@@ -189,17 +189,9 @@ class _At:
         found = pushed_columns(self.arrays(), self.wanted, avals, self.create)
         if found is None:
             return self.rows()
-        cuts = np.cumsum([x._array.size for x in self.places])[:-1]
-        return [self._cut(c, y, cuts) for c, y in zip(found, self.ys, strict=True)]
-
-    def _cut(self, columns: Any, y: Tensor, cuts: np.ndarray) -> list[Tensor]:
-        """The Jacobians of ``y`` in each input from its tangents for each entry of all inputs."""
-        shapes = [(*y._array.shape, *x._array.shape) for x in self.places]
-        if columns is None:
-            return [from_array(np.zeros(shape, y._array.dtype)) for shape in shapes]
-        parts = np.split(np.moveaxis(columns, 0, -1), cuts, axis=-1)
-        return [self.free(as_tensor(part.reshape(shape)))
-                for part, shape in zip(parts, shapes, strict=True)]
+        return [[from_array(np.zeros((*y.shape, *x.shape), y._array.dtype)) for x in self.places]
+                if blocks is None else [self.free(as_tensor(block)) for block in blocks]
+                for blocks, y in zip(found, self.ys, strict=True)]
 
     def rows(self) -> list[list[Tensor]]:
         """For each output the Jacobians in each input, in reverse mode."""

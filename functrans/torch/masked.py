@@ -77,14 +77,23 @@ def prod(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype:
     return x
 
 
-def cumsum(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
-    """Running sums of what is kept."""
-    return _filled(input, mask, 0, _entries(input, dtype)).cumsum(dim)
+def _along(name: str, doc: str, left_out: float) -> Callable[..., Tensor]:
+    """``name`` along a dimension, of which ``left_out`` changes nothing."""
+    f = METHODS.get(name) or NN[name]
+
+    def along(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
+        return f(_filled(input, mask, left_out, _entries(input, dtype)), dim)
+
+    return named(along, name, doc)
 
 
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
-    """Running products of what is kept."""
-    return _filled(input, mask, 1, _entries(input, dtype)).cumprod(dim)
+cumsum = _along("cumsum", "Running sums of what is kept.", 0)
+cumprod = _along("cumprod", "Running products of what is kept.", 1)
+softmax = _along("softmax", "``softmax`` among the entries that are kept; the others are 0.",
+                 -np.inf)
+softmin = _along("softmin", "``softmin`` among the entries that are kept; the others are 0.",
+                 np.inf)
+log_softmax = _along("log_softmax", "``log_softmax`` among the entries that are kept.", -np.inf)
 
 
 def _of_extremes(name: str, sign: int) -> tuple[Callable, Callable]:
@@ -123,7 +132,7 @@ def mean(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype:
     if not (x.is_floating_point() or x.is_complex()):
         raise NotImplementedError("masked mean is not implemented for integers; pass a dtype")
     y = sum(x, dim, keepdim=True, mask=mask) / _count(input, dim, mask)
-    return y if keepdim else y.reshape(METHODS["sum"](x.detach(), _dims(input, dim)).shape)
+    return y if keepdim else y.squeeze(_dims(input, dim))
 
 
 def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = None,
@@ -153,7 +162,7 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, *,
     total = sum((centred * centred.conj()).real if x.is_complex() else centred * centred, dim,
                 keepdim=True, mask=mask)
     y = total / (_count(input, dim, mask) - correction).clamp(min=0)
-    return y if keepdim else y.reshape(METHODS["sum"](x.detach(), _dims(input, dim)).shape)
+    return y if keepdim else y.squeeze(_dims(input, dim))
 
 
 def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, *,
@@ -175,22 +184,6 @@ def logaddexp(input: Tensor, other: Tensor, *, dtype: Any = None, input_mask: Te
     """log(exp(x) + exp(y)) of what is kept."""
     return METHODS["logaddexp"](_filled(input, input_mask, -np.inf, dtype),
                                 _filled(other, other_mask, -np.inf, dtype))
-
-
-def softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
-    """``softmax`` among the entries that are kept; the others are 0."""
-    return NN["softmax"](_filled(input, mask, -np.inf, dtype), dim)
-
-
-def log_softmax(input: Tensor, dim: int, *, dtype: Any = None,
-                mask: Tensor | None = None) -> Tensor:
-    """``log_softmax`` among the entries that are kept."""
-    return NN["log_softmax"](_filled(input, mask, -np.inf, dtype), dim)
-
-
-def softmin(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
-    """``softmin`` among the entries that are kept; the others are 0."""
-    return NN["softmin"](_filled(input, mask, np.inf, dtype), dim)
 
 
 def normalize(input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None,

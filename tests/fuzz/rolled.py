@@ -92,6 +92,8 @@ class Drawer:
             elif kind < 6:
                 target = self.pick(f"y[{self.place(i)}]", f"y[{i}]", f"b[{i} % 4, 1]", "b[2, 0]")
                 lines.append(f"{target} {self.pick('=', '=', '+=', '*=')} {value}")
+            elif kind == 6 and self.random.randint(0, 1):
+                lines.append(self.square(i))
             elif kind == 6:
                 lines.append(f"v = {self.formula(self.vector(i), self.pick(self.vector(i), 's'))}")
             elif kind == 7 and depth:
@@ -110,6 +112,15 @@ class Drawer:
                 lines.append(f"{part} = {self.formula(part, self.pick('v', 's'))}")
         return lines
 
+    def square(self, i: str) -> str:
+        """All of a matrix anew, from rows and columns of it, and not 0: maxima of zeros may have
+        either sign."""
+        places = [self.pick(f"{i} % 8", f"7 - {i} % 8", "2", f"{i} // 8") for _ in range(2)]
+        rows = [f"m[{places[0]}]", f"m[:, {places[1]}][:, None]"]
+        other = self.formula(*self.pick(rows, rows[::-1], [rows[0], "s"]))
+        value = f"0.1 + 0.5 * ({self.formula('m', other)})"
+        return self.pick(f"m = {value}", f"m = {value}", f"m[:] = {value}")
+
     def guarded(self, i: str, j: str | None) -> list[str]:
         """What Python decides by computed values."""
         name = self.pick(*self.numbers)
@@ -122,12 +133,13 @@ class Drawer:
                           f"    {name} = {name} * 0.75"])
 
     def case(self) -> Case:
-        lines = ["y = np.zeros(40)", "b = np.zeros((4, 2)) + 0.5", "v = x[:3]"]
+        lines = ["y = np.zeros(40)", "b = np.zeros((4, 2)) + 0.5", "v = x[:3]",
+                 "m = np.outer(x[:8], x[8:16])"]
         for _ in range(self.random.randint(1, 2)):
             passes = self.pick(f"range(1, {N - 2})", f"range({N - 3}, 0, -1)",
                                f"range(1, {N - 2}, 2)", "range(3, 33)")
             lines += [f"for i in {passes}:", *indented(self.statements("i", None, 1))]
-        lines.append("return s + t, y * 1.0, v * 1.0, b * 1.0")
+        lines.append("return s + t, y * 1.0, v * 1.0, b * 1.0, m * 1.0")
         source = "\n".join(["def f(x, a, s, t, k):", *indented(lines), ""])
         numbers = np.random.default_rng(self.random.randint(0, 2**31))
         x, a = numbers.uniform(-1, 1, N), numbers.uniform(-1, 1, (N, M))

@@ -96,6 +96,40 @@ def test_what_quad_cannot_differentiate_is_named():
         ft.grad(lambda k: integrate.quad(lambda x: k * x**-0.9, 0, 1)[0])(1.0)
 
 
+@pytest.mark.parametrize("slope", [
+    ft.grad, lambda f: lambda k: ft.jvp(f, k, 1.0)[1], lambda f: ft.jit(ft.grad(f)),
+    lambda f: lambda k: ft.vmap(ft.grad(f))(np.array([k, k]))[1],
+], ids=["grad", "jvp", "jit", "vmap"])
+def test_a_derivative_is_as_exact_as_its_own_integrand_allows(slope):
+    def peak(k):  # vanishes at 0 with all that SciPy could see of it
+        return integrate.quad(lambda x: k * np.exp(-((x - 0.3) / 0.01) ** 2), 0, 1)[0]
+
+    def kink(k):
+        return integrate.quad(lambda x: np.abs(x - k), 0, 1)[0]
+
+    def stacked(k):
+        return integrate.quad_vec(lambda x: np.stack([k, 1.0]) * np.cos(60 * x * (1 + k)), 0, 3)[0]
+
+    assert slope(peak)(0.0) == approx(0.01 * np.sqrt(np.pi), rel=1e-9)
+    assert slope(kink)(0.3) == approx(-0.4, rel=1e-7)
+    assert slope(lambda k: stacked(k)[0])(0.0) == approx(np.sin(180) / 60, rel=1e-7)
+
+
+def test_each_order_of_derivatives_has_converged():
+    def wavy(k):  # of which k changes nothing at 0, to first order
+        return integrate.quad(lambda x: np.cos(k * x * np.sin(40 * x)), 0, 3)[0]
+
+    def curved(x):
+        return (x * np.sin(40 * x)) ** 2
+
+    assert ft.grad(ft.grad(wavy))(0.0) == approx(-si.quad(curved, 0, 3, limit=500)[0], rel=1e-8)
+
+
+def test_a_derivative_that_does_not_converge_is_refused():
+    with pytest.raises(SolverError, match=r"that of the integral did not converge in \d+ pieces"):
+        ft.grad(lambda k: integrate.quad(lambda x: np.exp(-x) + k * np.sin(1 / x), 0, 1)[0])(0.0)
+
+
 def test_plain_integrals_are_scipy_s():
     assert integrate.quad(np.exp, 0, 1) == si.quad(np.exp, 0, 1)
     assert integrate.quad_vec(np.exp, 0, 1)[0] == si.quad_vec(np.exp, 0, 1)[0]

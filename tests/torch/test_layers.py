@@ -163,3 +163,29 @@ def test_a_parametrised_parameter_is_left_as_it_was():
     assert parametrize.type_before_parametrizations(layer) is nn.Linear
     parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
     assert layer.weight is weight and type(layer) is nn.Linear
+
+
+@pytest.mark.parametrize("make", [
+    lambda **on: nn.Conv2d(1, 1, 1, **on), lambda **on: nn.Embedding(2, 2, **on),
+    lambda **on: nn.BatchNorm1d(2, **on), lambda **on: nn.LayerNorm(2, **on),
+    lambda **on: nn.LSTM(2, 2, **on), lambda **on: nn.GRUCell(2, 2, **on),
+    lambda **on: nn.MultiheadAttention(2, 1, **on), lambda **on: nn.Transformer(2, 1, **on),
+    lambda **on: nn.AdaptiveLogSoftmaxWithLoss(8, 4, [2], **on), lambda **on: nn.PReLU(**on)])
+def test_layers_are_made_on_the_device_they_are_told_or_not_at_all(make):
+    assert {p.device.type for p in make(device="cpu").parameters()} == {"cpu"}
+    with pytest.raises(AssertionError, match="there is no device 'cuda'"):
+        make(device="cuda")
+
+
+def test_a_bilinear_layer_draws_its_parameters_again():
+    layer = nn.Bilinear(4, 2, 3)
+    before = layer.weight.detach().clone()
+    layer.reset_parameters()
+    assert not torch.equal(layer.weight, before) and float(layer.weight.abs().max()) <= 0.5
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(2, 0), lambda: nn.Linear(0, 2),
+                                  lambda: nn.Conv1d(1, 1, 0)])
+def test_layers_without_weights_say_that_there_is_nothing_to_draw(make):
+    with pytest.warns(UserWarning, match="Initializing zero-element tensors is a no-op"):
+        assert make().weight.numel() == 0

@@ -194,3 +194,32 @@ def test_what_a_normalisation_returns_may_be_changed_in_place(norm):
     (expected,) = torch.autograd.grad((norm(x).relu() ** 2 / 2).sum(), x)
     (changed,) = torch.autograd.grad((nn.ReLU(inplace=True)(norm(x)) ** 2 / 2).sum(), x)
     np.testing.assert_allclose(changed.numpy(), expected.numpy(), rtol=1e-13, atol=1e-15)
+
+
+def test_dropout_scales_in_the_precision_of_its_input():
+    y = F.dropout(torch.ones(20, dtype=torch.float64), 0.3)
+    assert set(y.tolist()) <= {0.0, 1 / 0.7}
+
+
+@pytest.mark.parametrize("drop, shape, lead", [
+    (F.dropout1d, (40, 3), 1), (F.dropout1d, (9, 8, 3), 2), (F.dropout2d, (9, 8, 3), 2),
+    (F.dropout3d, (40, 2, 1, 3), 1), (F.dropout3d, (9, 8, 2, 1, 3), 2)])
+def test_channels_are_dropped_as_a_whole_in_a_batch_or_alone(drop, shape, lead):
+    y = drop(torch.ones(shape)).flatten(lead).flatten(0, lead - 1)
+    assert (y == y[:, :1]).all() and 0 < y.count_nonzero() < y.numel()
+
+
+@pytest.mark.parametrize("call, kind, text", [
+    (lambda: F.dropout1d(torch.ones(3)), RuntimeError, "Expected 2D or 3D input"),
+    (lambda: F.dropout2d(torch.ones(3)), RuntimeError, "requires at least 2 dimensions"),
+    (lambda: F.alpha_dropout(torch.ones(3), 1.5), ValueError, "between 0 and 1")])
+def test_dropout_refuses_what_it_cannot_drop(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call()
+
+
+@pytest.mark.parametrize("options", [{"kernel_size": 0}, {"kernel_size": 2, "stride": 0},
+                                     {"kernel_size": 2, "dilation": 0}])
+def test_windows_without_a_size_a_step_or_a_spread_are_refused(options):
+    with pytest.raises(RuntimeError, match="must be greater than zero, but got 0"):
+        F.max_pool1d(torch.ones(1, 1, 9), **options)

@@ -520,3 +520,35 @@ def test_a_complex_number_of_two_parts_has_both():
     for z in (torch.complex(parts[:, 0], parts[:, 1]), torch.view_as_complex(parts)):
         assert torch.equal(torch.view_as_real(z), parts)
         assert torch.signbit(z.real[1])
+
+
+SINGULAR = torch.tensor([[[1.0, 2.0], [2.0, 4.0]], [[1.0, 0.0], [0.0, 2.0]],
+                         [[0.0, 0.0], [0.0, 3.0]]])
+
+
+@pytest.mark.parametrize("found", [
+    lambda **o: torch.linalg.inv_ex(SINGULAR, **o),
+    lambda **o: torch.linalg.solve_ex(SINGULAR, torch.eye(2), **o),
+    lambda **o: torch.linalg.solve_ex(SINGULAR, torch.eye(2), left=False, **o)])
+def test_where_a_matrix_is_singular_is_said_in_the_place_of_an_error(found):
+    X, info = found()
+    assert info.dtype == torch.int32 and info.tolist() == [2, 0, 1]
+    assert X[1].tolist() == [[1.0, 0.0], [0.0, 0.5]] and not X[[0, 2]].isfinite().any()
+    with pytest.raises(torch.linalg.LinAlgError, match=r"\(Batch element 0\): .* singular"):
+        found(check_errors=True)
+
+
+def test_a_vector_is_solved_for_where_the_matrix_is_not_singular():
+    x, info = torch.linalg.solve_ex(SINGULAR, torch.ones(3, 2))
+    assert x[1].tolist() == [1.0, 0.5] and x[0].isnan().all() and info.tolist() == [2, 0, 1]
+
+
+def test_a_factorisation_tells_a_zero_pivot():
+    LU, pivots, info = torch.linalg.lu_factor_ex(SINGULAR)
+    assert info.tolist() == [2, 0, 1] == torch.lu(SINGULAR, get_infos=True)[2].tolist()
+    assert LU[0].tolist() == [[2.0, 4.0], [0.5, 0.0]] and pivots[0].tolist() == [2, 2]
+    for call in (torch.linalg.lu_factor, lambda A: torch.linalg.lu_factor_ex(A, check_errors=True)):
+        with pytest.raises(RuntimeError, match=r"\(Batch element 0\): U\[2,2\] is zero"):
+            call(SINGULAR)
+    assert torch.linalg.inv_ex(torch.eye(2)).inverse.equal(torch.eye(2))
+    assert torch.linalg.cholesky_ex(torch.eye(2)).L.equal(torch.eye(2))

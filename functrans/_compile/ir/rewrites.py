@@ -15,11 +15,11 @@ import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
 from functrans._compile.schedule import views
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.aval import PYTHON_SCALARS, Aval
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise, isnan, strong_multiply
-from functrans._ops.indexing import WHOLE, getitem
+from functrans._ops.indexing import WHOLE, getitem, scatter_set
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import (
     astype,
@@ -223,6 +223,42 @@ def _reads_everything(eqn, producers):
     return x if v.shape == shape and v.is_identity() else None
 
 
+def _writes_everything(eqn, producers):
+    (x, value, *indices), shape = eqn.inputs, eqn.outputs[0].aval.shape
+    if indices or not isinstance(x, Var) or aval_of_atom(value).shape != shape:
+        return None
+    v = views.indexed(views.identity(x, shape), eqn.params["pattern"])
+    return value if v.shape == shape and v.is_identity() else None
+
+
+# Parts of the largest array that is a stack of what is written.
+PARTS = 16
+
+
+def _writes_each(eqn, producers):
+    """A stack of what is written into a constant array part by part, each once."""
+    shape, dtype = eqn.outputs[0].aval
+    *before, last = eqn.params["pattern"]
+    if before != [WHOLE] * len(before) or type(last) is not int or shape[len(before)] > PARTS:
+        return None
+    axis, written = len(before), {}
+    base, now = eqn.outputs[0], eqn
+    part = Aval((*shape[:axis], *shape[axis + 1 :]), dtype)
+    while now is not None:
+        (base, value, *indices), pattern = now.inputs, now.params["pattern"]
+        i = pattern[axis] if len(pattern) == axis + 1 else None
+        fits = type(i) is int and pattern[:axis] == (WHOLE,) * axis and not indices
+        if not fits or aval_of_atom(value) != part or i % shape[axis] in written:
+            return None
+        value = value if isinstance(value, Var | Const) else Const(np.asarray(value))
+        written[i % shape[axis]] = value
+        now = producer(base, producers, scatter_set)
+    fresh = isinstance(base, Const) or producer(base, producers, broadcast_to) is not None
+    if len(written) < shape[axis] or not fresh:
+        return None
+    return become(eqn, stack, *[written[i] for i in range(shape[axis])], axis=axis)
+
+
 def _reads_one_of_stack(eqn, producers):
     inner = producer(eqn.inputs[0], producers, stack)
     if inner is None or len(eqn.inputs) > 1:
@@ -306,5 +342,7 @@ RULES = (
     Rule("reshape or broadcast twice", (reshape, broadcast_to), _reshaped_twice),
     Rule("to the same dtype", (astype,), _same_dtype),
     Rule("an index of everything", (getitem,), _reads_everything),
+    Rule("everything written", (scatter_set,), _writes_everything),
+    Rule("every part written", (scatter_set,), _writes_each),
     Rule("an entry of a stack", (getitem,), _reads_one_of_stack),
 )

@@ -188,8 +188,7 @@ ROOT = float.fromhex("0x1.6a09e667f3bcdp+0")
 def log1p(x: Real) -> Real:
     code = x.code
     u = x + 1.0
-    small = x - (u - 1.0)
-    small = small.if_(x.is_("lt", 1.0), 1.0 - (u - x))  # what u is short of
+    small = x - (u - 1.0)  # what u is short of
     # u as a power of 2 and a number between the roots of 1/2 and 2
     scaled = (u * ROOT).bits()
     power = code.op(f"ashr i64 {code.op(f'and i64 {scaled}, {0x7FF << 52}')}, 52")

@@ -31,6 +31,14 @@ def plainly(row: Loop) -> Callable[..., list]:
     return lambda *xs: row.computed(xs, evaluate)
 
 
+def in_bodies(change: Callable[[Program], Program], program: Program) -> Program:
+    """The program with the bodies of such loops changed."""
+    eqns = [Eqn(eqn.prim.with_programs(change), eqn.inputs, eqn.params, eqn.outputs, eqn.line)
+            if isinstance(eqn.prim, Loop) and eqn.prim.rules is plainly else eqn
+            for eqn in program.eqns]
+    return Program(program.inputs, tuple(eqns), program.outputs)
+
+
 class Body:
     """The program of one piece, and what its inputs are outside."""
 

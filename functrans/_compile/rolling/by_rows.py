@@ -30,6 +30,7 @@ from functrans._compile.rolling.forms import Form, Rewriting, plain
 from functrans._compile.rolling.pieces import FURTHEST
 from functrans._compile.rolling.single_entries import InPlace
 from functrans._compile.rolling.touches import Sources, Touch, Where, sources
+from functrans._compile.rolling.within_steps import sum_within_steps
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
 from functrans._ops.indexing import getitem, put_add, scatter_add, scatter_set
@@ -50,7 +51,9 @@ def by_rows(program: Program) -> Program:
         if isinstance(row, Loop) and row.rules is plainly and row.length:
             rewritten = Rewriting(eqn)
             _read_entries(rewritten)
-            eqns += rewritten.equations((Summed, Carried, InPlace))
+            rewritten.take((Summed, Carried, InPlace))
+            sum_within_steps(rewritten)
+            eqns += rewritten.equations()
             known.update(rewritten.outside)
         else:
             eqns.append(eqn)
@@ -137,11 +140,12 @@ class Carried(Form):
 
     def fits(self) -> bool:
         touches = self.touches
-        if not all([t.where.like(touches[0].where) for t in touches]):
+        where = touches[0].where
+        if any([t.kind == "other" or not t.where.like(where) for t in touches]):
             return False
         if self.sums and self.array.dtype.kind != "f":
             return False
-        self.where: Where = touches[0].where
+        self.where: Where = where
         self.sources: Sources = sources(touches)
         self.carries: dict[tuple, Var] = {}
         self.values: dict[int, Atom] = {}
@@ -154,10 +158,8 @@ class Carried(Form):
         if self.touches[j].kind == "sets" or (touch < 0).all():
             return True
         far = int(ago[-1])
-        zero = s.zero[far:, j]
         return (touch[-1] >= 0 and far <= FURTHEST and bool((touch[:far] < 0).all())
-                and bool((touch[far:] == touch[-1]).all()) and bool((ago[far:] == far).all())
-                and bool((zero == zero[0]).all()))
+                and bool((touch[far:] == touch[-1]).all()) and bool((ago[far:] == far).all()))
 
     def _ends(self, j: int) -> bool:
         """Whether the steps whose value of touch ``j`` stays are consecutive."""
@@ -253,9 +255,9 @@ class Carried(Form):
                 continue
             rows, late = self.touches[j].where.rows[last], s.late[last, j]
             if len(last) == 1 and last[0] == loop.steps.count - 1 and j in finals:
-                y = write(ops.add, finals[j], 0.0) if late[0] else finals[j]
+                assert not late[0], j  # the next step, had there been one, would find 0 added
                 pattern = self.where.one(self.array.shape, int(rows[0]))
-                total = write(scatter_set, total, y, pattern=pattern)
+                total = write(scatter_set, total, finals[j], pattern=pattern)
                 continue
             rows, late = loop.stored(rows), loop.stored(late)
             pattern, indices, axis = self.where.index(self.array.shape, rows)

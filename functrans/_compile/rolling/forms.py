@@ -13,8 +13,9 @@ from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, aval_o
 from functrans._compile.ir.rewrites import repeated_entry
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling.body import constant
-from functrans._compile.rolling.touches import Steps, Touch
+from functrans._compile.rolling.touches import Steps, Touch, Where
 from functrans._core.aval import Aval
+from functrans._ops.indexing import ARRAY
 from functrans._ops.structure import broadcast_to
 
 
@@ -36,14 +37,18 @@ class Rewriting:
         self.arrays: list[tuple[Var, Atom]] = []
         self.collected: list[tuple[Atom, Var]] = []
 
-    def equations(self, forms: Sequence[type[Form]]) -> list[Eqn]:
-        row, inputs, body = self.row, self.eqn.inputs, self.row.body
-        for i in range(row.carries):
+    def take(self, forms: Sequence[type[Form]]) -> None:
+        """Do without parts of the state, each in the first form that fits."""
+        for i in range(self.row.carries):
             touches = self.steps.touches(i) or []
             for form in forms if touches else ():
                 if (plan := form(self, i, touches)).fits():
                     plan.write()
                     break
+
+    def equations(self) -> list[Eqn]:
+        """The loop as it has become, and what is before and behind it."""
+        row, inputs, body = self.row, self.eqn.inputs, self.row.body
         if not self.replaced and not self.arrays:
             return [self.eqn]
         stays = [i for i in range(row.carries) if i not in self.gone]
@@ -104,6 +109,23 @@ class Rewriting:
     def stored(self, xs: np.ndarray) -> np.ndarray:
         """What has an entry for each step as an array that the loop takes or makes."""
         return xs[:: -1 if self.row.reverse else 1]
+
+    def index(self, shape: tuple[int, ...], where: Where, rows: np.ndarray) -> tuple:
+        """One row a step, as an index of the body: its pattern and index arrays."""
+        slices = iter(where.patterns)
+        numbers = iter(np.unravel_index(self.stored(rows), [shape[i] for i in where.axes]))
+        pattern, indices = [], []
+        for axis in range(len(shape)):
+            if axis not in where.axes:
+                pattern.append(next(slices))
+                continue
+            x = next(numbers)
+            if (x == x[0]).all():
+                pattern.append(int(x[0]))
+            else:
+                pattern.append(ARRAY)
+                indices.append(self.entry(constant(x)))
+        return tuple(pattern), indices
 
 
 class Form:

@@ -2,7 +2,8 @@
 
 Behind a loop that wrote an array row by row, often no more is read of it than the rows that pieces
 before or behind the loop touch. What a basic index reads of an array that was set or added to is a
-part of what was set, a part of the array before, or a sum of parts.
+part of what was set, a part of the array before, or a sum of parts; where it lies across the border
+of what was set, these joined.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functrans._compile.rolling.body import constant
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
 from functrans._ops.indexing import ARRAY, WHOLE, getitem, put_add, result_shape, scatter_set
-from functrans._ops.structure import broadcast_to
+from functrans._ops.structure import broadcast_to, concatenate, transpose
 
 # How many equations a part is followed through.
 FURTHEST = 12
@@ -78,14 +79,35 @@ class _Walk:
         *base, value = eqn.inputs
         written = eqn.params["pattern"]
         inside = _inside(pattern, written, shape)
-        if inside is None:
-            return None
+        if inside is None:  # what is put into zeros is read through a window
+            return self._across(write, eqn, pattern, left) if base else None
         if inside:
             fits = aval_of_atom(value) == Aval(_shape(written, shape), dtype) and not is_weak(value)
             return self._in_value(write, value, inside) if fits else None
         if base:
             return self._operand(write, base[0], pattern, left)
         return write(broadcast_to, constant(np.zeros((), dtype)), shape=_shape(pattern, shape))
+
+    def _across(self, write: Writer, eqn: Eqn, pattern: tuple, left: int) -> Atom | None:
+        """A part that is partly inside of what was written, as several that are not."""
+        array = eqn.outputs[0]
+        pieces = _cut(pattern, eqn.params["pattern"], array.aval.shape)
+        parts = [self._part(write, array, p, left + 1) for p in pieces]
+        if not parts or any([not isinstance(x, Var) or is_weak(x) for x in parts]):
+            return None
+        axis = sum([type(e) is tuple for e in pattern[: _moving(pieces)]])
+        return self._joined(write, [x for x in parts if isinstance(x, Var)], axis)
+
+    def _joined(self, write: Writer, parts: Sequence[Var], axis: int) -> Var:
+        """Parts side by side, in memory as the largest lies there."""
+        made = {**self.makers, **{v: eqn for eqn in write.eqns for v in eqn.outputs}}
+        largest = max(parts, key=lambda x: x.aval.size)
+        array, axes = _as_it_lies(write, largest, made)
+        if array is largest:
+            return write(concatenate, *parts, axis=axis)
+        back = tuple(np.argsort(axes).tolist())
+        parts = [array if x is largest else write(transpose, x, axes=back) for x in parts]
+        return write(transpose, write(concatenate, *parts, axis=axes[axis]), axes=axes)
 
     def _operand(self, write: Writer, a: Atom, pattern: tuple, left: int) -> Atom:
         """A part of an operand, which may be a number."""
@@ -128,6 +150,52 @@ def _shape(pattern: tuple, shape: tuple[int, ...]) -> tuple[int, ...]:
     return result_shape(shape, (), pattern)
 
 
+def _as_it_lies(write: Writer, x: Var, made: dict[Var, Eqn]) -> tuple[Var, tuple[int, ...]]:
+    """An array without its transposition, and the axes of that."""
+    eqn = made.get(x)
+    if eqn is not None and eqn.prim is transpose and isinstance(eqn.inputs[0], Var):
+        return eqn.inputs[0], eqn.params["axes"]
+    if eqn is not None and _is_basic(eqn, getitem) and isinstance(eqn.inputs[0], Var):
+        array, axes = _as_it_lies(write, eqn.inputs[0], made)
+        pattern = (*eqn.params["pattern"], *[WHOLE] * len(axes))[: len(axes)]
+        if array is not eqn.inputs[0] and all([type(e) is tuple for e in pattern]):
+            own = tuple([pattern[axes.index(i)] for i in range(len(axes))])
+            return write(getitem, array, pattern=own), axes
+    return x, tuple(range(len(x.aval.shape)))
+
+
+def _cut(part: tuple, written: tuple, shape: tuple[int, ...]) -> list[tuple]:
+    """A part that is outside of what was written along one axis, cut where it enters and leaves
+    that; nothing where it does so along several axes, or more than once."""
+    found: list[tuple] = []
+    for axis, n in enumerate(shape):
+        to_read, places = _places(part, axis, n), _places(written, axis, n)
+        inside = [i in places for i in to_read]
+        if all(inside):
+            continue
+        start, stop = inside.index(True), len(inside) - inside[::-1].index(True)
+        if found or not all(inside[start:stop]):
+            return []
+        whole = (*part, *[WHOLE] * len(shape))[: len(shape)]
+        for piece in (to_read[:start], to_read[start:stop], to_read[stop:]):
+            if piece:
+                stop_at = piece.stop if piece.stop >= 0 else None
+                own = piece.start, stop_at, piece.step
+                found.append((*whole[:axis], own, *whole[axis + 1 :]))
+    return found
+
+
+def _moving(patterns: Sequence[tuple]) -> int:
+    """The first entry in which patterns differ."""
+    return next(i for i, es in enumerate(zip(*patterns, strict=True)) if len(set(es)) > 1)
+
+
+def _places(pattern: tuple, axis: int, n: int) -> range:
+    """What a basic index reads along an axis."""
+    e: Any = pattern[axis] if axis < len(pattern) else WHOLE
+    return range(*slice(*e).indices(n)) if type(e) is tuple else range(e % n, e % n + 1)
+
+
 def _inside(part: tuple, written: tuple, shape: tuple[int, ...]) -> list | None:
     """Where a part of an array lies in what was written into it: an index of that; empty where
     the two have nothing in common, None where the part is also outside."""
@@ -139,8 +207,7 @@ def _inside(part: tuple, written: tuple, shape: tuple[int, ...]) -> list | None:
         if p == w and type(p) is type(w) is tuple:
             pattern.append(WHOLE)
             continue
-        to_read, places = [range(*slice(*e).indices(n)) if type(e) is tuple
-                           else range(e % n, e % n + 1) for e in entries]
+        to_read, places = [_places(e, axis, n) for e in (part, written)]
         found = [i for i in to_read if i in places]
         if not found:
             return []

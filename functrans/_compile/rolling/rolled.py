@@ -37,7 +37,7 @@ from functrans._compile.ir.program import (
 )
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling import pieces
-from functrans._compile.rolling.body import Body, constant, plainly
+from functrans._compile.rolling.body import Body, constant, in_bodies, plainly
 from functrans._compile.rolling.by_rows import by_rows
 from functrans._compile.rolling.earlier import computed_earlier
 from functrans._compile.rolling.parts import read_by_parts
@@ -57,6 +57,8 @@ from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
 
 # Indices from which an array is read throughout a program.
 READ = 32
+# Entries of a column that a body is given one by one at most.
+ENTRIES = 4
 # Entries of the largest value that is collected where only that of the last piece is read.
 SMALL = 64
 
@@ -71,7 +73,8 @@ def rolled(program: Program, native: Callable[[Program], bool]) -> Program:
         return program
     try:
         written = dead_code(check(_Writer(apart, loops, native).program()))
-        return share(computed_earlier(read_by_parts(dead_code(by_rows(written)))))
+        by_parts = read_by_parts(in_bodies(read_by_parts, dead_code(by_rows(written))))
+        return share(computed_earlier(by_parts))
     except _Weak:
         return program
 
@@ -230,7 +233,7 @@ class _Writer:
     def _part(self, part: Any) -> Atom:
         if part.kind == "constants":
             return constant(np.stack([a.value if isinstance(a, Const) else a for a in part.atoms]))
-        if part.kind == "variables" or part.atoms[0] in self.known:  # the last one of its pieces
+        if part.kind == "variables" or not (part.of_array or part.kind in self.columns):
             return self.add(stack, *map(self.read, part.atoms), axis=0)
         owner, *rest = part.kind
         first, step, n = part.first, part.step or 1, len(part.atoms)
@@ -259,12 +262,13 @@ class _Writer:
                 body.last(place, self._nothing(v))
             del wanted[place]
         program = dead_code(share(body.program([body.made[place] for place in wanted])))
+        program, consts = self._with_columns(program, list(body.consts))
         entries = [operand for _, operand in body.arrays.values()]
         reverse = self._backward(entries)
         arrays = [self.array(x[::-1] if reverse else x) for x in entries]
-        row = Loop("rolled", rolled(program, self.native), len(body.consts), len(body.state), n,
+        row = Loop("rolled", rolled(program, self.native), len(consts), len(body.state), n,
                    plainly, reverse=reverse)
-        inputs = (*map(self.read, body.consts), *map(self.read, body.first), *arrays)
+        inputs = (*consts, *map(self.read, body.first), *arrays)
         weak = row.weak_outputs()
         outputs = tuple([Var(t, w) for t, w in zip(row.output_types(), weak, strict=True)])
         self.eqns.append(Eqn(row, inputs, {}, outputs, self.line))
@@ -273,6 +277,26 @@ class _Writer:
             self.known[last[j].outputs[o]] = outputs[i]
         for place, v in zip(wanted, outputs[len(body.state) :], strict=True):
             self.columns[pieces, *place] = v, reverse
+
+    def _with_columns(self, program: Program, consts: list[Var]) -> tuple[Program, list[Atom]]:
+        """The body and what it is given for its constants; of those that are entries of a column
+        it is given that, so that loops in it can take them one after the other."""
+        read = Counter([self.home[a][0] for a in consts if a in self.home])
+        given: dict[Var, Atom] = {}
+        columns: dict[Any, Var] = {}
+        eqns: list[Eqn] = []
+        for a, v in zip(consts, program.inputs, strict=False):
+            kind, k = self.home.get(a, (None, 0))
+            if read[kind] < ENTRIES or kind not in self.columns or a.weak:
+                given[v] = self.read(a)
+                continue
+            column, reverse = self.columns[kind]
+            own = columns.setdefault(kind, Var(column.aval))
+            given[own] = column
+            at = kind[0].count - 1 - k if reverse else k
+            eqns.append(Eqn(getitem, (own,), {"pattern": (at,)}, (v,), self.line))
+        inputs = (*given, *program.inputs[len(consts) :])
+        return Program(inputs, (*eqns, *program.eqns), program.outputs), list(given.values())
 
     def _nothing(self, v: Var) -> Atom:
         """What stands in a part of the state that nothing reads."""

@@ -17,10 +17,10 @@ import numpy as np
 from functrans._compile.ir.expand import Writer
 from functrans._compile.ir.program import Atom, Const, Var
 from functrans._compile.rolling.body import constant
-from functrans._compile.rolling.forms import Form, plain
+from functrans._compile.rolling.forms import Form
 from functrans._compile.rolling.touches import Touch, Where
 from functrans._ops import elementwise as ops
-from functrans._ops.indexing import ARRAY, getitem, scatter_add, scatter_set
+from functrans._ops.indexing import getitem, scatter_add, scatter_set
 from functrans._ops.structure import broadcast_to
 
 # Arrays of fewer entries are added as fast as a single row.
@@ -57,8 +57,8 @@ class InPlace(Form):
         apart = rows != own.rows
         if where.like(own):
             return apart
-        # in the first step there is no sum before, and 0 would be added too early
-        return apart if where.axes == own.axes and k and apart.all() else None
+        # the very first sum is not apart: there is none before, and 0 would be added too early
+        return apart if where.axes == own.axes and apart.all() else None
 
     def _spared(self) -> list[tuple] | None:
         """The rows that 0 is not added to at first: the first sum's, and those read before it.
@@ -92,15 +92,15 @@ class InPlace(Form):
             self._written(k, t)
 
     def _written(self, k: int, t: Touch) -> None:
-        (x, y), indices = t.eqn.inputs, t.index.inputs[1 + (t.index.prim is scatter_set) :]
+        x, y = t.eqn.inputs
         total: Atom = y if x is t.index.outputs[0] else x
         write = Writer(t.eqn)
         apart = self.apart[k]
         if apart is not None and apart.any():
-            pattern, own = self._index(*self._before(k))
+            pattern, own = self.loop.index(self.array.shape, *self._before(k))
             total = write(scatter_add, total, self._zero(write, apart), *own, pattern=pattern)
-        value = t.value if isinstance(t.value, Var) else constant(plain(t.value))
-        made = write(scatter_add, total, value, *indices, pattern=t.index.params["pattern"])
+        pattern = t.index.params["pattern"]
+        made = write(scatter_add, total, t.added, *t.indices, pattern=pattern)
         self.loop.known[t.made] = made
         self.loop.replaced[t.eqn] = write.eqns
 
@@ -112,24 +112,6 @@ class InPlace(Form):
         zeros = self.loop.stored(np.where(apart, 0.0, -0.0).astype(dtype))
         v = self.loop.entry(constant(zeros))
         return write(broadcast_to, v, shape=shape) if shape else v
-
-    def _index(self, where: Where, rows: np.ndarray) -> tuple[tuple, list[Var]]:
-        """One row a step, as an index of the body."""
-        shape = self.array.shape
-        slices = iter(where.patterns)
-        numbers = iter(np.unravel_index(self.loop.stored(rows), [shape[i] for i in where.axes]))
-        pattern, indices = [], []
-        for axis in range(len(shape)):
-            if axis not in where.axes:
-                pattern.append(next(slices))
-                continue
-            x = next(numbers)
-            if (x == x[0]).all():
-                pattern.append(int(x[0]))
-            else:
-                pattern.append(ARRAY)
-                indices.append(self.loop.entry(constant(x)))
-        return tuple(pattern), indices
 
 
 def _has_negative_zero(a: Atom) -> bool:

@@ -97,6 +97,16 @@ class Touch:
     def made(self) -> Var:
         return self.eqn.outputs[0]
 
+    @property
+    def indices(self) -> tuple[Atom, ...]:
+        """The index arrays of a sum."""
+        return self.index.inputs[1 + (self.index.prim is scatter_set) :]
+
+    @property
+    def added(self) -> Var | Const:
+        """What a sum adds, as an array."""
+        return self.value if isinstance(self.value, Var | Const) else constant(self.value)
+
 
 NOWHERE = Where((), (), np.zeros(0, np.int64))
 

@@ -460,15 +460,15 @@ def _native(name: str, char: str, numbers: int) -> Callable[[list, int, float], 
 
 def run(
     name: str, width: int, xs: Sequence[np.ndarray], numbers: int = 0,
-    out: np.ndarray | None = None,
+    out: np.ndarray | None = None, like: np.ndarray | None = None,
 ) -> np.ndarray | None:
     """The kernel ``name`` of arrays of one dtype, in order, with rows of ``width`` entries.
 
-    ``numbers`` has a bit for each that is one number, repeated.
-    The result, ``out`` if that is given, has the shape of the first, or a number for each of its
-    rows where the kernel reduces; None where the kernel does not compile.
+    ``numbers`` has a bit for each that is one number, whatever its shape.
+    The result, ``out`` if that is given, has the shape of ``like``, by default the first, or a
+    number for each of its rows where the kernel reduces; None where the kernel does not compile.
     """
-    x, kernel = xs[0], KERNELS[name]
+    x, kernel = xs[0] if like is None else like, KERNELS[name]
     try:
         found = _native(name, x.dtype.char, numbers)
     except Interrupted:  # called while this thread compiles

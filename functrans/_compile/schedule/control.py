@@ -1,7 +1,8 @@
 """Loops and branches as native steps: functions that call the steps of the programs they hold.
 
 A loop's state lies in the buffers of its outputs. The body writes the next state beside it; then
-small parts are copied and large ones swapped. Entries of arrays are read and written in place.
+small parts are copied and large ones swapped. Entries of arrays are read and written in place;
+where they lie apart or in another order, as in ``x[::-1]``, those that are read stay there.
 """
 
 from __future__ import annotations
@@ -174,6 +175,11 @@ class Nested:
         """The scratch memory that it needs."""
         return max(part.bytes for part in self.parts)
 
+    def addresses(self, w: _Writer) -> list[str]:
+        """Where the operands begin."""
+        return [w.code.shifted(w.pointers[v.root], v.offset * v.root.aval.dtype.itemsize)
+                for v in self.operands]
+
     def body(self, w: _Writer) -> None:
         raise NotImplementedError
 
@@ -269,7 +275,7 @@ class Repeat(Nested):
 
     def body(self, w: _Writer) -> None:
         loop, code, part = self.loop, w.code, self.parts[-1]
-        count, consts, first, arrays = loop.parts([w.pointers[v.root] for v in self.operands])
+        count, consts, first, arrays = loop.parts(self.addresses(w))
         outs = [w.pointers[v.root] for v in self.outputs]
         state, ys = outs[: loop.carries], outs[loop.carries : len(part.schedule.outputs)]
         for target, source, v in zip(state, first, self.outputs, strict=False):
@@ -306,8 +312,9 @@ class Repeat(Nested):
         place = k
         if loop.reverse:
             place = code.op(f"sub i64 {code.op(f'sub i64 {steps}, 1')}, {k}")
-        entries = [w.entry(x, v.aval.nbytes, place)
-                   for x, v in zip(arrays, part.inputs[loop.consts + loop.carries :], strict=True)]
+        operands = self.operands[len(self.operands) - len(arrays) :]
+        entries = [w.entry(x, v.strides[0] * v.root.aval.dtype.itemsize, place)
+                   for x, v in zip(arrays, operands, strict=True)]
         types = list(map(aval_of_atom, part.schedule.program.outputs))
         collected = [w.entry(y, a.nbytes, place)
                      for y, a in zip(ys, types[loop.carries :], strict=True)]
@@ -380,7 +387,7 @@ class Choice(Nested):
 
     def body(self, w: _Writer) -> None:
         code = w.code
-        index, *inputs = [w.pointers[v.root] for v in self.operands]
+        index, *inputs = self.addresses(w)
         i = code.op(f"load i64, ptr {index}")
         last = len(self.parts) - 1
         low = code.op(f"icmp slt i64 {i}, 0")

@@ -15,7 +15,7 @@ from functrans._compile.ir import expand, small_matrices
 from functrans._compile.ir.constant_indices import gathered, scattered
 from functrans._compile.ir.passes import frozen
 from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, atoms
-from functrans._compile.ir.structured import live_equations
+from functrans._compile.ir.structured import Loop, live_equations
 from functrans._compile.lowering import library
 from functrans._compile.lowering.complex_scalars import COMPLEX
 from functrans._compile.lowering.numbers import is_native
@@ -214,19 +214,49 @@ def _nested(build: Builder, eqn: Eqn) -> bool:
     inner = [schedule(p) for p in eqn.prim.programs.values()]
     if any(isinstance(step, HostStep) for s in inner for step in s.steps):
         return False
-    types = eqn.prim.operand_types()
-    operands = [_in_memory(build, a, t) for a, t in zip(eqn.inputs, types, strict=True)]
+    row, types = eqn.prim, eqn.prim.operand_types()
+    first = row.counted + row.consts + row.carries if isinstance(row, Loop) else len(types)
+    operands = [_in_memory(build, a, t, i >= first)
+                for i, (a, t) in enumerate(zip(eqn.inputs, types, strict=True))]
     step = control.nested(eqn, operands, inner)
     build.apart(step)
     build.shapes.update({v: v.aval.shape for v in step.makes})
     return True
 
 
-def _in_memory(build: Builder, a: Atom, t: Aval) -> View:
-    """The operand as a buffer of its own, or all of one, in order."""
+def _in_memory(build: Builder, a: Atom, t: Aval, by_entries: bool) -> View:
+    """The operand, or each entry along its first axis, as part of a buffer in order."""
     if not isinstance(a, Var | Const):
         a = Const(np.asarray(a, t.dtype))
+    v = build.view(a)
+    in_order = v.strides[by_entries:] == views.c_strides(v.shape)[by_entries:]
+    if isinstance(v.root, Var) and v.whole and v.index is None:
+        if in_order:
+            return v
+        if by_entries and (shared := _among_all(build, v)) is not None:
+            return shared
     return build.in_order(a)
+
+
+def _among_all(build: Builder, v: View) -> View | None:
+    """Entries from a copy of all that there are along their axis, which other loops share; None
+    where many of these are not read."""
+    space = build.shapes.get(v.root, v.root.aval.shape)  # type: ignore[arg-type]  # a Const is no key
+    way = views.origin(v, space)
+    k, step = way[1][0] if way else (-1, 0)
+    if way is None or k < 0 or 4 * v.shape[0] < 3 * space[k]:
+        return None
+    first, stride = way[0][k], views.c_strides(space)[k]
+    shape, strides = (space[k], *v.shape[1:]), (stride, *v.strides[1:])
+    whole = View(v.root, shape, v.offset - first * stride, strides, views.full(shape))
+    key = v.root, whole.offset, strides, shape
+    if key not in build.entries:
+        build.entries[key] = Var(Aval(shape, v.root.aval.dtype))
+        build.views[build.entries[key]] = whole
+    copy = build.in_order(build.entries[key])
+    size = math.prod(shape[1:])
+    own = step * size if v.shape[0] > 1 else 0, *views.c_strides(v.shape)[1:]
+    return View(copy.root, v.shape, first * size, own, views.full(v.shape))
 
 
 VIEWS: dict[Primitive, Callable[[View, dict], View | None]] = {

@@ -8,61 +8,39 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special as sp
 
-from functrans._ops.declare import POSITIVE, elementwise, where
+from functrans._ops.declare import POSITIVE, where
 from functrans._ops.elementwise import absolute, exp, power, sign, sqrt, trunc
-from functrans._ops.special.arguments import nowhere, real, refused
+from functrans._ops.special.arguments import nowhere, real
+from functrans._ops.special.declare import part, ufunc
 from functrans._ops.special.elementary import polynomial
 from functrans._ops.special.gamma import rgamma
 
+ORDER, NUMBER = "v, the order", "n, the order"
 
-def _order(name):
-    return refused(f"scipy.special.{name}", "v, the order")
+
+def _fall(f, v, x):
+    return (f(v - 1, x) - f(v + 1, x)) * 0.5
+
+
+def _mean(f, v, x):
+    return (f(v - 1, x) + f(v + 1, x)) * 0.5
 
 
 # ---- of any order: 10.6.1, 10.29.1
 
-jv = elementwise(
-    "special.jv", sp.jv, _order("jv"),
-    lambda g, x1, x2: g * ((jv(x1 - 1, x2) - jv(x1 + 1, x2)) * 0.5), domain=POSITIVE,
-    singular=True, cython="jv",
-)
-yv = elementwise(
-    "special.yv", sp.yv, _order("yv"),
-    lambda g, x1, x2: g * ((yv(x1 - 1, x2) - yv(x1 + 1, x2)) * 0.5), domain=POSITIVE,
-    singular=True, cython="yv",
-)
-yn = elementwise(
-    "special.yn", sp.yn, _order("yn"),
-    lambda g, x1, x2: g * ((yn(trunc(x1) - 1, x2) - yn(trunc(x1) + 1, x2)) * 0.5), domain=POSITIVE,
-    singular=True, cython="yn",
-)
-iv = elementwise(
-    "special.iv", sp.iv, _order("iv"),
-    lambda g, x1, x2: g * ((iv(x1 - 1, x2) + iv(x1 + 1, x2)) * 0.5), domain=POSITIVE,
-    singular=True, cython="iv",
-)
-kv = elementwise(
-    "special.kv", sp.kv, _order("kv"),
-    lambda g, x1, x2: -g * ((kv(x1 - 1, x2) + kv(x1 + 1, x2)) * 0.5), domain=POSITIVE,
-    singular=True, cython="kv",
-)
-kn = elementwise(
-    "special.kn", sp.kn, _order("kn"),
-    lambda g, x1, x2: -g * ((kn(trunc(x1) - 1, x2) + kn(trunc(x1) + 1, x2)) * 0.5), domain=POSITIVE,
-    singular=True, cython="kn",
-)
+jv = ufunc("jv", ORDER, lambda g, x1, x2: g * _fall(jv, x1, x2), domain=POSITIVE)
+yv = ufunc("yv", ORDER, lambda g, x1, x2: g * _fall(yv, x1, x2), domain=POSITIVE)
+yn = ufunc("yn", ORDER, lambda g, x1, x2: g * _fall(yn, trunc(x1), x2), domain=POSITIVE)
+iv = ufunc("iv", ORDER, lambda g, x1, x2: g * _mean(iv, x1, x2), domain=POSITIVE)
+kv = ufunc("kv", ORDER, lambda g, x1, x2: -g * _mean(kv, x1, x2), domain=POSITIVE)
+kn = ufunc("kn", ORDER, lambda g, x1, x2: -g * _mean(kn, trunc(x1), x2), domain=POSITIVE)
 
-hankel1 = elementwise(
-    "special.hankel1", sp.hankel1, _order("hankel1"),
-    lambda g, x1, x2: g * ((hankel1(x1 - 1, x2) - hankel1(x1 + 1, x2)) * 0.5), domain="complex",
-    singular=True,
+hankel1 = ufunc(
+    "hankel1", ORDER, lambda g, x1, x2: g * _fall(hankel1, x1, x2), domain="complex", cython="",
 )
-hankel2 = elementwise(
-    "special.hankel2", sp.hankel2, _order("hankel2"),
-    lambda g, x1, x2: g * ((hankel2(x1 - 1, x2) - hankel2(x1 + 1, x2)) * 0.5), domain="complex",
-    singular=True,
+hankel2 = ufunc(
+    "hankel2", ORDER, lambda g, x1, x2: g * _fall(hankel2, x1, x2), domain="complex", cython="",
 )
 
 # ---- exponentially scaled
@@ -83,13 +61,9 @@ def _series_of_slope(v, x, alternating):
     return total * inverse * sqrt(inverse)
 
 
-def _far(v, x):
-    return x > FAR + v * v
-
-
 def _scaled_slope(v, x, slope, kind):
     """``slope`` up to where it has lost digits, and then that of the series."""
-    far = _far(v, x)
+    far = x > FAR + v * v
     series = _series_of_slope(v, where(far, x, FAR), kind == "i")
     factor = 1 / np.sqrt(2 * np.pi) if kind == "i" else np.sqrt(np.pi / 2)
     return where(far, series * factor.item(), slope(where(far, 1.0, x)))
@@ -97,34 +71,18 @@ def _scaled_slope(v, x, slope, kind):
 
 def _slope_of_ive(v, x):
     return _scaled_slope(
-        v, x, lambda z: (ive(v - 1, z) + ive(v + 1, z)) * 0.5 - sign(z) * ive(v, z), "i"
+        v, x, lambda z: _mean(ive, v, z) - sign(z) * ive(v, z), "i"
     )
 
 
 def _slope_of_kve(v, x):
-    return _scaled_slope(
-        v, x, lambda z: kve(v, z) - (kve(v - 1, z) + kve(v + 1, z)) * 0.5, "k"
-    )
+    return _scaled_slope(v, x, lambda z: kve(v, z) - _mean(kve, v, z), "k")
 
 
-jve = elementwise(
-    "special.jve", sp.jve, _order("jve"),
-    lambda g, x1, x2: g * ((jve(x1 - 1, real("jve", x2)) - jve(x1 + 1, x2)) * 0.5), domain=POSITIVE,
-    singular=True, cython="jve",
-)
-yve = elementwise(
-    "special.yve", sp.yve, _order("yve"),
-    lambda g, x1, x2: g * ((yve(x1 - 1, real("yve", x2)) - yve(x1 + 1, x2)) * 0.5), domain=POSITIVE,
-    singular=True, cython="yve",
-)
-ive = elementwise(
-    "special.ive", sp.ive, _order("ive"), lambda g, x1, x2: g * _slope_of_ive(x1, real("ive", x2)),
-    domain=POSITIVE, singular=True, cython="ive",
-)
-kve = elementwise(
-    "special.kve", sp.kve, _order("kve"), lambda g, x1, x2: g * _slope_of_kve(x1, real("kve", x2)),
-    domain=POSITIVE, singular=True, cython="kve",
-)
+jve = ufunc("jve", ORDER, lambda g, x1, x2: g * _fall(jve, x1, real("jve", x2)), domain=POSITIVE)
+yve = ufunc("yve", ORDER, lambda g, x1, x2: g * _fall(yve, x1, real("yve", x2)), domain=POSITIVE)
+ive = ufunc("ive", ORDER, lambda g, x1, x2: g * _slope_of_ive(x1, real("ive", x2)), domain=POSITIVE)
+kve = ufunc("kve", ORDER, lambda g, x1, x2: g * _slope_of_kve(x1, real("kve", x2)), domain=POSITIVE)
 
 # ---- of orders 0 and 1
 
@@ -132,16 +90,11 @@ kve = elementwise(
 TINY = 1e-100
 
 
-j0 = elementwise("special.j0", sp.j0, lambda g, x: -g * j1(x), cython="j0")
-j1 = elementwise("special.j1", sp.j1, lambda g, x: g * ((j0(x) - jv(2, x)) * 0.5), cython="j1")
-y0 = elementwise(
-    "special.y0", sp.y0, lambda g, x: -g * y1(x), domain=POSITIVE, singular=True, cython="y0"
-)
-y1 = elementwise(
-    "special.y1", sp.y1, lambda g, x: g * ((y0(x) - yn(2, x)) * 0.5), domain=POSITIVE,
-    singular=True, cython="y1",
-)
-i0 = elementwise("special.i0", sp.i0, lambda g, x: g * i1(x), singular=True, cython="i0")
+j0 = ufunc("j0", lambda g, x: -g * j1(x))
+j1 = ufunc("j1", lambda g, x: g * ((j0(x) - jv(2, x)) * 0.5))
+y0 = ufunc("y0", lambda g, x: -g * y1(x), domain=POSITIVE)
+y1 = ufunc("y1", lambda g, x: g * ((y0(x) - yn(2, x)) * 0.5), domain=POSITIVE)
+i0 = ufunc("i0", lambda g, x: g * i1(x), singular=True)
 
 
 def _i2(x):
@@ -153,16 +106,9 @@ def _i2(x):
     return where(small, x * x * 0.125, y)  # 10.39.9
 
 
-i1 = elementwise(
-    "special.i1", sp.i1, lambda g, x: g * ((i0(x) + _i2(x)) * 0.5), singular=True, cython="i1"
-)
-k0 = elementwise(
-    "special.k0", sp.k0, lambda g, x: -g * k1(x), domain=POSITIVE, singular=True, cython="k0"
-)
-k1 = elementwise(
-    "special.k1", sp.k1, lambda g, x: -g * ((k0(x) + kn(2, x)) * 0.5), domain=POSITIVE,
-    singular=True, cython="k1",
-)
+i1 = ufunc("i1", lambda g, x: g * ((i0(x) + _i2(x)) * 0.5), singular=True)
+k0 = ufunc("k0", lambda g, x: -g * k1(x), domain=POSITIVE)
+k1 = ufunc("k1", lambda g, x: -g * ((k0(x) + kn(2, x)) * 0.5), domain=POSITIVE)
 
 
 # of these SciPy's own functions take a twentieth of the time of those of any order
@@ -182,45 +128,33 @@ def _slope_of_k1e(x):
     return _scaled_slope(1.0, x, lambda z: k1e(z) - k0e(z) - k1e(z) / z, "k")
 
 
-i0e = elementwise(
-    "special.i0e", sp.i0e, lambda g, x: g * (sign(x) * _slope_of_i0e(absolute(x))),
-    kinks="0: 0", at_kink=lambda x: x == 0, cython="i0e",
+i0e = ufunc(
+    "i0e", lambda g, x: g * (sign(x) * _slope_of_i0e(absolute(x))), kinks="0: 0",
+    at_kink=lambda x: x == 0,
 )
-i1e = elementwise(
-    "special.i1e", sp.i1e, lambda g, x: g * _slope_of_i1e(absolute(x)),
-    kinks="0: 1/2", at_kink=lambda x: x == 0, cython="i1e",
+i1e = ufunc(
+    "i1e", lambda g, x: g * _slope_of_i1e(absolute(x)), kinks="0: 1/2", at_kink=lambda x: x == 0,
 )
-k0e = elementwise(
-    "special.k0e", sp.k0e, lambda g, x: g * _slope_of_k0e(x), domain=POSITIVE, singular=True,
-    cython="k0e",
-)
-k1e = elementwise(
-    "special.k1e", sp.k1e, lambda g, x: g * _slope_of_k1e(x), domain=POSITIVE, singular=True,
-    cython="k1e",
-)
+k0e = ufunc("k0e", lambda g, x: g * _slope_of_k0e(x), domain=POSITIVE)
+k1e = ufunc("k1e", lambda g, x: g * _slope_of_k1e(x), domain=POSITIVE)
 
 # ---- spherical: 10.51.2, in the form that holds at 0 too
 
-
-def _number(name):
-    return refused(f"scipy.special.{name}", "n, the order")
-
-
-spherical_jn = elementwise(
-    "special.spherical_jn", sp.spherical_jn, _number("spherical_jn"),
-    lambda g, x1, x2: g * neighbours(spherical_jn, x1, x2, -1), domain=POSITIVE, singular=True,
+spherical_jn = ufunc(
+    "spherical_jn", NUMBER, lambda g, x1, x2: g * neighbours(spherical_jn, x1, x2, -1),
+    domain=POSITIVE, cython="",
 )
-spherical_yn = elementwise(
-    "special.spherical_yn", sp.spherical_yn, _number("spherical_yn"),
-    lambda g, x1, x2: g * neighbours(spherical_yn, x1, x2, -1), domain=POSITIVE, singular=True,
+spherical_yn = ufunc(
+    "spherical_yn", NUMBER, lambda g, x1, x2: g * neighbours(spherical_yn, x1, x2, -1),
+    domain=POSITIVE, cython="",
 )
-spherical_in = elementwise(
-    "special.spherical_in", sp.spherical_in, _number("spherical_in"),
-    lambda g, x1, x2: g * neighbours(spherical_in, x1, x2, 1), domain=POSITIVE, singular=True,
+spherical_in = ufunc(
+    "spherical_in", NUMBER, lambda g, x1, x2: g * neighbours(spherical_in, x1, x2, 1),
+    domain=POSITIVE, cython="",
 )
-spherical_kn = elementwise(
-    "special.spherical_kn", sp.spherical_kn, _number("spherical_kn"),
-    lambda g, x1, x2: -g * neighbours(spherical_kn, x1, x2, 1), domain=POSITIVE, singular=True,
+spherical_kn = ufunc(
+    "spherical_kn", NUMBER, lambda g, x1, x2: -g * neighbours(spherical_kn, x1, x2, 1),
+    domain=POSITIVE, cython="",
 )
 
 
@@ -232,30 +166,10 @@ def neighbours(f, n, x, sign):
 
 # ---- Airy: Ai'' = x Ai
 
-
-def _part(f, k):
-    def impl(x):
-        return f(x)[k]
-
-    return impl
-
-
-ai = elementwise(
-    "special.ai", _part(sp.airy, 0), lambda g, x: g * aip(x), singular=True,
-    cython="airy.0",
-)
-aip = elementwise(
-    "special.aip", _part(sp.airy, 1), lambda g, x: g * (x * ai(x)), singular=True,
-    cython="airy.1",
-)
-bi = elementwise(
-    "special.bi", _part(sp.airy, 2), lambda g, x: g * bip(x), singular=True,
-    cython="airy.2",
-)
-bip = elementwise(
-    "special.bip", _part(sp.airy, 3), lambda g, x: g * (x * bi(x)), singular=True,
-    cython="airy.3",
-)
+ai = part("ai", "airy", 0, lambda g, x: g * aip(x), singular=True)
+aip = part("aip", "airy", 1, lambda g, x: g * (x * ai(x)), singular=True)
+bi = part("bi", "airy", 2, lambda g, x: g * bip(x), singular=True)
+bip = part("bip", "airy", 3, lambda g, x: g * (x * bi(x)), singular=True)
 
 
 def airy(x):
@@ -287,33 +201,33 @@ def _scaled_root(x):
     return sqrt(where(x > 0, x, 0.0))
 
 
-aie = elementwise(
-    "special.aie", _part(sp.airye, 0),
+aie = part(
+    "aie", "airye", 0,
     lambda g, y, x: g * _slope_of_scaled(
         x, aipe(x) + _scaled_root(real("airye", x)) * y, 0.5, kve, _slope_of_kve, (1 / 3,),
         1 / (np.sqrt(3.0) * np.pi).item()),
-    domain=POSITIVE, singular=True, cython="airye.0",
+    domain=POSITIVE,
 )
-aipe = elementwise(
-    "special.aipe", _part(sp.airye, 1),
+aipe = part(
+    "aipe", "airye", 1,
     lambda g, y, x: g * _slope_of_scaled(
         x, x * aie(x) + _scaled_root(real("airye", x)) * y, 1.0, kve, _slope_of_kve, (2 / 3,),
         -1 / (np.sqrt(3.0) * np.pi).item()),
-    domain=POSITIVE, singular=True, cython="airye.1",
+    domain=POSITIVE,
 )
-bie = elementwise(
-    "special.bie", _part(sp.airye, 2),
+bie = part(
+    "bie", "airye", 2,
     lambda g, y, x: g * _slope_of_scaled(
         x, bipe(x) - _scaled_root(real("airye", x)) * y, 0.5, ive, _slope_of_ive, (-1 / 3, 1 / 3),
         1 / np.sqrt(3.0).item()),
-    domain=POSITIVE, singular=True, cython="airye.2",
+    domain=POSITIVE,
 )
-bipe = elementwise(
-    "special.bipe", _part(sp.airye, 3),
+bipe = part(
+    "bipe", "airye", 3,
     lambda g, y, x: g * _slope_of_scaled(
         x, x * bie(x) - _scaled_root(real("airye", x)) * y, 1.0, ive, _slope_of_ive,
         (-2 / 3, 2 / 3), 1 / np.sqrt(3.0).item()),
-    domain=POSITIVE, singular=True, cython="airye.3",
+    domain=POSITIVE,
 )
 
 
@@ -330,34 +244,14 @@ def _over(y, x, at_zero):
     return where(x == 0, at_zero, y / where(x == 0, 1.0, x))
 
 
-ber = elementwise(
-    "special.ber", sp.ber, lambda g, x: g * berp(x), domain=POSITIVE, singular=True, cython="ber",
-)
-berp = elementwise(
-    "special.berp", sp.berp, lambda g, y, x: g * (-bei(x) - _over(y, x, 0.0)),
-    domain=POSITIVE, singular=True, cython="berp",
-)
-bei = elementwise(
-    "special.bei", sp.bei, lambda g, x: g * beip(x), domain=POSITIVE, singular=True, cython="bei",
-)
-beip = elementwise(
-    "special.beip", sp.beip, lambda g, y, x: g * (ber(x) - _over(y, x, 0.5)),
-    domain=POSITIVE, singular=True, cython="beip",
-)
-ker = elementwise(
-    "special.ker", sp.ker, lambda g, x: g * kerp(x), domain=POSITIVE, singular=True, cython="ker",
-)
-kerp = elementwise(
-    "special.kerp", sp.kerp, lambda g, y, x: g * (-kei(x) - _over(y, x, -np.inf)),
-    domain=POSITIVE, singular=True, cython="kerp",
-)
-kei = elementwise(
-    "special.kei", sp.kei, lambda g, x: g * keip(x), domain=POSITIVE, singular=True, cython="kei",
-)
-keip = elementwise(
-    "special.keip", sp.keip, lambda g, y, x: g * (ker(x) - _over(y, x, 0.0)),
-    domain=POSITIVE, singular=True, cython="keip",
-)
+ber = ufunc("ber", lambda g, x: g * berp(x), domain=POSITIVE)
+berp = ufunc("berp", lambda g, y, x: g * (-bei(x) - _over(y, x, 0.0)), domain=POSITIVE)
+bei = ufunc("bei", lambda g, x: g * beip(x), domain=POSITIVE)
+beip = ufunc("beip", lambda g, y, x: g * (ber(x) - _over(y, x, 0.5)), domain=POSITIVE)
+ker = ufunc("ker", lambda g, x: g * kerp(x), domain=POSITIVE)
+kerp = ufunc("kerp", lambda g, y, x: g * (-kei(x) - _over(y, x, -np.inf)), domain=POSITIVE)
+kei = ufunc("kei", lambda g, x: g * keip(x), domain=POSITIVE)
+keip = ufunc("keip", lambda g, y, x: g * (ker(x) - _over(y, x, 0.0)), domain=POSITIVE)
 
 
 # ---- Struve: 11.4.27 and 11.4.29 in one form; at 0 the first terms of 11.2.1 and 11.2.2
@@ -377,13 +271,10 @@ def _slope_of_struve(f, sign, v, x):
     return where(at_zero, power(half, v) * polynomial(terms, half * half), slope)
 
 
-struve = elementwise(
-    "special.struve", sp.struve, _order("struve"),
-    lambda g, x1, x2: g * _slope_of_struve(struve, -1, x1, x2), domain=POSITIVE,
-    singular=True, cython="struve",
+struve = ufunc(
+    "struve", ORDER, lambda g, x1, x2: g * _slope_of_struve(struve, -1, x1, x2), domain=POSITIVE,
 )
-modstruve = elementwise(
-    "special.modstruve", sp.modstruve, _order("modstruve"),
-    lambda g, x1, x2: g * _slope_of_struve(modstruve, 1, x1, x2), domain=POSITIVE,
-    singular=True, cython="modstruve",
+modstruve = ufunc(
+    "modstruve", ORDER, lambda g, x1, x2: g * _slope_of_struve(modstruve, 1, x1, x2),
+    domain=POSITIVE,
 )

@@ -17,9 +17,10 @@ from collections.abc import Callable
 import numpy as np
 from scipy import special as sp
 
-from functrans._core.bind import Tracer
-from functrans._ops.declare import POSITIVE, elementwise, where
+from functrans._ops.declare import POSITIVE
 from functrans._ops.elementwise import exp, logical_not
+from functrans._ops.special.arguments import either
+from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import column, exprel, slope_of_exprel
 from functrans._ops.special.gamma import psi, psi_increase, zeta
 
@@ -46,12 +47,7 @@ def _slope(y, a, b):
 
 def _where(mask, f: Callable, *xs):
     """``f`` of the entries that are in ``mask``, 0 for others."""
-    if not isinstance(mask, Tracer):
-        if np.all(mask):
-            return f(*xs)
-        if not np.any(mask):
-            return 0.0
-    return where(mask, f(*[where(mask, x, 1.0) for x in xs]), 0.0)
+    return either(mask, f, lambda *xs: 0.0, *xs)
 
 
 def _by_psi(y, a, b):
@@ -95,14 +91,13 @@ def _mean(values):
     return (values * WEIGHTS).sum(-1)
 
 
-beta = elementwise(
-    "special.beta", sp.beta, lambda g, y, x1, x2: g * _slope(y, x1, x2),
-    lambda g, y, x1, x2: g * _slope(y, x2, x1),
-    domain=POSITIVE, singular=True, commutes=True, cython="beta",
+beta = ufunc(
+    "beta", lambda g, y, x1, x2: g * _slope(y, x1, x2), lambda g, y, x1, x2: g * _slope(y, x2, x1),
+    domain=POSITIVE, commutes=True,
 )
-betaln = elementwise(
-    "special.betaln", sp.betaln,
+betaln = ufunc(
+    "betaln",
     lambda g, x1, x2: -g * psi_increase(x1, x2, x1 + x2),
     lambda g, x1, x2: -g * psi_increase(x2, x1, x1 + x2),
-    domain=POSITIVE, singular=True, commutes=True, cython="betaln",
+    domain=POSITIVE, commutes=True,
 )

@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special as sp
 
 from functrans._core.bind import AnyArray
 from functrans._ops.calls import stop
-from functrans._ops.declare import POSITIVE, elementwise, where
+from functrans._ops.declare import POSITIVE, where
 from functrans._ops.elementwise import sqrt
 from functrans._ops.special.arguments import real
+from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import column
 
 STEP = 0.45
@@ -48,12 +48,12 @@ def _slope_of_rf(x, y, z):
     return elliprd(*[real("elliprf", v) for v in (x, y, z)]) * (-1 / 6)
 
 
-elliprf = elementwise(
-    "special.elliprf", sp.elliprf,
+elliprf = ufunc(
+    "elliprf",
     lambda g, x1, x2, x3: g * _slope_of_rf(x2, x3, x1),
     lambda g, x1, x2, x3: g * _slope_of_rf(x1, x3, x2),
     lambda g, x1, x2, x3: g * _slope_of_rf(x1, x2, x3),
-    domain=POSITIVE, singular=True, cython="elliprf",
+    domain=POSITIVE,
 )
 
 
@@ -70,11 +70,11 @@ def _slope_of_rc(x, y, in_y):
     return where(there, near, far)
 
 
-elliprc = elementwise(
-    "special.elliprc", sp.elliprc,
+elliprc = ufunc(
+    "elliprc",
     lambda g, x1, x2: g * _slope_of_rc(real("elliprc", x1), real("elliprc", x2), False),
     lambda g, x1, x2: g * _slope_of_rc(real("elliprc", x1), real("elliprc", x2), True),
-    domain=POSITIVE, singular=True, cython="elliprc",
+    domain=POSITIVE,
 )
 
 
@@ -83,12 +83,12 @@ def _slope_of_rg(x, y, z):
     return 0.25 * (elliprf(x, y, z) - x / 3 * elliprd(y, z, x))
 
 
-elliprg = elementwise(
-    "special.elliprg", sp.elliprg,
+elliprg = ufunc(
+    "elliprg",
     lambda g, x1, x2, x3: g * _slope_of_rg(x1, x2, x3),
     lambda g, x1, x2, x3: g * _slope_of_rg(x2, x1, x3),
     lambda g, x1, x2, x3: g * _slope_of_rg(x3, x1, x2),
-    domain=POSITIVE, singular=True, cython="elliprg",
+    domain=POSITIVE,
 )
 
 
@@ -97,12 +97,12 @@ def _slope_of_rd(x, y, z, kx, ky, kz, factor):
     return _integral((x, kx), (y, ky), (z, kz)) * factor
 
 
-elliprd = elementwise(
-    "special.elliprd", sp.elliprd,
+elliprd = ufunc(
+    "elliprd",
     lambda g, x1, x2, x3: g * _slope_of_rd(x1, x2, x3, 3, 1, 3, -0.75),
     lambda g, x1, x2, x3: g * _slope_of_rd(x1, x2, x3, 1, 3, 3, -0.75),
     lambda g, x1, x2, x3: g * _slope_of_rd(x1, x2, x3, 1, 1, 5, -2.25),
-    domain=POSITIVE, singular=True, cython="elliprd",
+    domain=POSITIVE,
 )
 
 
@@ -112,11 +112,11 @@ def _slope_of_rj(x, y, z, p, kx, ky, kz, kp, factor):
     return _integral((x, kx), (y, ky), (z, kz), (p, kp)) * factor
 
 
-elliprj = elementwise(
-    "special.elliprj", sp.elliprj,
+elliprj = ufunc(
+    "elliprj",
     lambda g, x1, x2, x3, x4: g * _slope_of_rj(x1, x2, x3, x4, 3, 1, 1, 2, -0.75),
     lambda g, x1, x2, x3, x4: g * _slope_of_rj(x1, x2, x3, x4, 1, 3, 1, 2, -0.75),
     lambda g, x1, x2, x3, x4: g * _slope_of_rj(x1, x2, x3, x4, 1, 1, 3, 2, -0.75),
     lambda g, x1, x2, x3, x4: g * _slope_of_rj(x1, x2, x3, x4, 1, 1, 1, 4, -1.5),
-    domain=POSITIVE, singular=True, cython="elliprj",
+    domain=POSITIVE,
 )

@@ -11,9 +11,9 @@ from scipy import special as sp
 
 from functrans._core.aval import dtype_of
 from functrans._core.bind import Tracer
-from functrans._ops.declare import POSITIVE, elementwise, where
+from functrans._ops.declare import POSITIVE, where
 from functrans._ops.elementwise import floor, trunc
-from functrans._ops.special.arguments import refused
+from functrans._ops.special.declare import ufunc
 from functrans._ops.special.incomplete import (
     betainc,
     betainc_in_x,
@@ -58,24 +58,17 @@ def chdtri(v, p):
     return 2 * gammainccinv(v * 0.5, _or_nan(p <= 1, p))
 
 
-def _count(name, argument):
-    return refused(f"scipy.special.{name}", f"{argument}, a count")
-
-
-pdtr = elementwise(
-    "special.pdtr", sp.pdtr, _count("pdtr", "k"),
-    lambda g, x1, x2: -g * gammainc_in_x(floor(x1) + 1.0, x2), domain=POSITIVE, singular=True,
-    cython="pdtr",
+pdtr = ufunc(
+    "pdtr", "k, a count", lambda g, x1, x2: -g * gammainc_in_x(floor(x1) + 1.0, x2),
+    domain=POSITIVE,
 )
-pdtrc = elementwise(
-    "special.pdtrc", sp.pdtrc, _count("pdtrc", "k"),
-    lambda g, x1, x2: g * gammainc_in_x(floor(x1) + 1.0, x2), domain=POSITIVE, singular=True,
-    cython="pdtrc",
+pdtrc = ufunc(
+    "pdtrc", "k, a count", lambda g, x1, x2: g * gammainc_in_x(floor(x1) + 1.0, x2),
+    domain=POSITIVE,
 )
-pdtri = elementwise(
-    "special.pdtri", sp.pdtri, _count("pdtri", "k"),
-    lambda g, y, x1: -g / gammainc_in_x(floor(x1) + 1.0, y), domain="probability", singular=True,
-    cython="pdtri",
+pdtri = ufunc(
+    "pdtri", "k, a count", lambda g, y, x1: -g / gammainc_in_x(floor(x1) + 1.0, y),
+    domain="probability",
 )
 
 # ---- beta: binomial, negative binomial, F
@@ -90,25 +83,21 @@ def _negative_binomial(k, n, p):
     return betainc_in_x(trunc(n), trunc(k) + 1.0, p)
 
 
-bdtr = elementwise(
-    "special.bdtr", sp.bdtr, _count("bdtr", "k"), _count("bdtr", "n"),
-    lambda g, x1, x2, x3: -g * _binomial(x1, x2, x3), domain="probability", singular=True,
-    cython="bdtr",
+bdtr = ufunc(
+    "bdtr", "k, a count", "n, a count", lambda g, x1, x2, x3: -g * _binomial(x1, x2, x3),
+    domain="probability",
 )
-bdtrc = elementwise(
-    "special.bdtrc", sp.bdtrc, _count("bdtrc", "k"), _count("bdtrc", "n"),
-    lambda g, x1, x2, x3: g * _binomial(x1, x2, x3), domain="probability", singular=True,
-    cython="bdtrc",
+bdtrc = ufunc(
+    "bdtrc", "k, a count", "n, a count", lambda g, x1, x2, x3: g * _binomial(x1, x2, x3),
+    domain="probability",
 )
-nbdtr = elementwise(
-    "special.nbdtr", sp.nbdtr, _count("nbdtr", "k"), _count("nbdtr", "n"),
-    lambda g, x1, x2, x3: g * _negative_binomial(x1, x2, x3), domain="probability", singular=True,
-    cython="nbdtr",
+nbdtr = ufunc(
+    "nbdtr", "k, a count", "n, a count", lambda g, x1, x2, x3: g * _negative_binomial(x1, x2, x3),
+    domain="probability",
 )
-nbdtrc = elementwise(
-    "special.nbdtrc", sp.nbdtrc, _count("nbdtrc", "k"), _count("nbdtrc", "n"),
-    lambda g, x1, x2, x3: -g * _negative_binomial(x1, x2, x3), domain="probability", singular=True,
-    cython="nbdtrc",
+nbdtrc = ufunc(
+    "nbdtrc", "k, a count", "n, a count", lambda g, x1, x2, x3: -g * _negative_binomial(x1, x2, x3),
+    domain="probability",
 )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import special as sp
 
 from functrans._core.aval import ndim_of
-from functrans._ops.declare import NONZERO, POSITIVE, constant, elementwise, where
-from functrans._ops.elementwise import WHOLE, cos, exp, log, remainder, rint, sin
+from functrans._ops.declare import NONZERO, POSITIVE, where
+from functrans._ops.elementwise import DEGREE, LN2, LN10, WHOLE, cos, exp, log, remainder, rint, sin
+from functrans._ops.special.declare import ufunc
 
-PI, LN2, LN10 = float(np.pi), float(np.log(2)), float(np.log(10))
-DEGREE = PI / 180
+PI = float(np.pi)
 
 
 def sinpi(x):
@@ -34,41 +33,20 @@ def _parity(whole):
     return 1 - 2 * remainder(whole, 2)
 
 
-cbrt = elementwise(
-    "special.cbrt", sp.cbrt, lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True,
-    libm="cbrt",
+cbrt = ufunc("cbrt", lambda g, y: g / (3 * (y * y)), domain=NONZERO, libm="cbrt")
+exp2 = ufunc("exp2", lambda g, y: g * (y * LN2), singular=True, libm="exp2")
+exp10 = ufunc("exp10", lambda g, y: g * (y * LN10), singular=True)
+expm1 = ufunc("expm1", lambda g, x: g * exp(x), singular=True)
+log1p = ufunc("log1p", lambda g, x: g / (1 + x), domain=POSITIVE, libm="log1p")
+cosm1 = ufunc("cosm1", lambda g, x: -g * sin(x))
+sindg = ufunc("sindg", lambda g, x: g * (DEGREE * cosdg(x)))
+cosdg = ufunc("cosdg", lambda g, x: -g * (DEGREE * sindg(x)))
+tandg = ufunc("tandg", lambda g, y: g * (DEGREE * (1 + y * y)), singular=True)
+cotdg = ufunc("cotdg", lambda g, y: -g * (DEGREE * (1 + y * y)), domain=NONZERO)
+radian = ufunc(
+    "radian", lambda g: g * DEGREE, lambda g: g * (DEGREE / 60), lambda g: g * (DEGREE / 3600),
 )
-exp2 = elementwise(
-    "special.exp2", sp.exp2, lambda g, y: g * (y * LN2), singular=True, libm="exp2"
-)
-exp10 = elementwise(
-    "special.exp10", sp.exp10, lambda g, y: g * (y * LN10), singular=True, cython="exp10"
-)
-expm1 = elementwise(
-    "special.expm1", sp.expm1, lambda g, x: g * exp(x), singular=True, cython="expm1"
-)
-log1p = elementwise(
-    "special.log1p", sp.log1p, lambda g, x: g / (1 + x), domain=POSITIVE, singular=True,
-    libm="log1p",
-)
-cosm1 = elementwise("special.cosm1", sp.cosm1, lambda g, x: -g * sin(x), cython="cosm1")
-sindg = elementwise("special.sindg", sp.sindg, lambda g, x: g * (DEGREE * cosdg(x)), cython="sindg")
-cosdg = elementwise(
-    "special.cosdg", sp.cosdg, lambda g, x: -g * (DEGREE * sindg(x)), cython="cosdg"
-)
-tandg = elementwise(
-    "special.tandg", sp.tandg, lambda g, y: g * (DEGREE * (1 + y * y)), singular=True,
-    cython="tandg",
-)
-cotdg = elementwise(
-    "special.cotdg", sp.cotdg, lambda g, y: -g * (DEGREE * (1 + y * y)), domain=NONZERO,
-    singular=True, cython="cotdg",
-)
-radian = elementwise(
-    "special.radian", sp.radian, lambda g: g * DEGREE, lambda g: g * (DEGREE / 60),
-    lambda g: g * (DEGREE / 3600), cython="radian",
-)
-round_ = constant("special.round", sp.round, cython="round", **WHOLE)
+ufunc("round", None, **WHOLE)
 
 
 # exprel'(x) = sum of (k + 1) / (k + 2)! x^k
@@ -97,10 +75,7 @@ def slope_of_exprel(x, y=None):
     return where(near, polynomial(_SLOPE_OF_EXPREL, where(near, x, 0.0)), quotient)
 
 
-exprel = elementwise(
-    "special.exprel", sp.exprel, lambda g, x, y: g * slope_of_exprel(x, y), singular=True,
-    cython="exprel",
-)
+exprel = ufunc("exprel", lambda g, x, y: g * slope_of_exprel(x, y), singular=True)
 
 
 def log1mexp(x):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from scipy import special as sp
-
-from functrans._core.bind import Tracer
-from functrans._ops.declare import UNIT, elementwise, where
+from functrans._ops.declare import UNIT, where
 from functrans._ops.elementwise import absolute_complex as absolute
 from functrans._ops.elementwise import exp, imag, real
 from functrans._ops.special.arguments import nowhere
+from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import polynomial
 
 ROOT_PI = math.sqrt(math.pi)
@@ -51,10 +48,7 @@ def _slope_of_wofz(z, y):
 
 
 # row: Faddeeva's function exp(-z^2) erfc(-i z), complex also for real z
-wofz = elementwise(
-    "special.wofz", sp.wofz, lambda g, x, y: g * _slope_of_wofz(x + 0j, y),
-    domain="complex", singular=True,
-)
+wofz = ufunc("wofz", lambda g, x, y: g * _slope_of_wofz(x + 0j, y), domain="complex", cython="")
 
 
 def voigt_profile(x, sigma, gamma):
@@ -74,35 +68,20 @@ def voigt_profile(x, sigma, gamma):
     return where(point, 1 / where(point, x + gamma, 1.0), where(narrow, cauchy, y))
 
 
-erf = elementwise("special.erf", sp.erf, lambda g, x: g * (SLOPE * exp(-x * x)), libm="erf")
-erfc = elementwise("special.erfc", sp.erfc, lambda g, x: -g * (SLOPE * exp(-x * x)), libm="erfc")
-erfi = elementwise(
-    "special.erfi", sp.erfi, lambda g, x: g * (SLOPE * exp(x * x)), singular=True, cython="erfi"
-)
-erfcx = elementwise(
-    "special.erfcx", sp.erfcx, lambda g, x, y: g * _slope_of_erfcx(x, y), singular=True,
-    cython="erfcx",
-)
-dawsn = elementwise(
-    "special.dawsn", sp.dawsn, lambda g, x, y: g * _slope_of_dawsn(x, y), cython="dawsn"
-)
-erfinv = elementwise(
-    "special.erfinv", sp.erfinv, lambda g, y: g * (ROOT_PI / 2 * exp(y * y)), domain=UNIT,
-    singular=True, cython="erfinv",
-)
-erfcinv = elementwise(
-    "special.erfcinv", sp.erfcinv, lambda g, y: -g * (ROOT_PI / 2 * exp(y * y)),
-    domain="probability", singular=True, cython="erfcinv",
-)
-ndtr = elementwise(
-    "special.ndtr", sp.ndtr, lambda g, x: g * (DENSITY * exp(-0.5 * (x * x))), cython="ndtr"
-)
+erf = ufunc("erf", lambda g, x: g * (SLOPE * exp(-x * x)), libm="erf")
+erfc = ufunc("erfc", lambda g, x: -g * (SLOPE * exp(-x * x)), libm="erfc")
+erfi = ufunc("erfi", lambda g, x: g * (SLOPE * exp(x * x)), singular=True)
+erfcx = ufunc("erfcx", lambda g, x, y: g * _slope_of_erfcx(x, y), singular=True)
+dawsn = ufunc("dawsn", lambda g, x, y: g * _slope_of_dawsn(x, y))
+erfinv = ufunc("erfinv", lambda g, y: g * (ROOT_PI / 2 * exp(y * y)), domain=UNIT)
+erfcinv = ufunc("erfcinv", lambda g, y: -g * (ROOT_PI / 2 * exp(y * y)), domain="probability")
+ndtr = ufunc("ndtr", lambda g, x: g * (DENSITY * exp(-0.5 * (x * x))))
 
 
 def _slope_of_log_ndtr(x):
     """Density over distribution, by erfcx; from 9 on, where that grows, the second is 1."""
     far = x.real > 9
-    if not isinstance(far, Tracer) and not np.any(far):
+    if nowhere(far):
         return 2 * DENSITY / erfcx(-HALF * x)
     z = where(far, x, 0.0)
     near = 2 * DENSITY / erfcx(-HALF * where(far, 0.0, x))
@@ -110,22 +89,14 @@ def _slope_of_log_ndtr(x):
 
 
 # row: log(ndtr(x)) is -inf below -38
-log_ndtr = elementwise(
-    "special.log_ndtr", sp.log_ndtr, lambda g, x: g * _slope_of_log_ndtr(x),
-    singular=True, cython="log_ndtr",
-)
-ndtri = elementwise(
-    "special.ndtri", sp.ndtri, lambda g, y: g * (exp(0.5 * (y * y)) / DENSITY),
-    domain="probability", singular=True, cython="ndtri",
-)
+log_ndtr = ufunc("log_ndtr", lambda g, x: g * _slope_of_log_ndtr(x), singular=True)
+ndtri = ufunc("ndtri", lambda g, y: g * (exp(0.5 * (y * y)) / DENSITY), domain="probability")
 # row: ndtri(exp(x)) is -inf below -745
-ndtri_exp = elementwise(
-    "special.ndtri_exp", sp.ndtri_exp, lambda g, y: g * (0.5 / DENSITY * erfcx(-HALF * y)),
-    domain="negative", singular=True, cython="ndtri_exp",
+ndtri_exp = ufunc(
+    "ndtri_exp", lambda g, y: g * (0.5 / DENSITY * erfcx(-HALF * y)), domain="negative",
 )
-owens_t = elementwise(
-    "special.owens_t", sp.owens_t,
+owens_t = ufunc(
+    "owens_t",
     lambda g, x1, x2: -g * (DENSITY / 2 * exp(-0.5 * (x1 * x1)) * erf(HALF * (x1 * x2))),
     lambda g, x1, x2: g * (exp(-0.5 * (x1 * x1) * (1 + x2 * x2)) / (2 * math.pi * (1 + x2 * x2))),
-    cython="owens_t",
 )

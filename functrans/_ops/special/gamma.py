@@ -6,14 +6,11 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._core.aval import dtype_of
-from functrans._core.bind import Tracer
-from functrans._ops.declare import POSITIVE, constant, elementwise, where
+from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import exp, log, subtract
 from functrans._ops.special.arguments import nowhere
-from functrans._ops.special.elementary import column, cospi, log1p, sinpi
-
-PI = float(np.pi)
-
+from functrans._ops.special.declare import ufunc
+from functrans._ops.special.elementary import PI, column, cospi, log1p, sinpi
 
 # Where the terms of zeta left of zero, which are added up one by one, become too many.
 LEFT = -50
@@ -92,26 +89,11 @@ riemann_zeta = elementwise(
     "special.riemann_zeta", lambda x: sp.zeta(x), lambda g, x: g * _zeta_in_s(x, 1.0),
     domain="above one", singular=True,
 )
-zetac = elementwise(
-    "special.zetac", sp.zetac, lambda g, x: g * _zeta_in_s(x, 1.0), domain="above one",
-    singular=True, cython="zetac",
-)
-psi = elementwise(
-    "special.psi", sp.psi, lambda g, x: g * zeta(2, x), domain=POSITIVE, singular=True,
-    cython="psi",
-)
-gamma = elementwise(
-    "special.gamma", sp.gamma, lambda g, y, x: g * (y * psi(x)), domain=POSITIVE, singular=True,
-    cython="gamma",
-)
-gammaln = elementwise(
-    "special.gammaln", sp.gammaln, lambda g, x: g * psi(x), domain=POSITIVE, singular=True,
-    cython="gammaln",
-)
-loggamma = elementwise(
-    "special.loggamma", sp.loggamma, lambda g, x: g * psi(x), domain=POSITIVE, singular=True,
-    cython="loggamma",
-)
+zetac = ufunc("zetac", lambda g, x: g * _zeta_in_s(x, 1.0), domain="above one")
+psi = ufunc("psi", lambda g, x: g * zeta(2, x), domain=POSITIVE)
+gamma = ufunc("gamma", lambda g, y, x: g * (y * psi(x)), domain=POSITIVE)
+gammaln = ufunc("gammaln", lambda g, x: g * psi(x), domain=POSITIVE)
+loggamma = ufunc("loggamma", lambda g, x: g * psi(x), domain=POSITIVE)
 
 
 def _slope_of_rgamma(x, y):
@@ -122,13 +104,10 @@ def _slope_of_rgamma(x, y):
     return where(left, reflected, -y * psi(where(left, 1.0, x)))
 
 
-rgamma = elementwise(
-    "special.rgamma", sp.rgamma, lambda g, y, x: g * _slope_of_rgamma(x, y), singular=True,
-    cython="rgamma",
-)
-gammasgn = constant(
-    "special.gammasgn", sp.gammasgn, jumps="0, -1, -2, ...",
-    at_jump=lambda x: (x <= 0) & (x == np.floor(x)), rounds="never", cython="gammasgn",
+rgamma = ufunc("rgamma", lambda g, y, x: g * _slope_of_rgamma(x, y), singular=True)
+gammasgn = ufunc(
+    "gammasgn", None, jumps="0, -1, -2, ...", at_jump=lambda x: (x <= 0) & (x == np.floor(x)),
+    rounds="never",
 )
 # B_2k / 2k of psi's asymptotic series (5.11.2), lowest last
 OF_PSI = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
@@ -139,7 +118,7 @@ def psi_increase(x, d, c):
     if "c" in (dtype_of(x).kind, dtype_of(d).kind):
         return psi(c) - psi(x)
     close = (x > 0) & (abs(d) < 0.25 * x)
-    if not isinstance(close, Tracer) and not np.any(close):
+    if nowhere(close):
         return psi(c) - psi(x)
     small = _small_increase(where(close, x, 1.0), where(close, d, 0.25))
     return where(close, small, psi(c) - psi(x))
@@ -184,11 +163,11 @@ def _slope_of_poch(y, x, d):
     return where(near, product, y * psi_increase(far, d, where(near, 1.0, x + d)))
 
 
-poch = elementwise(
-    "special.poch", sp.poch,
+poch = ufunc(
+    "poch",
     lambda g, y, x1, x2: g * _slope_of_poch(y, x1, x2),
     lambda g, y, x1, x2: g * (y * psi(x1 + x2)),
-    domain=POSITIVE, singular=True, cython="poch",
+    domain=POSITIVE,
 )
 
 
@@ -214,9 +193,9 @@ def _slope_in_k(y, n, k):
     return where(near, gamma(a) * product, rest)
 
 
-binom = elementwise(
-    "special.binom", sp.binom,
+binom = ufunc(
+    "binom",
     lambda g, y, x1, x2: g * _slope_in_n(y, x1, x2),
     lambda g, y, x1, x2: g * _slope_in_k(y, x1, x2),
-    domain=POSITIVE, singular=True, cython="binom",
+    domain=POSITIVE,
 )

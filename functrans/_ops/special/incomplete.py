@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special as sp
 
-from functrans._core.bind import Tracer
 from functrans._ops.calls import stop
-from functrans._ops.declare import elementwise, where
+from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, exp, expm1, log, log1p, sqrt
+from functrans._ops.special.arguments import either
 from functrans._ops.special.beta import betaln
+from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import column, polynomial
 from functrans._ops.special.gamma import gammaln, psi
 
@@ -52,20 +52,6 @@ def _stirling(a):
     return r * polynomial(coefficients, r * r)
 
 
-def _either(mask, f, other, *xs):
-    """``f`` of the operands in the mask and ``other`` of the rest; they are given LARGE and 1 else.
-
-    Only one is computed where the mask is known to be the same for all.
-    """
-    if not isinstance(mask, Tracer):
-        if np.all(mask):
-            return f(*xs)
-        if not np.any(mask):
-            return other(*xs)
-    inner, outer = [where(mask, x, LARGE) for x in xs], [where(mask, 1.0, x) for x in xs]
-    return where(mask, f(*inner), other(*outer))
-
-
 def gammaln_increase(x, d):
     """log(gamma(x + d) / gamma(x)) of positive numbers, also where both are large."""
 
@@ -76,7 +62,7 @@ def gammaln_increase(x, d):
         c = x + d
         return d * (log(x) - 1) + (c - 0.5) * log1p(d / x) + _stirling(c) - _stirling(x)
 
-    return _either((x > LARGE) & (d > 0), far, near, x, d)
+    return either((x > LARGE) & (d > 0), far, near, x, d, fill=LARGE)
 
 
 def _log_power_gamma(a, x):
@@ -88,7 +74,7 @@ def _log_power_gamma(a, x):
     def far(a):
         return a * _log1pmx((x - a) / a) - 0.5 * log(a * (2 * math.pi)) - _stirling(a)
 
-    return _either(a > LARGE, far, near, a)
+    return either(a > LARGE, far, near, a, fill=LARGE)
 
 
 def _log_power_beta(a, b, x):
@@ -105,7 +91,7 @@ def _log_power_beta(a, b, x):
             _stirling(a) + _stirling(b) - _stirling(n)
         )
 
-    return _either((a > LARGE) & (b > LARGE), far, near, a, b)
+    return either((a > LARGE) & (b > LARGE), far, near, a, b, fill=LARGE)
 
 
 # ---- the gamma distribution
@@ -167,26 +153,23 @@ def _inverse_in_shape(a, x):
     return where(inside, -(x / a) * _slope_in_shape(a, x), 0.0 * x * a)
 
 
-gammainc = elementwise(
-    "special.gammainc", sp.gammainc,
-    lambda g, x1, x2: g * _gammainc_in_shape(x1, x2), lambda g, x1, x2: g * gammainc_in_x(x1, x2),
-    domain="positive", singular=True, cython="gammainc",
+gammainc = ufunc(
+    "gammainc", lambda g, x1, x2: g * _gammainc_in_shape(x1, x2),
+    lambda g, x1, x2: g * gammainc_in_x(x1, x2), domain="positive",
 )
-gammaincc = elementwise(
-    "special.gammaincc", sp.gammaincc,
+gammaincc = ufunc(
+    "gammaincc",
     lambda g, x1, x2: -g * _gammainc_in_shape(x1, x2),
     lambda g, x1, x2: -g * gammainc_in_x(x1, x2),
-    domain="positive", singular=True, cython="gammaincc",
+    domain="positive",
 )
-gammaincinv = elementwise(
-    "special.gammaincinv", sp.gammaincinv,
-    lambda g, y, x1: g * _inverse_in_shape(x1, y), lambda g, y, x1: g / gammainc_in_x(x1, y),
-    domain="positive", singular=True, cython="gammaincinv",
+gammaincinv = ufunc(
+    "gammaincinv", lambda g, y, x1: g * _inverse_in_shape(x1, y),
+    lambda g, y, x1: g / gammainc_in_x(x1, y), domain="positive",
 )
-gammainccinv = elementwise(
-    "special.gammainccinv", sp.gammainccinv,
-    lambda g, y, x1: g * _inverse_in_shape(x1, y), lambda g, y, x1: -g / gammainc_in_x(x1, y),
-    domain="positive", singular=True, cython="gammainccinv",
+gammainccinv = ufunc(
+    "gammainccinv", lambda g, y, x1: g * _inverse_in_shape(x1, y),
+    lambda g, y, x1: -g / gammainc_in_x(x1, y), domain="positive",
 )
 
 # ---- the beta distribution
@@ -250,31 +233,31 @@ def _beta_inverse_in_shapes(a, b, x):
     return tuple([where(inside, -x * (1 - x) * s, 0.0 * x * a * b) for s in slopes])
 
 
-betainc = elementwise(
-    "special.betainc", sp.betainc,
+betainc = ufunc(
+    "betainc",
     lambda g, x1, x2, x3: g * betainc_in_shapes(x1, x2, x3)[0],
     lambda g, x1, x2, x3: g * betainc_in_shapes(x1, x2, x3)[1],
     lambda g, x1, x2, x3: g * betainc_in_x(x1, x2, x3),
-    domain="probability", singular=True, cython="betainc",
+    domain="probability",
 )
-betaincc = elementwise(
-    "special.betaincc", sp.betaincc,
+betaincc = ufunc(
+    "betaincc",
     lambda g, x1, x2, x3: -g * betainc_in_shapes(x1, x2, x3)[0],
     lambda g, x1, x2, x3: -g * betainc_in_shapes(x1, x2, x3)[1],
     lambda g, x1, x2, x3: -g * betainc_in_x(x1, x2, x3),
-    domain="probability", singular=True, cython="betaincc",
+    domain="probability",
 )
-betaincinv = elementwise(
-    "special.betaincinv", sp.betaincinv,
+betaincinv = ufunc(
+    "betaincinv",
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[0],
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[1],
     lambda g, y, x1, x2: g / betainc_in_x(x1, x2, y),
-    domain="probability", singular=True, cython="betaincinv",
+    domain="probability",
 )
-betainccinv = elementwise(
-    "special.betainccinv", sp.betainccinv,
+betainccinv = ufunc(
+    "betainccinv",
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[0],
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[1],
     lambda g, y, x1, x2: -g / betainc_in_x(x1, x2, y),
-    domain="probability", singular=True, cython="betainccinv",
+    domain="probability",
 )

@@ -25,19 +25,13 @@ from functrans._ops.elementwise import (
     sqrt,
     trunc,
 )
-from functrans._ops.special.arguments import refused
+from functrans._ops.special.declare import part, ufunc
 from functrans._ops.special.elementary import column, polynomial
 
 # ---- exponential and trigonometric
 
-exp1 = elementwise(
-    "special.exp1", sp.exp1, lambda g, x: -g * (exp(-x) / x), domain=POSITIVE, singular=True,
-    cython="exp1",
-)
-expi = elementwise(
-    "special.expi", sp.expi, lambda g, x: g * (exp(x) / x), domain=POSITIVE, singular=True,
-    cython="expi",
-)
+exp1 = ufunc("exp1", lambda g, x: -g * (exp(-x) / x), domain=POSITIVE)
+expi = ufunc("expi", lambda g, x: g * (exp(x) / x), domain=POSITIVE)
 
 
 def _next_expn(n, x):
@@ -46,42 +40,18 @@ def _next_expn(n, x):
     return where(n == 0, at_zero, expn(n - where(n == 0, 0, 1), x))
 
 
-expn = elementwise(
-    "special.expn", sp.expn, refused("scipy.special.expn", "n, the order"),
-    lambda g, x1, x2: -g * _next_expn(trunc(x1), x2),
-    domain=POSITIVE, singular=True, cython="expn",
+expn = ufunc(
+    "expn", "n, the order", lambda g, x1, x2: -g * _next_expn(trunc(x1), x2), domain=POSITIVE,
 )
-
-
-def _of_pair(f, k):
-    return lambda x: f(x)[k]
 
 
 # row: sin(x) / x keeps all derivatives at 0
-sine_integral = elementwise(
-    "special.sine_integral", _of_pair(sp.sici, 0), lambda g, x: g * sinc_nth(x, 0),
-    cython="sici.0",
-)
-cosine_integral = elementwise(
-    "special.cosine_integral", _of_pair(sp.sici, 1), lambda g, x: g * (cos(x) / x),
-    domain=POSITIVE, singular=True, cython="sici.1",
-)
-sinh_integral = elementwise(
-    "special.sinh_integral", _of_pair(sp.shichi, 0), lambda g, x: g * _sinhc(x), singular=True,
-    cython="shichi.0",
-)
-cosh_integral = elementwise(
-    "special.cosh_integral", _of_pair(sp.shichi, 1), lambda g, x: g * (cosh(x) / x),
-    domain=POSITIVE, singular=True, cython="shichi.1",
-)
-fresnel_s = elementwise(
-    "special.fresnel_s", _of_pair(sp.fresnel, 0), lambda g, x: g * sin(math.pi / 2 * (x * x)),
-    cython="fresnel.0",
-)
-fresnel_c = elementwise(
-    "special.fresnel_c", _of_pair(sp.fresnel, 1), lambda g, x: g * cos(math.pi / 2 * (x * x)),
-    cython="fresnel.1",
-)
+sine_integral = part("sine_integral", "sici", 0, lambda g, x: g * sinc_nth(x, 0))
+cosine_integral = part("cosine_integral", "sici", 1, lambda g, x: g * (cos(x) / x), domain=POSITIVE)
+sinh_integral = part("sinh_integral", "shichi", 0, lambda g, x: g * _sinhc(x), singular=True)
+cosh_integral = part("cosh_integral", "shichi", 1, lambda g, x: g * (cosh(x) / x), domain=POSITIVE)
+fresnel_s = part("fresnel_s", "fresnel", 0, lambda g, x: g * sin(math.pi / 2 * (x * x)))
+fresnel_c = part("fresnel_c", "fresnel", 1, lambda g, x: g * cos(math.pi / 2 * (x * x)))
 
 
 # sinh(x) / x in x^2
@@ -120,10 +90,7 @@ def _log_over(x):
     return where(near, polynomial(_LOG_SERIES, where(near, x - 1, 0.0)), log(far) / (far - 1))
 
 
-spence = elementwise(
-    "special.spence", sp.spence, lambda g, x: -g * _log_over(x), domain=POSITIVE,
-    singular=True, cython="spence",
-)
+spence = ufunc("spence", lambda g, x: -g * _log_over(x), domain=POSITIVE)
 
 # ---- elliptic: K, E and D = (K - E) / m, of which none loses digits near m = 0
 
@@ -155,18 +122,9 @@ def _slope_of_km1(p):
     return where(near, slope, -_slope_of_k(1 - where(near, 0.5, p)))
 
 
-ellipk = elementwise(
-    "special.ellipk", sp.ellipk, lambda g, x: g * _slope_of_k(x), domain=UNIT, singular=True,
-    cython="ellipk",
-)
-ellipkm1 = elementwise(
-    "special.ellipkm1", sp.ellipkm1, lambda g, x: g * _slope_of_km1(x), domain="probability",
-    singular=True, cython="ellipkm1",
-)
-ellipe = elementwise(
-    "special.ellipe", sp.ellipe, lambda g, x: g * _slope_of_e(x), domain=UNIT, singular=True,
-    cython="ellipe",
-)
+ellipk = ufunc("ellipk", lambda g, x: g * _slope_of_k(x), domain=UNIT)
+ellipkm1 = ufunc("ellipkm1", lambda g, x: g * _slope_of_km1(x), domain="probability")
+ellipe = ufunc("ellipe", lambda g, x: g * _slope_of_e(x), domain=UNIT)
 
 # Takahasi and Mori's rule for [0, 1], which no singularity at an end disturbs: nodes and weights.
 _T = np.arange(-3.2, 3.25, 0.08)
@@ -191,25 +149,21 @@ def _delta(phi, m):
     return (1 - m) + m * (cos(phi) * cos(phi))
 
 
-ellipkinc = elementwise(
-    "special.ellipkinc", sp.ellipkinc,
+ellipkinc = ufunc(
+    "ellipkinc",
     lambda g, x1, x2: g / sqrt(_delta(x1, x2)),
     lambda g, x1, x2: g * (0.5 * _in_parameter(x1, x2, -1.5, lambda m: 2 * _slope_of_k(m))),
-    domain="probability", singular=True, cython="ellipkinc",
+    domain="probability",
 )
-ellipeinc = elementwise(
-    "special.ellipeinc", sp.ellipeinc,
+ellipeinc = ufunc(
+    "ellipeinc",
     lambda g, x1, x2: g * sqrt(_delta(x1, x2)),
     lambda g, x1, x2: -g * (0.5 * _in_parameter(x1, x2, -0.5, lambda m: -2 * _slope_of_e(m))),
-    domain="probability", singular=True, cython="ellipeinc",
+    domain="probability",
 )
 
 
 # ---- Jacobi's elliptic functions of u = F(phi, m): 22.13 and the slope of F in m
-
-
-def _of_ellipj(k):
-    return lambda u, m: sp.ellipj(u, m)[k]
 
 
 def _in_m(u, m):
@@ -218,28 +172,28 @@ def _in_m(u, m):
     return -jacobi_dn(u, m) * (0.5 * _in_parameter(phi, m, -1.5, lambda m: 2 * _slope_of_k(m)))
 
 
-amplitude = elementwise(
-    "special.amplitude", _of_ellipj(3), lambda g, x1, x2: g * jacobi_dn(x1, x2),
-    lambda g, x1, x2: g * _in_m(x1, x2), domain="probability", singular=True,
+amplitude = part(
+    "amplitude", "ellipj", 3, lambda g, x1, x2: g * jacobi_dn(x1, x2),
+    lambda g, x1, x2: g * _in_m(x1, x2), domain="probability", cython="",
 )
-jacobi_sn = elementwise(
-    "special.jacobi_sn", _of_ellipj(0),
+jacobi_sn = part(
+    "jacobi_sn", "ellipj", 0,
     lambda g, x1, x2: g * (jacobi_cn(x1, x2) * jacobi_dn(x1, x2)),
     lambda g, x1, x2: g * (jacobi_cn(x1, x2) * _in_m(x1, x2)), domain="probability",
-    singular=True,
+    cython="",
 )
-jacobi_cn = elementwise(
-    "special.jacobi_cn", _of_ellipj(1),
+jacobi_cn = part(
+    "jacobi_cn", "ellipj", 1,
     lambda g, x1, x2: -g * (jacobi_sn(x1, x2) * jacobi_dn(x1, x2)),
     lambda g, x1, x2: -g * (jacobi_sn(x1, x2) * _in_m(x1, x2)), domain="probability",
-    singular=True,
+    cython="",
 )
-jacobi_dn = elementwise(
-    "special.jacobi_dn", _of_ellipj(2),
+jacobi_dn = part(
+    "jacobi_dn", "ellipj", 2,
     lambda g, x1, x2: -g * (x2 * (jacobi_sn(x1, x2) * jacobi_cn(x1, x2))),
     lambda g, y, x1, x2: -g * (jacobi_sn(x1, x2) / y * (
         0.5 * jacobi_sn(x1, x2) + x2 * jacobi_cn(x1, x2) * _in_m(x1, x2))),
-    domain="probability", singular=True,
+    domain="probability", cython="",
 )
 
 
@@ -255,6 +209,4 @@ lambertw = elementwise(
     "special.lambertw", lambda z, k: sp.lambertw(z, k),
     lambda g, y: g * (exp(-y) / (1 + y)), None, domain=POSITIVE, singular=True,
 )
-wrightomega = elementwise(
-    "special.wrightomega", sp.wrightomega, lambda g, y: g * (y / (1 + y)), cython="wrightomega",
-)
+wrightomega = ufunc("wrightomega", lambda g, y: g * (y / (1 + y)))

@@ -17,27 +17,22 @@ from functrans._ops.elementwise import (
     minimum,
     power,
 )
+from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import log1p, slope_of_exprel
 
 # ---- logistic
 
 
 # the slope is y * (1 - y), whose second factor is expit(-x) to the last digit
-expit = elementwise(
-    "special.expit", sp.expit, lambda g, x, y: g * (y * expit_of_minus(x)),
-    formula=logistic_formula,
-)
+expit = ufunc("expit", lambda g, x, y: g * (y * expit_of_minus(x)), formula=logistic_formula)
 # row: of x itself, so that a power series of either needs those of the two and no others
 expit_of_minus = elementwise(
     "special.expit_of_minus", lambda x: sp.expit(-x), lambda g, x, y: -g * (y * expit(x)),
     formula=lambda x: logistic_formula(-x),
 )
-logit = elementwise(
-    "special.logit", sp.logit, lambda g, x: g / (x * (1 - x)), domain="probability", singular=True,
-    cython="logit",
-)
-log_expit = elementwise(
-    "special.log_expit", sp.log_expit, lambda g, x: g * expit_of_minus(x),
+logit = ufunc("logit", lambda g, x: g / (x * (1 - x)), domain="probability")
+log_expit = ufunc(
+    "log_expit", lambda g, x: g * expit_of_minus(x),
     formula=lambda x: -(log1p(exp(-absolute(x))) - minimum(x, 0.0)),
 )
 
@@ -62,16 +57,13 @@ xdivy = elementwise(
     domain="nonzero", singular=True,
     formula=lambda x, y: where(_vanishes(x, y), 0.0, x / y),
 )
-xlogy = elementwise(
-    "special.xlogy", sp.xlogy, lambda g, x2: g * log(x2), lambda g, x1, x2: g * xdivy(x1, x2),
-    domain=POSITIVE, singular=True,
+xlogy = ufunc(
+    "xlogy", lambda g, x2: g * log(x2), lambda g, x1, x2: g * xdivy(x1, x2), domain=POSITIVE,
     formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log(y)),
 )
-xlog1py = elementwise(
-    "special.xlog1py", sp.xlog1py,
-    lambda g, x2: g * log1p(x2), lambda g, x1, x2: g * xdivy(x1, 1 + x2),
-    domain=POSITIVE, singular=True,
-    formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log1p(y)),
+xlog1py = ufunc(
+    "xlog1py", lambda g, x2: g * log1p(x2), lambda g, x1, x2: g * xdivy(x1, 1 + x2),
+    domain=POSITIVE, formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log1p(y)),
 )
 
 # ---- entropies
@@ -84,28 +76,23 @@ def _log_ratio(x, y):
     return where(near, log1p(gap), log(where(near, 1.0, divide(x, y))))
 
 
-entr = elementwise(
-    "special.entr", sp.entr, lambda g, x: -g * (log(x) + 1), domain=POSITIVE, singular=True,
-    cython="entr",
+entr = ufunc("entr", lambda g, x: -g * (log(x) + 1), domain=POSITIVE)
+rel_entr = ufunc(
+    "rel_entr", lambda g, x1, x2: g * (_log_ratio(x1, x2) + 1),
+    lambda g, x1, x2: -g * xdivy(x1, x2), domain=POSITIVE,
 )
-rel_entr = elementwise(
-    "special.rel_entr", sp.rel_entr,
-    lambda g, x1, x2: g * (_log_ratio(x1, x2) + 1), lambda g, x1, x2: -g * xdivy(x1, x2),
-    domain=POSITIVE, singular=True, cython="rel_entr",
-)
-kl_div = elementwise(
-    "special.kl_div", sp.kl_div,
-    lambda g, x1, x2: g * _log_ratio(x1, x2), lambda g, x1, x2: g * xdivy(x2 - x1, x2),
-    domain=POSITIVE, singular=True, cython="kl_div",
+kl_div = ufunc(
+    "kl_div", lambda g, x1, x2: g * _log_ratio(x1, x2), lambda g, x1, x2: g * xdivy(x2 - x1, x2),
+    domain=POSITIVE,
 )
 
 # ---- losses
 
-huber = elementwise(
-    "special.huber", sp.huber,
+huber = ufunc(
+    "huber",
     lambda g, x1, x2: g * where(absolute(x2) <= x1, 0.0, absolute(x2) - x1),
     lambda g, x1, x2: g * clip(x2, -x1, x1),
-    domain=POSITIVE, cython="huber",
+    domain=POSITIVE, singular=False,
 )
 
 
@@ -126,19 +113,18 @@ def _slope_of_scale(x1, x2):
     return where(x1 == 0, absolute(x2), slope)
 
 
-pseudo_huber = elementwise(
-    "special.pseudo_huber", sp.pseudo_huber,
+pseudo_huber = ufunc(
+    "pseudo_huber",
     lambda g, x1, x2: g * _slope_of_scale(x1, x2),
     lambda g, x1, x2: g * (x1 * steepness(x2 / where(x1 == 0, 1.0, x1))),
-    domain=POSITIVE, singular=True, cython="pseudo_huber",
+    domain=POSITIVE,
 )
 
 # ---- powers
 
-powm1 = elementwise(
-    "special.powm1", sp.powm1,
-    lambda g, x1, x2: g * (x2 * power(x1, x2 - 1)), lambda g, x1, x2: g * xlogy(power(x1, x2), x1),
-    domain=POSITIVE, singular=True, cython="powm1",
+powm1 = ufunc(
+    "powm1", lambda g, x1, x2: g * (x2 * power(x1, x2 - 1)),
+    lambda g, x1, x2: g * xlogy(power(x1, x2), x1), domain=POSITIVE,
 )
 
 
@@ -151,27 +137,26 @@ def _slope_of_exponent(u, lam):
     return where(infinite, at_infinity, u * u * slope_of_exprel(lam * u))
 
 
-boxcox = elementwise(
-    "special.boxcox", sp.boxcox,
-    lambda g, x1, x2: g * power(x1, x2 - 1), lambda g, x1, x2: g * _slope_of_exponent(log(x1), x2),
-    domain=POSITIVE, singular=True, cython="boxcox",
+boxcox = ufunc(
+    "boxcox", lambda g, x1, x2: g * power(x1, x2 - 1),
+    lambda g, x1, x2: g * _slope_of_exponent(log(x1), x2), domain=POSITIVE,
 )
-boxcox1p = elementwise(
-    "special.boxcox1p", sp.boxcox1p,
+boxcox1p = ufunc(
+    "boxcox1p",
     lambda g, x1, x2: g * exp(xlog1py(x2 - 1, x1)),
     lambda g, x1, x2: g * _slope_of_exponent(log1p(x1), x2),
-    domain=POSITIVE, singular=True, cython="boxcox1p",
+    domain=POSITIVE,
 )
 # the inverses: y = boxcox(x, lam) moves by the slope in lam, and x by what undoes that
-inv_boxcox = elementwise(
-    "special.inv_boxcox", sp.inv_boxcox,
+inv_boxcox = ufunc(
+    "inv_boxcox",
     lambda g, y, x2: g * power(y, 1 - x2),
     lambda g, y, x2: -g * (power(y, 1 - x2) * _slope_of_exponent(log(y), x2)),
-    domain=POSITIVE, singular=True, cython="inv_boxcox",
+    domain=POSITIVE,
 )
-inv_boxcox1p = elementwise(
-    "special.inv_boxcox1p", sp.inv_boxcox1p,
+inv_boxcox1p = ufunc(
+    "inv_boxcox1p",
     lambda g, y, x2: g * exp(xlog1py(1 - x2, y)),
     lambda g, y, x2: -g * (exp(xlog1py(1 - x2, y)) * _slope_of_exponent(log1p(y), x2)),
-    domain=POSITIVE, singular=True, cython="inv_boxcox1p",
+    domain=POSITIVE,
 )

@@ -15,6 +15,7 @@ from functrans._ops.declare import POSITIVE, Elementwise, elementwise, where
 from functrans._ops.elementwise import exp, floor, log
 from functrans._ops.special.arguments import refused
 from functrans._ops.special.beta import betaln
+from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import log1p
 from functrans._ops.special.errors import log_ndtr
 from functrans._ops.special.gamma import gammaln, psi, psi_increase
@@ -163,16 +164,15 @@ def _t_in_df(df, t):
     return where(infinite, 0.0, t * (0.25 * where(upper, -in_first, in_second) - 0.5 / df))
 
 
-stdtr = elementwise(
-    "special.stdtr", sp.stdtr,
+stdtr = ufunc(
+    "stdtr",
     lambda g, x1, x2: g * (_density_of_t(x1, x2) * _t_in_df(x1, x2)),
     lambda g, x1, x2: g * _density_of_t(x1, x2),
-    domain="positive", singular=True, cython="stdtr",
+    domain="positive",
 )
-stdtrit = elementwise(
-    "special.stdtrit", sp.stdtrit,
-    lambda g, y, x1: -g * _t_in_df(x1, y), lambda g, y, x1: g / _density_of_t(x1, y),
-    domain="probability", singular=True, cython="stdtrit",
+stdtrit = ufunc(
+    "stdtrit", lambda g, y, x1: -g * _t_in_df(x1, y), lambda g, y, x1: g / _density_of_t(x1, y),
+    domain="probability",
 )
 
 # ---- the skew normal distribution

@@ -19,9 +19,9 @@ from functrans import tree
 from functrans._core.array import as_number, plain
 from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, shape_of
 from functrans._core.bind import Tracer, layers
-from functrans._transforms.arguments import describe, is_number, require_callable
+from functrans._transforms.arguments import describe, is_number, is_value, require_callable
 from functrans._transforms.control import staged
-from functrans._transforms.control.carry import Carry, handed_out, is_value, staged_scan
+from functrans._transforms.control.carry import Carry, handed_out, staged_scan
 from functrans._transforms.control.revolve import Revolve, until_none
 from functrans._transforms.derived import surfacing
 from functrans._transforms.options import require_count
@@ -280,7 +280,7 @@ def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
 def _test(who: str, pred: Any) -> Any:
     """``pred`` as a scalar."""
     pred = as_number(pred)
-    if not is_number(pred) and not isinstance(pred, bool):
+    if not is_value(pred):
         raise ArgumentError(f"{who}: the predicate must be a boolean, but is {describe(pred)}")
     _require_scalar(who, "predicate", pred)
     return pred

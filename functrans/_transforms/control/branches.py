@@ -9,6 +9,7 @@ from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Program, Var, aval_of_atom, evaluate
 from functrans._compile.ir.structured import Branch
 from functrans._core.bind import AnyArray
+from functrans._core.places import spaced
 from functrans._core.products import Products, inside
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
@@ -46,8 +47,7 @@ class BranchCall(restage.RowCall):
         dual, active = self.derive(("jvp", mask, how), lambda: _dual(row, mask, how))
         flat = BranchCall(dual)(*primals, *[t for t in tangents if t is not None])
         n = len(active)
-        ts = iter(flat[n:])
-        return flat[:n], [next(ts) if m else None for m in active]
+        return flat[:n], spaced(flat[n:], active)
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         row, size = self.row, trace.batch_size

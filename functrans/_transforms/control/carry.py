@@ -12,7 +12,7 @@ from functrans import tree
 from functrans._core.array import plain, wrap
 from functrans._core.aval import dtype_of, shape_of
 from functrans._core.bind import Tracer
-from functrans._transforms.arguments import describe, hand_out_all, is_number
+from functrans._transforms.arguments import describe, hand_out_all, is_value
 from functrans._transforms.control import staged
 from functrans.errors import ArgumentError, ShapeError, name_of
 
@@ -28,10 +28,6 @@ def handed_out(x: Any) -> Any:
 def as_arrays(x: Any) -> Any:
     """``x`` with Arrays for NumPy's arrays, of the same memory: what a step of a loop reads."""
     return tree.map(lambda v: wrap(v) if isinstance(v, np.ndarray) else plain(v), x)
-
-
-def is_value(x: Any) -> bool:
-    return is_number(x) or isinstance(x, bool)
 
 
 class Carry:

@@ -11,6 +11,7 @@ from functrans._compile.ir.passes import dead_code, optimise
 from functrans._compile.ir.program import Program, Var, atoms, aval_of_atom, evaluate
 from functrans._compile.ir.structured import INT, Loop
 from functrans._core.bind import AnyArray
+from functrans._core.places import spaced
 from functrans._core.products import Products, inside
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
@@ -181,8 +182,7 @@ def _untangled(flat: list, active: list[bool], n: int) -> tuple[list, list]:
     """Outputs and tangents, None where absent, from the outputs of the dual loop."""
     state, ys = active[:n], active[n:]
     first, tfirst, second, tsecond = _split(flat, n, sum(state), len(ys))
-    tangents = iter([*tfirst, *tsecond])
-    return [*first, *second], [next(tangents) if m else None for m in active]
+    return [*first, *second], spaced([*tfirst, *tsecond], active)
 
 
 class Batched:
@@ -383,6 +383,5 @@ class LoopNode(restage.ProgramNode):
         masks = zip((pair.fixed, pair.state, pair.arrays), (own, before, below), strict=True)
         all_cts: list = [None] * skip
         for mask, values in masks:
-            parts = iter(values)
-            all_cts += [next(parts) if m else None for m in mask]
+            all_cts += spaced(values, mask)
         return all_cts

@@ -13,9 +13,15 @@ from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import dtype_of, shape_of
 from functrans._core.bind import AnyArray
-from functrans._transforms.arguments import describe, hand_out, is_number, require_callable
+from functrans._transforms.arguments import (
+    describe,
+    hand_out,
+    is_number,
+    is_value,
+    require_callable,
+)
 from functrans._transforms.control import staged
-from functrans._transforms.control.carry import Carry, as_arrays, handed_out, is_value, staged_scan
+from functrans._transforms.control.carry import Carry, as_arrays, handed_out, staged_scan
 from functrans._transforms.control.progress import TIMES, shown
 from functrans._transforms.control.revolve import Chain, Revolve
 from functrans._transforms.derived import surfacing

@@ -22,7 +22,7 @@ from functrans._core.bind import AnyArray, Tracer, is_staged
 from functrans._core.places import placed
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import astype
-from functrans._transforms.arguments import is_number
+from functrans._transforms.arguments import is_value
 from functrans._transforms.control.branches import BranchCall
 from functrans._transforms.control.loops import LoopCall
 from functrans._transforms.staging.environment import Environment
@@ -60,15 +60,11 @@ def strong(x: Any, dtype: np.dtype) -> np.ndarray | Tracer:
     return x if not weak(x) and x.dtype == dtype else astype(x, dtype=dtype)
 
 
-def _value(x: Any) -> bool:
-    return is_number(x) or isinstance(x, bool)
-
-
 # ---- loops
 
 
 # While a body is staged: the loops inside, in their order, and those that it had the last time.
-_loops: ContextVar[tuple[list[LoopBody], list[LoopBody]]] = ContextVar("loops")
+_loops: ContextVar[tuple[list[LoopBody], list[LoopBody]]] = ContextVar("loops", default=([], []))
 
 
 class LoopBody:
@@ -82,7 +78,7 @@ class LoopBody:
         self.state = [plain(x) for x in state]
         self.loops: list[LoopBody] = []
         self.kinds = self._kinds()
-        self._follow(*_loops.get(([], [])))
+        self._follow(*_loops.get())
         while True:
             self._stage(name, f, entries)
             if not self._widen():
@@ -90,11 +86,12 @@ class LoopBody:
 
     def _stage(self, name: str, f: Callable, entries: Sequence) -> None:
         inside: list[LoopBody] = []
-        token = _loops.set((inside, self.loops))
+        before = _loops.get()
         try:
+            _loops.set((inside, self.loops))
             self.part = stage_part(self._typed(f), [*map(example_of, self.state), *entries], name)
         finally:
-            _loops.reset(token)
+            _loops.set(before)
         self.loops = inside
 
     def _kinds(self) -> list[tuple[np.dtype, bool]]:
@@ -144,7 +141,7 @@ def scan(
     f: Callable, state: Sequence, columns: Sequence, length: int, reverse: bool, name: str
 ) -> tuple[list, list] | None:
     """State and collected arrays, flat; None: to be unrolled."""
-    if not all(map(_value, state)):
+    if not all(map(is_value, state)):
         return None
     try:
         return _scanned(f, state, columns, length, name, reverse=reverse)

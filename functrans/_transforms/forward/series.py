@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from functrans._core.bind import AnyArray
@@ -33,7 +33,7 @@ class Series:
         return self
 
 
-def total(parts: list) -> Any:
+def total(parts: Iterable) -> Any:
     """The sum, None where there is nothing to add."""
     y = None
     for x in parts:

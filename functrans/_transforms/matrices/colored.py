@@ -67,7 +67,7 @@ class Compressed(NamedTuple):
         """What the program takes while it is written, and the pattern when entries are placed."""
         every = [a for eqn in self.image.program.eqns for a in (*eqn.inputs, *eqn.outputs)]
         avals = [a.aval for a in dict.fromkeys(every) if isinstance(a, Const | Var)]
-        return sum([a.size * a.dtype.itemsize for a in avals]) + 41 * self.pattern.nnz
+        return sum([a.nbytes for a in avals]) + 41 * self.pattern.nnz
 
     @property
     def sums(self) -> np.ndarray:

@@ -487,8 +487,7 @@ def _first_nan(images: list) -> int | None:
 
 def _nbytes(x: Any) -> int:
     """What ``x`` takes, for one direction."""
-    a = aval_of(x)
-    return a.size * a.dtype.itemsize
+    return aval_of(x).nbytes
 
 
 def _is_staged(x: Any) -> bool:

@@ -118,71 +118,55 @@ class _InOneMode(Protocol):
     ) -> Callable[[Callable[P, Any]], MatrixFunction[P]]: ...
 
 
-def _in_one_mode(f: Callable) -> _InOneMode:
-    return deriving(f)
+def _in_one_mode(transform: Callable) -> _InOneMode:
+    """``transform(function, argnums, has_aux, options)`` as its user calls it."""
+
+    def matrices(
+        f: Any = None,
+        argnums: Argnums = 0,
+        *,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+        chunk_size: int | str | None = "auto",
+        memory: int | str | None = None,
+        out: Any = None,
+        progress: bool = False,
+        executor: Executor | None = None,
+    ) -> Any:  # as the overloads say
+        function, options = _opened(
+            public, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor)
+        return transform(function, argnums, has_aux, options)
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(matrices, name, getattr(transform, name))
+    public = deriving(matrices)
+    return public
 
 
 @_in_one_mode
-def jacfwd(
-    f: Any = None,
-    argnums: Argnums = 0,
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    chunk_size: int | str | None = "auto",
-    memory: int | str | None = None,
-    out: Any = None,
-    progress: bool = False,
-    executor: Executor | None = None,
-) -> Any:  # as the overloads say
+def jacfwd(f: Callable, argnums: Argnums, has_aux: bool, options: Options) -> Callable:
     """``jacobian`` with ``mode="forward"``: best for few inputs; keeps no tape.
 
     >>> import functrans as ft, numpy as np
     >>> ft.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
     Array([-0.,  1.])
     """
-    function, options = _opened(
-        jacfwd, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor)
-    return matrix_function("jacfwd", function, argnums, has_aux, "forward", options)
+    return matrix_function("jacfwd", f, argnums, has_aux, "forward", options)
 
 
 @_in_one_mode
-def jacrev(
-    f: Any = None,
-    argnums: Argnums = 0,
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    chunk_size: int | str | None = "auto",
-    memory: int | str | None = None,
-    out: Any = None,
-    progress: bool = False,
-    executor: Executor | None = None,
-) -> Any:  # as the overloads say
+def jacrev(f: Callable, argnums: Argnums, has_aux: bool, options: Options) -> Callable:
     """``jacobian`` with ``mode="reverse"``: best for few outputs.
 
     >>> import functrans as ft, numpy as np
     >>> ft.jacrev(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     Array([2., 4.])
     """
-    function, options = _opened(
-        jacrev, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor)
-    return matrix_function("jacrev", function, argnums, has_aux, "reverse", options)
+    return matrix_function("jacrev", f, argnums, has_aux, "reverse", options)
 
 
 @_in_one_mode
-def hessian(
-    f: Any = None,
-    argnums: Argnums = 0,
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    chunk_size: int | str | None = "auto",
-    memory: int | str | None = None,
-    out: Any = None,
-    progress: bool = False,
-    executor: Executor | None = None,
-) -> Any:  # as the overloads say
+def hessian(f: Callable, argnums: Argnums, has_aux: bool, options: Options) -> Callable:
     """The matrix of second derivatives, ``H[i, j] = d^2 f / dx_i dx_j``.
 
     Forward over reverse: the gradient's own run, on dual numbers carrying a batch of basis vectors.
@@ -195,8 +179,6 @@ def hessian(
     Array([[4., 2.],
            [2., 0.]])
     """
-    function, options = _opened(
-        hessian, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor)
     inner = options._replace(memory=None, out=None, progress=False, executor=None)
-    first = matrix_function("hessian", function, argnums, has_aux, "reverse", inner)
+    first = matrix_function("hessian", f, argnums, has_aux, "reverse", inner)
     return matrix_function("hessian", first, argnums, has_aux, "forward", options)

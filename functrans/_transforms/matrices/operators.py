@@ -10,12 +10,12 @@ import numpy as np
 from functrans import tree
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import AnyArray, Tracer, cast
-from functrans._ops.elementwise import from_parts
+from functrans._ops.elementwise import from_parts, real
 from functrans._transforms.arguments import describe, hand_out_all, open_argument, require_callable
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.matrices.directions import Batches, Rows
 from functrans._transforms.options import require_choice
-from functrans._transforms.reverse.api import Recording, active_tangents, record
+from functrans._transforms.reverse.api import Recording, active_tangents, conjugated, record
 from functrans._transforms.reverse.grad import grad, run_value_and_grad
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
@@ -154,7 +154,7 @@ class Products:
             return self.push(ct)
         if not self.complex and np.result_type(aval_of(ct).dtype, self.dtype).kind == "c":
             # cotangents of real arguments are real parts
-            return from_parts(np.real(self._pull(ct)), np.real(self._pull(-1j * ct)))
+            return from_parts(real(self._pull(ct)), real(self._pull(-1j * ct)))
         return self._pull(ct)
 
     def _pull(self, ct: Any) -> AnyArray:
@@ -236,10 +236,6 @@ def ggnvp(loss: Callable, f: Callable, x: Any, v: Any) -> tuple:
     y, t = [tree.unflatten(run.structure, leaves) for leaves in (run.values, ts)]
     (value, _), (_, (ct,)) = jvp(run_value_and_grad("ggnvp", loss, (0,)), (y,), (t,))
     cts = run.pull([np.conjugate(c) for c in tree.leaves(ct)])
-    leaves = iter(hand_out_all([_conjugate(c) for c in cts]))
+    leaves = iter(hand_out_all([conjugated(c) for c in cts]))
     product = [a.only([next(leaves) for _ in a.active]) if a else None for a in run.opened]
     return value, tuple(product) if isinstance(x, tuple | list) else product[0]
-
-
-def _conjugate(x: Any) -> AnyArray:
-    return np.conjugate(x) if aval_of(x).dtype.kind == "c" else x

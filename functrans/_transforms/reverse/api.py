@@ -156,9 +156,9 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     @surfacing
     def pullback(ct: Any) -> tuple:
         check_like("pullback", f, "the cotangent", ct, tree.unflatten(run.structure, run.values))
-        cts = run.pull([_copied(_conjugate(c)) for c in map(plain, tree.leaves(ct))])
+        cts = run.pull([_copied(conjugated(c)) for c in map(plain, tree.leaves(ct))])
         for i, c in enumerate(cts):
-            cts[i] = _conjugate(c)
+            cts[i] = conjugated(c)
             del c
         leaves = iter(hand_out_all(cts))
         return tuple(a.only([next(leaves) for _ in a.active]) if a else None for a in run.opened)
@@ -166,7 +166,7 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     return (run.output, pullback, run.aux) if has_aux else (run.output, pullback)
 
 
-def _conjugate(x):
+def conjugated(x):
     return np.conjugate(x) if aval_of(x).dtype.kind == "c" else x
 
 

@@ -50,12 +50,12 @@ class Captures:
 
         ``argument``: whether the tape refers to it is not known yet.
         """
-        if (copy := self._earlier_copy(x)) is not None:
+        if id(x) in self.copies and (copy := self._earlier_copy(x)) is not None:
             self._note(x)
             return copy
-        if x.size > SMALL and (core := unrepeated(x)).size < x.size:
-            return np.broadcast_to(self.keep(core, argument), x.shape)
         if x.size > SMALL:
+            if (core := unrepeated(x)).size < x.size:
+                return np.broadcast_to(self.keep(core, argument), x.shape)
             keep_memory(x)
         self._note(x)
         if not changeable(x):
@@ -65,7 +65,8 @@ class Captures:
         if x.nbytes > COPIED:
             self.watch(x, "" if id(x) in self.watched else user_line(), argument)
             return x
-        copy = frozen_copy(x)
+        copy = x.copy("K")
+        copy.setflags(write=False)
         self.copies[id(x)] = weakref.ref(x), copy, None
         return copy
 
@@ -75,10 +76,9 @@ class Captures:
 
     def _earlier_copy(self, x: np.ndarray) -> np.ndarray | None:
         """The copy that an earlier use of ``x`` has made, if it still is one."""
-        held = self.copies.get(id(x))
-        if held is None or held[0]() is not x:
+        owner, copy, held_content = self.copies[id(x)]
+        if owner() is not x:
             return None
-        owner, copy, held_content = held
         if x.shape != copy.shape or x.dtype != copy.dtype:  # which can be set
             return None
         if SHORT < x.nbytes <= LARGE:

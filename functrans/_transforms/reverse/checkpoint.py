@@ -14,6 +14,7 @@ from functrans import tree
 from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer, is_staged, newest_trace
 from functrans._core.locks import Lock
+from functrans._core.places import spaced
 from functrans._core.writing import apart
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.arguments import require_callable
@@ -115,8 +116,7 @@ class Recomputed(Call):
 
         dual_call = Recomputed(self.name, dual, self.hold)
         outs = dual_call(*primals, *[t for t in tangents if t is not None])
-        cotangents = iter(outs[len(moved) :])
-        return outs[: len(moved)], [next(cotangents) if m else None for m in moved]
+        return outs[: len(moved)], spaced(outs[len(moved) :], moved)
 
     def batch(self, trace, xs, batched):
         return Recomputed(self.name, under(self.name, trace, self.fun, batched), self.hold)(*xs)
@@ -239,10 +239,7 @@ class CheckpointNode:
             trace.captures, trace.splits = Captures(self.call.name, digests := []), backward
             trace.later = (*later, range(k + self.size, start))
             try:
-                with Noted(f"while {self.call.name} was run again for the backward pass"):
-                    ys = list(self.call.fun(
-                        *[x if slot is None else VJPTracer(trace, x, slot) for x, slot in self.args]
-                    ))
+                ys = self._again(trace)
                 self._require_same(ys, digests)
                 self._require_earlier(trace, start)
                 trace.check_captures()
@@ -255,6 +252,14 @@ class CheckpointNode:
                 del trace.tape[start:]
                 del column[length:]
                 column[start:] = [None] * (length - start)
+
+    def _again(self, trace: ReverseTrace) -> list:
+        xs = [x if slot is None else VJPTracer(trace, x, slot) for x, slot in self.args]
+        try:
+            return list(self.call.fun(*xs))
+        except BaseException as error:
+            error.add_note(f"while {self.call.name} was run again for the backward pass")
+            raise
 
     def _require_same(self, ys, digests):
         if (
@@ -279,22 +284,6 @@ class CheckpointNode:
                     "the backward pass another one, computed after its first run, was in its "
                     "place. Pass what is written to or assigned again as an argument."
                 )
-
-
-class Noted:
-    """Adds a note to an error that is raised inside."""
-
-    __slots__ = ("note",)
-
-    def __init__(self, note: str):
-        self.note = note
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if error is not None:
-            error.add_note(self.note)
 
 
 def sample(y: Any) -> Any:

@@ -46,7 +46,7 @@ def is_alone(cts: list, slot: int) -> bool:
     if getrefcount(cts[slot]) > 2 or type(cts[slot]) is not np.ndarray:
         return False
     flags = cts[slot].flags
-    return flags.owndata and flags.writeable and not (FREE_THREADED and not is_exact(cts[slot]))
+    return flags.owndata and flags.writeable and (not FREE_THREADED or is_exact(cts[slot]))
 
 
 def unless_zero(parts: Sequence, cts: Sequence) -> Sequence:

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, overload
 import numpy as np
 
 from functrans import tree
+from functrans._core.array import Array
 from functrans._core.aval import aval_of, dtype_of
 from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._transforms.arguments import (
@@ -181,7 +182,7 @@ class _Run:
             return False
         for x in args:
             kind = type(x)
-            if kind is np.ndarray:
+            if kind is np.ndarray or kind is Array:
                 if x.dtype.kind not in "fc":
                     return False
             elif isinstance(x, Tracer):
@@ -205,7 +206,7 @@ class _Run:
 
     def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
         """The value of the output and the cotangents of the inputs."""
-        if isinstance(out, Tracer):
+        if type(out) is not VJPTracer and isinstance(out, Tracer):
             out = out.current()
         value = out.primal if type(out) is VJPTracer and out.owner is trace else out
         if trace.hidden:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.array import Array
 from functrans._core.aval import Aval, aval_of, dtype_of, inexact_dtype
 from functrans._core.bind import (
     ARRAYS,
@@ -128,10 +129,10 @@ class VJPTrace(Trace):
         """Inputs whose memory is the caller's."""
         inputs, tape, held = [], self.tape, self.captures
         for x in xs:
+            x = x.view(np.ndarray) if type(x) is Array else x
             if type(x) is np.ndarray:  # it comes only once
                 few = x.nbytes < sizes.KEPT and (held is None or held.digests is None)
-                x = x.copy() if few and x.flags.writeable else (
-                    self._captures().keep(x, argument=True))
+                x = x.copy() if few else self._captures().keep(x, argument=True)
             elif isinstance(x, Tracer):
                 self._captures().watch(x, argument=True)
             z = _new(VJPTracer)
@@ -208,7 +209,7 @@ class VJPTrace(Trace):
             return (other.owner.binary if isinstance(other, Tracer) else bind)(prim, x1, x2)
         unlike = None
         if weak:
-            known = known and (known if dtype_of(y) is known[1] else None)
+            known = known if known and type(y) in _USUAL and y.dtype is known[1] else None
         else:
             known = known or x.aval
             if type(y) not in _USUAL or y.dtype is not known[1] or y.shape != known[0]:
@@ -280,7 +281,7 @@ class VJPTrace(Trace):
 
     def at_once(self, rule: Any, x: VJPTracer, params: dict) -> VJPTracer | None:
         v = x.primal
-        both = rule.keep(v, **params) if type(v) is np.ndarray and not self.closed else None
+        both = rule.keep(v, params) if type(v) is np.ndarray and not self.closed else None
         if both is None:
             return None
         y, kept = both
@@ -335,8 +336,8 @@ class VJPTrace(Trace):
         else:
             node = ((x2.slot, a2, (x2.known or x2.aval, self.capture(v1), params), None),)
         tape, z = self.tape, _new(VJPTracer)
-        known = NUMBER if type(y) is np.float64 else (
-            _aval(Aval, (y.shape, y.dtype)) if type(y) is np.ndarray else None)
+        known = _aval(Aval, (y.shape, y.dtype)) if type(y) is np.ndarray else (
+            NUMBER if type(y) is np.float64 else None)
         z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(node)
         return z
@@ -439,11 +440,12 @@ def pull_back(
             seeds_of[slot] = seeds_of[slot] + seed if slot in seeds_of else seed
             if not (type(seed) in PLAIN and type(out.primal) in PLAIN):
                 staged = staged or is_staged(out.primal) or is_staged(seed)
-    token = IGNORING.enter()
+    before = STATE.get()
     try:
+        STATE.set(IGNORING.within(before))
         return trace.walk(seeds_of, [x.slot for x in inputs], consume, staged)
     finally:
-        STATE.reset(token)
+        STATE.set(before)
 
 
 def transpose_jvp(

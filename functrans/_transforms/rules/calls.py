@@ -6,6 +6,7 @@ is differentiated in the ordinary way, and the two derivatives add up.
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -103,17 +104,7 @@ class ForwardRuled(RuledCall):
         return recorded(trace, Linearized(slots, len(ys), linear, inputs, ts), ys)
 
     def batch(self, trace: BatchTrace, xs: Sequence, batched: Sequence[bool]) -> Sequence:
-        def rule(primals: Sequence, tangents: Sequence) -> tuple[list, list]:
-            inner = [
-                None if t is None else wrapped(trace, t, b)
-                for t, b in zip(tangents, batched, strict=True)
-            ]
-            with reopened(trace):
-                ys, ts = self.rule(
-                    [wrapped(trace, x, b) for x, b in zip(primals, batched, strict=True)], inner
-                )
-                return batched_all(self.name, trace, ys), batched_all(self.name, trace, ts)
-
+        rule = in_batch(self.name, trace, self.rule, batched)
         fun = under(self.name, trace, self.fun, batched)
         return ForwardRuled(self.name, fun, rule, (self.key, trace.level), self.run)(*xs)
 
@@ -286,10 +277,8 @@ class ForwardRule:
 
         def flat(consts: list, primals: list, tangents: list) -> tuple:
             trace = BatchTrace("vmap", size)
-            n = len(consts)
-            moving = [_in_batch(trace, v, mask[n:]) for v in (primals, tangents)]
-            ys, ts = self.jvp(_in_batch(trace, consts, mask), *moving)
-            return (_out_of_batch(trace, ys), _out_of_batch(trace, ts)), None
+            rule = functools.partial(self.jvp, _in_batch(trace, consts, mask))
+            return in_batch("the rule", trace, rule, mask[len(consts) :])(primals, tangents), None
 
         late = LazilyStaged("the rule of a batch", flat)
         return ForwardRule(lambda *args: late((), *map(list, args)))
@@ -442,12 +431,22 @@ def wrapped(trace: Any, x: Any, batched: bool) -> Any:
 def under(name: str, trace: Any, fun: Callable, batched: Sequence[bool]) -> Callable:
     """``fun`` on values with a batch axis, run under the trace that added it."""
 
-    def batch(*xs: Any) -> tuple:
-        with reopened(trace):
-            ys = fun(*[wrapped(trace, x, b) for x, b in zip(xs, batched, strict=True)])
-            return tuple(batched_all(name, trace, ys))
+    run = in_batch(name, trace, lambda xs: [fun(*xs)], batched)
+    return lambda *xs: tuple(run(xs)[0])
 
-    return batch
+
+def in_batch(name: str, trace: Any, rule: Callable, batched: Sequence[bool]) -> Callable:
+    """A rule, from lists of values to lists, on values with a batch axis, likewise."""
+
+    def entered(xs: Sequence) -> list:
+        return [None if x is None else wrapped(trace, x, b)
+                for x, b in zip(xs, batched, strict=True)]
+
+    def run(*lists: Sequence) -> tuple[list, ...]:
+        with reopened(trace):
+            return tuple([batched_all(name, trace, ys) for ys in rule(*map(entered, lists))])
+
+    return run
 
 
 def batched_all(name: str, trace: Any, ys: Sequence) -> list:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.aval import is_inexact
+from functrans._transforms.forward.series import total
 
 
 class DerivativeRule(NamedTuple):
@@ -136,7 +137,7 @@ def inner(a: Iterable, b: Iterable) -> complex:
 def _contracted(jacobians: Callable) -> Callable:
     def jvp(xs: Sequence, ts: Sequence, options: dict) -> list:
         return [
-            _total(
+            total(
                 np.tensordot(j, t, t.ndim)
                 for j, t in zip(row, ts, strict=True)
                 if j is not None and t is not None
@@ -151,7 +152,7 @@ def _contracted_back(jacobians: Callable) -> Callable:
     def vjp(xs: Sequence, cts: Sequence, options: dict) -> list:
         rows = jacobians(xs, options)
         return [
-            _total(
+            total(
                 np.tensordot(ct, row[i], ct.ndim)
                 for ct, row in zip(cts, rows, strict=True)
                 if ct is not None and row[i] is not None
@@ -160,10 +161,3 @@ def _contracted_back(jacobians: Callable) -> Callable:
         ]
 
     return vjp
-
-
-def _total(parts: Iterable[np.ndarray]) -> np.ndarray | None:
-    total = None
-    for part in parts:
-        total = part if total is None else total + part
-    return total

@@ -60,8 +60,7 @@ def _rule(g: Callable, library: Any) -> DerivativeRule:
         out = tuple([i for i, c in enumerate(cts) if c is not None])
         changes = library.arrays([cts[i] for i in out])
         pulled = library.pulled_back(*_part(g, operands, moving, out), changes)
-        gs = iter(library.numbers(pulled))
-        return [next(gs) if i in moving else None for i in range(len(xs))]
+        return placed(library.numbers(pulled), moving, [None] * len(xs))
 
     return DerivativeRule(jvp, vjp)
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.ir.program import Const, Eqn, Program, Var, check, evaluate
+from functrans._compile.ir.program import Const, Program, Var, check, evaluate
+from functrans._compile.ir.structured import live
 from functrans._ops import indexing, structure
 from functrans._transforms.sparse.sets import Csr
 from functrans._transforms.sparse.staged import Staged, jacobian_pattern
@@ -44,7 +45,7 @@ def gathered(s: Staged, pattern: Csr) -> Gathered | None:
     if not any([_repeats(places[v]) for v in leaves]):
         return None
     inputs = s.program.inputs
-    gather = check(Program(inputs, _made_of(s.program.eqns, leaves), tuple(leaves)))
+    gather = live(Program(inputs, s.program.eqns, tuple(leaves)))
     own = [Var(v.aval, v.weak) if v in places else v for v in inputs]  # leaves stand for them
     rest = tuple([eqn for eqn in s.program.eqns if eqn.outputs[0] not in places])
     values = [*evaluate(gather, s.values), *s.values]
@@ -91,13 +92,3 @@ def _leaves(program: Program, places: dict[Var, np.ndarray]) -> list[Var]:
     read: list[Any] = [a for eqn in program.eqns if eqn.outputs[0] not in places
                        for a in eqn.inputs]
     return list(dict.fromkeys([a for a in (*read, *program.outputs) if a in places]))
-
-
-def _made_of(eqns: Sequence[Eqn], wanted: Sequence[Var]) -> tuple[Eqn, ...]:
-    """The equations that these need."""
-    needed, kept = set(wanted), []
-    for eqn in reversed(eqns):
-        if needed.intersection(eqn.outputs):
-            needed.update([a for a in eqn.inputs if isinstance(a, Var)])
-            kept.append(eqn)
-    return tuple(reversed(kept))

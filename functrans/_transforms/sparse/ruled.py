@@ -14,6 +14,7 @@ import numpy as np
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Eqn, Program, Var, aval_of_atom, is_weak
 from functrans._compile.ir.structured import Ruled
+from functrans._core.places import spaced
 from functrans._core.products import Products
 from functrans._transforms.sparse.interactions import Interactions
 from functrans._transforms.sparse.rules import Operands
@@ -45,12 +46,10 @@ def ruled(start: Start, xs: Operands, prim: Ruled,
     found, _ = start().run(program, [*[None] * len(mask), *tangents], values)
     if interactions is not None and interactions.concern(operands):
         pairs = Interactions(2 * size, wanted=size)  # with a tangent
-        primals = iter(_numbered(operands, size, 2 * size))
-        both = [next(primals) if m else None for m in mask]
+        both = spaced(_numbered(operands, size, 2 * size), mask)
         start(pairs).run(program, [*both, *_numbered(operands, 0, 2 * size)], values)
         interactions.products(below, pairs.matrix()[size:, :size] @ below)
-    parts = iter(found)
-    return [_through(next(parts), below) if m else None for m in moves]
+    return [_through(y, below) for y in spaced(found, moves)]
 
 
 def _alone(eqn: Eqn, prim: Ruled) -> Program:

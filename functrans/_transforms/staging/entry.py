@@ -13,6 +13,7 @@ from functrans._compile.ir.program import Program, aval_of_atom, evaluate
 from functrans._compile.lowering.numbers import Rounding
 from functrans._core.bind import is_staged, may_have_nan
 from functrans._core.locks import Interrupted, compiler, lazy
+from functrans._core.places import spaced
 from functrans._core.products import Products, inside
 from functrans._ops.calls import Call
 from functrans._transforms.arguments import hand_out_all, hand_out_fresh
@@ -217,8 +218,7 @@ class JitCall(Call):
             ys, ts = flat[: len(moves)], flat[len(moves) :]
             if any(map(is_staged, flat)) or not any(map(may_have_nan, ts)):
                 break
-        rest = iter(ts)
-        return ys, [next(rest) if m else None for m in moves]
+        return ys, spaced(ts, moves)
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         if self.entry.discrete:

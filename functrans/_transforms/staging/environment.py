@@ -47,7 +47,7 @@ from functrans._transforms.staging.libraries import (
     package_of_code,
 )
 from functrans._transforms.staging.names import (
-    ANNOTATE,
+    ANNOTATIONS,
     MAKERS,
     behind,
     contents_of,
@@ -66,8 +66,8 @@ FEW = 16
 _IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, type(None), type(Ellipsis),
                         np.dtype, slice, range, CodeType})
 # Methods that are called by name, and do not come with what an operator or a call may reach.
-_NOT_IMPLICIT = MAKERS | {"__repr__", "__str__", "__del__", "__reduce__", "__getstate__", ANNOTATE,
-                          "__annotate_func__"}
+_NOT_IMPLICIT = MAKERS | ANNOTATIONS | {"__repr__", "__str__", "__del__", "__reduce__",
+                                        "__getstate__"}
 # Objects of Python's and NumPy's that show a dict or a function, that hold some, that are read as
 # bytes, that name what they take.
 _VIEWS: tuple[type, ...] = (

@@ -221,8 +221,7 @@ class Jitted:
 
     def _python(self, drawn: Drawn, args: tuple, kwargs: dict) -> Any:
         """What Python gives, on the random numbers that the call has drawn."""
-        with drawing(Again(drawn)):
-            return self.signature.called(*args, **kwargs)
+        return drawing(Again(drawn), lambda: self.signature.called(*args, **kwargs))
 
     def _called(self, drawn: Drawn, args: tuple, kwargs: dict) -> Any:
         given = self.signature.of(args, kwargs, drawn)

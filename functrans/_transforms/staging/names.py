@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 _KINDS = {"LOAD_GLOBAL": "GLOBAL", "LOAD_NAME": "GLOBAL", "LOAD_ATTR": "ATTR",
           "LOAD_METHOD": "ATTR", "LOAD_SUPER_ATTR": "ATTR", "IMPORT_FROM": "ATTR",
           "IMPORT_NAME": "IMPORT"}
-# From Python 3.14 on, the function that evaluates the annotations of a function, class or module.
-ANNOTATE = "__annotate__"
+# From Python 3.14 on, the function that evaluates the annotations of a function, class or module,
+# as a class has it too, and what it has returned.
+ANNOTATIONS = frozenset({"__annotate__", "__annotate_func__", "__annotations_cache__"})
 # What makes an object of a class, or of what a class is given, where code has the class.
 MAKERS = frozenset({"__new__", "__init__", "__post_init__", "__init_subclass__",
                     "__class_getitem__"})
@@ -45,7 +46,7 @@ class Names(NamedTuple):
 
 def codes_inside(code: CodeType) -> list[CodeType]:
     """The code of functions inside of a function, without what evaluates annotations."""
-    return [c for c in code.co_consts if isinstance(c, CodeType) and c.co_name != ANNOTATE]
+    return [c for c in code.co_consts if isinstance(c, CodeType) and c.co_name not in ANNOTATIONS]
 
 
 @functools.lru_cache(4096)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -21,35 +22,36 @@ def _program(f: Callable) -> Jitted:
 
 def compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
     """``f(static, *xs)`` by native code, as ``jit`` would compile it; None where there is none."""
-    token = watching.set(None)  # who watches the caller's ops sees this as one of them
+    before = watching.get()
     try:
+        watching.set(None)  # who watches the caller's ops sees this as one of them
         with config(jit=False):  # a step that the program leaves to its row is NumPy's
             code = _program(f).code(static, *xs)
             return code and code(xs)
     finally:
-        watching.reset(token)
+        watching.set(before)
+
+
+@functools.cache
+def _loaded(name: str) -> Any:
+    """A module of native code, few of which a program needs."""
+    return import_module(f"functrans._compile.run.{name}")
 
 
 @functools.cache
 def kernels() -> Callable[..., np.ndarray | None]:
     """What runs the kernels of rows."""
-    from functrans._compile.run import row_kernels  # lazy: few programs need it
-
-    return row_kernels.run
+    return _loaded("row_kernels").run
 
 
 def added(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
     """Whether the rows of ``v`` were added to those of ``y`` at ``index``, by native code."""
-    from functrans._compile.run import add_kernels  # lazy: few programs need it
-
-    return add_kernels.run(index, v, y)
+    return _loaded("add_kernels").run(index, v, y)
 
 
-@functools.cache
-def _ufunc_loops() -> ModuleType:
-    from functrans._compile.run import ufunc_loops  # lazy: few programs need it
-
-    return ufunc_loops
+def read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
+    """Whether ``v`` was filled with the rows of ``y`` at ``index``, by native code."""
+    return _loaded("add_kernels").read(index, v, y)
 
 
 def looped(
@@ -57,35 +59,14 @@ def looped(
 ) -> np.ndarray | None:
     """The ufunc of ``xs``, in ``out`` if that is given, by NumPy's own loop on all threads; None
     where that does not pay, or cannot be."""
-    return _ufunc_loops().run(ufunc, xs, out, work)
-
-
-@functools.cache
-def _scans() -> ModuleType:
-    from functrans._compile.run import scans  # lazy: few programs need it
-
-    return scans
+    return _loaded("ufunc_loops").run(ufunc, xs, out, work)
 
 
 def holds(x: np.ndarray, infinite: bool) -> bool | None:
     """Whether an entry of ``x`` is NaN, or ``infinite``; None where no native code can tell."""
-    return _scans().holds(x, infinite)
-
-
-def read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
-    """Whether ``v`` was filled with the rows of ``y`` at ``index``, by native code."""
-    from functrans._compile.run import add_kernels  # lazy: few programs need it
-
-    return add_kernels.read(index, v, y)
-
-
-@functools.cache
-def _pool() -> ModuleType:
-    from functrans._compile.run import pool  # lazy: few programs need it
-
-    return pool
+    return _loaded("scans").holds(x, infinite)
 
 
 def enter_pool() -> None:
     """Have NumPy keep the memory of large arrays in this context, as ``config`` says."""
-    _pool().enter()
+    _loaded("pool").enter()

@@ -16,7 +16,6 @@ from functrans._compile.ir.program import (
     aval_of_atom,
 )
 from functrans._compile.run.frame import Frame, Segment
-from functrans._core.aval import Aval
 from functrans._transforms.programs import make_program
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def of_program(program: Program) -> int:
     for i, eqn in enumerate(program.eqns):
         for v in eqn.outputs:
             if v not in owners:
-                sizes[v] = _nbytes(v.aval)
+                sizes[v] = v.aval.nbytes
                 now += sizes[v]
         most = max(most, now + _inside(eqn))
         now -= sum([sizes.get(v, 0) for v in ends.get(i, ())])
@@ -96,7 +95,7 @@ def of_interpreted(program: Program) -> int:
     """
     made = [v for eqn in program.eqns if not _is_view(eqn) for v in eqn.outputs]
     inside = max(map(_inside, program.eqns), default=0)
-    return sum([_nbytes(aval_of_atom(v)) for v in (*made, *program.outputs)]) + inside
+    return sum([aval_of_atom(v).nbytes for v in (*made, *program.outputs)]) + inside
 
 
 def of_entry(entry: Entry) -> int:
@@ -104,7 +103,3 @@ def of_entry(entry: Entry) -> int:
     code: Any = entry.executable.code  # an exception where there is none
     known = None if isinstance(code, Exception) else of_frame(code.frame)
     return of_program(entry.executable.program) if known is None else known
-
-
-def _nbytes(a: Aval) -> int:
-    return a.size * a.dtype.itemsize

@@ -282,16 +282,17 @@ def record(
     end, or needs numbers that are not known.
     """
     trace = PathTrace(name, operands, known, products, drawn or Drawn())
-    token = writer.set(trace)
+    before = writer.get()
     program: Any = None
     structure: Any = None
     try:
+        writer.set(trace)
         program, structure = write(trace, f, examples)
     except (Exception, Undecided, Uncompiled):
         if trace.stopped is None:
             raise
     finally:
-        writer.reset(token)
+        writer.set(before)
     if isinstance(trace.stopped, Uncompiled):
         raise trace.stopped
     if trace.stopped is not None:

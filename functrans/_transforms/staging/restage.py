@@ -24,6 +24,7 @@ from functrans._compile.ir.program import (
 )
 from functrans._core.aval import Aval, inexact_dtype
 from functrans._core.bind import Tracer, is_staged, may_have_nan
+from functrans._core.places import spaced
 from functrans._core.primitive import Primitive
 from functrans._core.products import Products, inside, products
 from functrans._ops.calls import Call
@@ -185,8 +186,7 @@ def vjp(
         outs = evaluate(program, xs)
         trace.closed = True
         trace.hand_out(outs)
-        remaining = iter(values[n:])
-        seeds = [next(remaining) if t else None for t in takes]
+        seeds = spaced(values[n:], takes)
         inputs = [x for x, m in zip(xs, mask, strict=True) if m]
         cts = map(trace.settled, pull_back(trace, outs, seeds, inputs, consume=True))
         input_cts = [zeros_like(x) if c is None else c for c, x in zip(cts, inputs, strict=True)]
@@ -303,8 +303,7 @@ class ProgramNode(CallNode):
             outs = self.call(*xs)
         finally:
             trace.closed = True
-        input_cts = iter(pull_back(trace, outs, cts, inputs, consume=True))
-        return [None if p is None else next(input_cts) for p in self.parents]
+        return self.spread(pull_back(trace, outs, cts, inputs, consume=True))
 
     def seeds(self, cts: Sequence) -> list:
         """What the backward takes for the cotangents."""
@@ -315,5 +314,4 @@ class ProgramNode(CallNode):
 
     def spread(self, cts: Sequence) -> list:
         """One cotangent for each of those parents that have a slot, as one for each of all."""
-        rest = iter(cts)
-        return [None if p is None else next(rest) for p in self.parents]
+        return spaced(cts, [p is not None for p in self.parents])

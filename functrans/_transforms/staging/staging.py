@@ -327,17 +327,18 @@ def write(
     trace: StagingTrace, f: Callable, args: Sequence[Any]
 ) -> tuple[Program, tree.Structure]:
     """The program that a trace writes, and how its outputs nest."""
-    token = _writing.set(True)
+    before = _writing.get()
     try:
+        _writing.set(True)
         inputs = trace.arguments(args)
-        with forming(trace.products), drawing(trace):
-            outs, structure = tree.flatten(f(*inputs))
+        with forming(trace.products):
+            outs, structure = tree.flatten(drawing(trace, lambda: f(*inputs)))
         require_numbers(trace.fun, outs, ended=writer.get() is trace)
         outputs = tuple([trace.atom(plain(x)) for x in outs])
         return Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs), structure
     finally:
         trace.closed = True
-        _writing.reset(token)
+        _writing.set(before)
 
 
 class StagedFunction(NamedTuple):
@@ -362,12 +363,12 @@ def stage_part(
     """
     lifted: dict[int, tuple[Any, StagedTracer]] = {}
     trace = StagingTrace(name, lifted=lifted, products=how or products())
-    token = writer.set(trace) if older else None
+    before = writer.get()
     try:
+        writer.set(trace if older else before)
         program, structure = write(trace, f, args)
     finally:
-        if token is not None:
-            writer.reset(token)
+        writer.set(before)
     return StagedFunction(program, structure, used_of(lifted, program))
 
 

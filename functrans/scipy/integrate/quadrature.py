@@ -1,7 +1,8 @@
 r"""Integrals of functions, differentiable in limits and parameters, and of samples.
 
 SciPy finds the value and the pieces on which it converged. Derivatives are those of Gauss's rule
-of 21 points on these pieces, which move along with the limits.
+of 21 points on these pieces, which move along with the limits, and which are halved until the
+derivative has converged too: it may be sharp where the value is not, as that of ``a * f(x)`` at 0.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -20,16 +21,20 @@ from functrans._core.bind import AnyArray, Tracer, known
 from functrans._ops.calls import stop
 from functrans._ops.elementwise import cos, sin
 from functrans._ops.structure import move_axis
+from functrans._transforms.forward.closures import in_closures, is_derived
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Numbers, as_args
-from functrans.scipy.implicit import concrete
+from functrans.scipy.implicit import concrete, orders_of
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import counterpart, is_traced, refused
 
 si: Any = integrate  # its types say less than its functions take
 WAVES = {"cos": cos, "sin": sin}
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(21)
+# from values at the nodes to the coefficients of Legendre's polynomials
+SERIES = (np.polynomial.legendre.legvander(NODES, 20) * WEIGHTS[:, None]).T
+SERIES *= np.arange(0.5, 21)[:, None]
 
 
 @in_programs
@@ -76,12 +81,16 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
     starts, stops = info["alist"][:pieces], info["blist"][:pieces]
     if wave is not None and not pieces:  # QUADPACK's word for one
         starts, stops = [min(ends)], [max(ends)]
+    tolerance = Tolerance(epsabs, epsrel, limit)
     if wave is None:
-        total = _by_gauss(lambda x: func(x, *args), a, b, starts, stops)
+        g = lambda x: func(x, *args)  # noqa: E731  # of two
     else:
         starts, stops = _shorter(starts, stops, 4 * math.pi / max(abs(options["wvar"]), 1e-300))
-        total = _by_gauss(lambda x: func(x, *args) * wave(frequency * x), a, b, starts, stops)
+        g = lambda x: func(x, *args) * wave(frequency * x)  # noqa: E731
+    pieces = list(zip(starts, stops, strict=True))
+    total = _by_gauss(g, a, b, pieces)
     _require_equal("quad", concrete(total), value, max(error, epsabs))
+    total = _converged("quad", total, g, a, b, pieces, tolerance)
     y = value + (total - stop(total)) if isinstance(total, Tracer) else value
     return (y, error, info) if full_output else (y, error)
 
@@ -173,7 +182,63 @@ def _shorter(starts: Sequence, stops: Sequence, longest: float) -> tuple[list, l
     return [x for e in edges for x in e[:-1]], [x for e in edges for x in e[1:]]
 
 
-def _by_gauss(f: Callable, a: Any, b: Any, starts: Sequence, ends: Sequence) -> AnyArray:
+class Tolerance(NamedTuple):
+    """When an integral has converged, as SciPy takes it, and in how many pieces it may be."""
+
+    absolute: float
+    relative: float
+    pieces: int
+
+
+def _converged(who: str, total: Any, f: Callable, a: Any, b: Any, pieces: list,
+               tolerance: Tolerance) -> AnyArray:
+    """``total``, the integral over pieces, or that over smaller ones if its derivatives need it."""
+    low, high = sorted(concrete((a, b)))
+    if low == high or is_derived():  # within another integral whose derivative is looked at
+        return total
+    ends = (a, b) if concrete(a) == low else (b, a)
+    found = pieces
+    for order in range(1, orders_of(total) + 1):
+        with in_closures(lambda t: _transformed(f, *ends, low, high, t), total, order) as slope:
+            found = _halved(who, slope, found, tolerance)
+    return total if len(found) == len(pieces) else _by_gauss(f, a, b, found)
+
+
+def _halved(who: str, slope: Callable, pieces: list, tolerance: Tolerance) -> list:
+    """Pieces on which Gauss's rule for ``slope`` has converged."""
+    done = {piece: _estimate(slope, *piece) for piece in pieces}
+    most = len(done) + tolerance.pieces
+    while True:
+        total = np.sum([value for value, _ in done.values()], axis=0)
+        allowed = max(tolerance.absolute, tolerance.relative * np.max(np.abs(total), initial=0.0))
+        if sum([error for _, error in done.values()]) <= allowed:
+            return sorted(done)
+        start, end = worst = max(done, key=lambda piece: done[piece][1])
+        middle = (start + end) / 2
+        if len(done) == most or not start < middle < end:
+            raise SolverError(
+                f"{user_line()}: {who} has no derivative here: that of the integral did not "
+                f"converge in {len(done)} pieces, as beside a singularity of its integrand. "
+                "Change variables so that this is smooth, or split the range with points=."
+            )
+        del done[worst]
+        for piece in ((start, middle), (middle, end)):
+            done[piece] = _estimate(slope, *piece)
+
+
+def _estimate(f: Callable, start: float, end: float) -> tuple[np.ndarray, float]:
+    """The integral over a piece, and its error: by how far its series has come down in 20 terms,
+    of which Gauss's rule integrates 41.
+    """
+    half = (end - start) / 2
+    ys = np.stack([f(start + half * (1 + node)) for node in NODES])
+    series = np.abs(half * (SERIES @ ys.reshape(len(ys), -1)))
+    largest, last = np.max(series, axis=0), np.max(series[-4:], axis=0)
+    error = 2 * largest * (last / np.where(largest > 0, largest, 1)) ** 1.5
+    return half * (WEIGHTS @ ys.reshape(len(ys), -1)), float(np.max(error, initial=0.0))
+
+
+def _by_gauss(f: Callable, a: Any, b: Any, pieces: Sequence[tuple[float, float]]) -> AnyArray:
     """The integral over pieces that QUADPACK has reported: of t, where a limit is infinite."""
     low, high = concrete((a, b))
     if low == high:  # one piece, of length 0
@@ -183,7 +248,7 @@ def _by_gauss(f: Callable, a: Any, b: Any, starts: Sequence, ends: Sequence) -> 
     if low > high:
         a, b, low, high, sign = b, a, high, low, -1.0
     total: Any = 0.0
-    for start, end in zip(starts, ends, strict=True):
+    for start, end in pieces:
         for node, w in zip(NODES, WEIGHTS * (end - start) / 2, strict=True):
             t = start + (end - start) * (1 + node) / 2
             total = total + w * _transformed(f, a, b, low, high, t)
@@ -237,8 +302,12 @@ def quad_vec(f, a, b, epsabs=1e-200, epsrel=1e-8, norm="2", *rest: Any, full_out
         low, high = np.transpose(info.intervals)
         # in order, as they are of rising limits
         low, high = np.minimum(low, high), np.maximum(low, high)
-        total = _by_gauss(lambda x: as_operand(f(x, *args)), a, b, low, high)
+        pieces = list(zip(low.tolist(), high.tolist(), strict=True))
+        tolerance = Tolerance(epsabs, epsrel, 10_000)  # SciPy's number of intervals
+        g = lambda x: as_operand(f(x, *args))  # noqa: E731  # of the integrands
+        total = _by_gauss(g, a, b, pieces)
         _require_equal("quad_vec", concrete(total), value, error)
+        total = _converged("quad_vec", total, g, a, b, pieces, tolerance)
         value = value + (total - stop(total)) if isinstance(total, Tracer) else value
     return (value, error, info) if full_output else (value, error)
 

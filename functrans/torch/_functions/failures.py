@@ -51,8 +51,8 @@ def raise_as_torch(name: str, failure: ValueError | IndexError,
                    operands: Sequence[Any] = ()) -> NoReturn:
     """Raise what torch has in the place of NumPy's ``failure`` in ``name``, or ``failure``."""
     if isinstance(failure, np.linalg.LinAlgError):
-        raise _LinAlgError(f"{'torch.' * (name == 'solve')}linalg.{name.replace('erse', '')}: "
-                           f"{_unfactored(name, str(failure), operands)}") from failure
+        who = "torch." * name.startswith("solve") + "linalg." + name.replace("erse", "")
+        raise _LinAlgError(f"{who}: {_unfactored(name, str(failure), operands)}") from failure
     known = _translated(name, failure)
     if known is None:
         raise failure
@@ -103,20 +103,33 @@ def _translated(name: str, failure: ValueError | IndexError) -> Exception | None
 
 def _unfactored(name: str, text: str, operands: Sequence[Any]) -> str:
     """What stopped LAPACK in ``name``: in which matrix of a batch, and where."""
+    name = name.removesuffix("_ex")
     if name not in _SINGULAR:
         return text
     A = getattr(operands[0], "primal", operands[0]) if operands else None
     if not isinstance(A, np.ndarray) or A.ndim < 2:
         return _SINGULAR[name].format("")
+    info = stops(A, name == "cholesky")
+    if not info.any():
+        return f"{_SINGULAR[name].format('')} {text}"
+    return in_batch(_SINGULAR[name], info)
+
+
+def in_batch(text: str, info: np.ndarray) -> str:
+    """``text`` about the first matrix where LAPACK stopped, and which of a batch it is."""
+    i = int(np.flatnonzero(info)[0])
+    return (f"(Batch element {i}): " if info.ndim else "") + text.format(info.flat[i])
+
+
+def stops(A: np.ndarray, definite: bool) -> np.ndarray:
+    """Where LAPACK stops in each matrix, counted from 1, and 0 where it does not: at a pivot of 0,
+    or, if it is to be ``definite``, a leading minor that is not positive."""
     from scipy.linalg import lapack  # lazy: slow to import
 
     getrf, potrf = lapack.get_lapack_funcs(("getrf", "potrf"), (A,))
-    for i, matrix in enumerate(A.reshape(-1, *A.shape[-2:])):
-        at = potrf(matrix, lower=1)[-1] if name == "cholesky" else getrf(matrix)[-1]
-        if at:
-            batch = f"(Batch element {i}): " if A.ndim > 2 else ""
-            return batch + _SINGULAR[name].format(at)
-    return f"{_SINGULAR[name].format('')} {text}"
+    info = [(potrf(a, lower=1) if definite else getrf(a))[-1]
+            for a in A.reshape(-1, *A.shape[-2:])]
+    return np.array(info, np.int32).reshape(A.shape[:-2])
 
 
 def _shapes(m: re.Match) -> list[tuple[int, ...]]:

@@ -14,7 +14,7 @@ from functrans.torch._graph.batches import require_entries
 from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.observed import observed
-from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.quiet import quietly
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import changed, guard, rebase, refuse_overlap, value_for_write
@@ -44,8 +44,7 @@ def in_place(f: Callable, name: str) -> Callable:
             other = args[0]
             other = other._array if isinstance(other, Tensor) else other
             if of.singular:
-                with quiet():
-                    of.ufunc(array, other, out=array)
+                quietly(of.ufunc, array, other, out=array)
             else:
                 of.ufunc(array, other, out=array)
         else:

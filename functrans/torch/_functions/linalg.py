@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from functrans.extend import AnyArray
+from functrans.torch._functions.failures import stops
 from functrans.torch._functions.reductions import size
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, function, op, plain
-from functrans.torch._graph.quiet import quiet
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor
 
@@ -20,7 +21,8 @@ Eigh = namedtuple("Eigh", "eigenvalues eigenvectors")
 Svd = namedtuple("Svd", "U S Vh")
 OldSvd = namedtuple("OldSvd", "U S V")
 Qr = namedtuple("Qr", "Q R")
-WithInfo = namedtuple("WithInfo", "result info")
+Inverse = namedtuple("Inverse", "inverse info")
+Factor = namedtuple("Factor", "L info")
 
 
 def matrices(who: str, *xs: Any) -> None:
@@ -55,6 +57,21 @@ def finite(A: Any) -> AnyArray:
     return A
 
 
+def with_info(compute: Callable, A: Any, check: bool, definite: bool = False,
+              dims: int = 2) -> tuple:
+    """What ``compute`` makes of each matrix, and 0; of those where LAPACK stops NaN, of ``dims``
+    dimensions, and the place, or an error, if ``check``."""
+    try:
+        return compute(A), np.zeros(A.shape[:-2], np.int32)
+    except np.linalg.LinAlgError:
+        if check:
+            raise
+    info = stops(plain(A), definite)
+    lost = (info > 0)[..., None, None]
+    X = compute(np.where(lost, np.eye(A.shape[-1], dtype=A.dtype), A))
+    return np.where(lost if dims == 2 else lost[..., 0], np.nan, X), info
+
+
 # ---- inverse, determinant, powers
 
 
@@ -67,8 +84,9 @@ def inv(A):
 
 @op(space=LINALG, title="LinalgInvExBackward0")
 def inv_ex(A, *, check_errors=False):
-    """The inverse of each matrix, and zeros where LAPACK did not stop."""
-    return WithInfo(inv.body(A), np.zeros(A.shape[:-2], np.int32))
+    """The inverse of each matrix and 0; of a singular one NaN and the pivot that is 0, or an
+    error, if ``check_errors``."""
+    return Inverse(*with_info(inv.body, A, check_errors))
 
 
 @op(title="LinalgDetBackward0")
@@ -162,27 +180,7 @@ cholesky = op(lambda A, *, upper=False: old_cholesky.body(A, upper), "cholesky",
 def cholesky_ex(A, *, upper=False, check_errors=False):
     """The Cholesky factor of each matrix and 0; of one that is not positive definite NaN and the
     order of its first leading minor that is not, or an error, if ``check_errors``."""
-    info = np.zeros(A.shape[:-2], np.int32)
-    try:
-        return WithInfo(old_cholesky.body(A, upper), info)
-    except np.linalg.LinAlgError:
-        if check_errors:
-            raise
-    for at in np.ndindex(info.shape):
-        info[at] = _indefinite(plain(A)[at])
-    lost = (info > 0)[..., None, None]
-    L = old_cholesky.body(np.where(lost, np.eye(A.shape[-1], dtype=A.dtype), A), upper)
-    return WithInfo(np.where(lost, np.nan, L), info)
-
-
-def _indefinite(a: np.ndarray) -> int:
-    """The order of the first leading minor that is not positive definite, 0 if all are."""
-    for k in range(1, len(a) + 1):
-        try:
-            np.linalg.cholesky(a[:k, :k])
-        except np.linalg.LinAlgError:
-            return k
-    return 0
+    return Factor(*with_info(lambda A: old_cholesky.body(A, upper), A, check_errors, True))
 
 
 @op(space=LINALG, title="LinalgEighBackward0")
@@ -365,7 +363,7 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
         return adjoint(A) + 0
     if np.any(atol):
         largest = np.linalg.svdvals(finite(plain(A)))[..., 0]
-        with quiet():
+        with np.errstate(all="ignore"):
             rtol = np.maximum(rtol, np.where(largest > 0, atol / largest, 0))
     return np.linalg.pinv(finite(A), rtol)
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.failures import in_batch
 from functrans.torch._functions.linalg import matrices
 from functrans.torch._functions.table import FUNCTIONS, LINALG, op, plain, row
-from functrans.torch._graph.quiet import quiet
 
 _factors = row("lu")
 
 
 Lu = namedtuple("Lu", "P L U")
 Compact = namedtuple("Compact", "LU pivots")
+CompactInfo = namedtuple("CompactInfo", "LU pivots info")
 
 
 def order_of(A: Any) -> np.ndarray:
@@ -25,7 +26,7 @@ def order_of(A: Any) -> np.ndarray:
         a = a.astype(np.float32)
     *lead, m, n = a.shape
     order = np.broadcast_to(np.arange(m), (*lead, m)).copy()
-    with quiet():
+    with np.errstate(all="ignore"):
         for i in range(min(m, n)):
             best = np.argmax(_size(a[..., i:, i]), -1)[..., None] + i
             for x in (order, *[a[..., j] for j in range(n)]):
@@ -91,11 +92,11 @@ def lu(A, *, pivot=True):
 
 @op(space=LINALG, title="LinalgLuFactorExBackward0")
 def lu_factor(A, *, pivot=True):
-    """L and U in one matrix, and LAPACK's pivots."""
-    return _compact("lu_factor", A, pivot)
+    """L and U in one matrix, and LAPACK's pivots; an error where U is singular."""
+    return Compact(*_with_info("lu_factor", A, pivot, True)[:2])
 
 
-def _compact(who: str, A: Any, pivot: bool) -> Compact:
+def _with_info(who: str, A: Any, pivot: bool, check: bool) -> CompactInfo:
     order, low, u = _factored(who, A, pivot)
     m, n = A.shape[-2:]
     k = min(m, n)
@@ -104,20 +105,29 @@ def _compact(who: str, A: Any, pivot: bool) -> Compact:
         low = np.concatenate([low, np.zeros((*A.shape[:-1], n - k), A.dtype)], -1)
     if m > k:
         u = np.concatenate([u, np.zeros((*A.shape[:-2], m - k, n), A.dtype)], -2)
-    return Compact(low + u, pivots_of(order, k))
+    zeros = np.diagonal(plain(u), 0, -2, -1) == 0
+    info = np.where(zeros.any(-1), zeros.argmax(-1) + 1, 0).astype(np.int32) if k else np.zeros(
+        A.shape[:-2], np.int32)
+    if check and info.any():
+        text = ("U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. "
+                "If you still want to perform the factorization, consider calling "
+                "linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)")
+        raise RuntimeError(f"torch.linalg.{who}: {in_batch(text, info)}")
+    return CompactInfo(low + u, pivots_of(order, k), info)
 
 
 @op(space=LINALG, title="LinalgLuFactorExBackward0")
 def lu_factor_ex(A, *, pivot=True, check_errors=False):
-    """L and U in one matrix, LAPACK's pivots, and zeros where it did not stop."""
-    return (*_compact("lu_factor", A, pivot), np.zeros(A.shape[:-2], np.int32))
+    """L and U in one matrix, LAPACK's pivots, and which diagonal entry of U is the first 0, counted
+    from 1, or 0; an error there, if ``check_errors``."""
+    return _with_info("lu_factor_ex", A, pivot, check_errors)
 
 
 @op(name="lu", title="LinalgLuFactorExBackward0")
 def old_lu(A, pivot=True, get_infos=False):
     """L and U in one matrix, and LAPACK's pivots."""
-    out = _compact("lu", A, pivot)
-    return (*out, np.zeros(A.shape[:-2], np.int32)) if get_infos else tuple(out)
+    out = _with_info("lu", A, pivot, False)
+    return tuple(out) if get_infos else tuple(out[:2])
 
 
 @op(space=FUNCTIONS, title="LuUnpackBackward0")
@@ -132,5 +142,3 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
         low = np.tril(LU_data[..., :, :k], -1) + np.eye(m, k, dtype=LU_data.dtype)
         up = np.triu(LU_data[..., :k, :])
     return Lu(P, low, up)
-
-

@@ -23,7 +23,7 @@ from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
-from functrans.torch._graph.quiet import quiet, silent
+from functrans.torch._graph.quiet import quietly, silent
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
@@ -68,8 +68,7 @@ class Row:
         if self.name in ORDERED:
             ordered(self.name, a, b)
         compute = self.integers if kinds <= {"b", "i", "u"} else self.ufunc
-        with quiet():
-            y = as_memory(apply(self.name, compute, a, b))
+        y = as_memory(quietly(apply, self.name, compute, a, b))
         if not state.grad or y.dtype.kind not in "fcV":
             return from_array(y)
         e1 = recorded_edge(x1) if isinstance(x1, Tensor) else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray
-from functrans.torch._functions.linalg import adjoint, finite, matrices, square
+from functrans.torch._functions.linalg import adjoint, finite, matrices, square, with_info
 from functrans.torch._functions.lu import order_from
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, op, plain, row
 from functrans.torch._graph.graph import Value
@@ -16,6 +16,7 @@ from functrans.torch._graph.graph import Value
 _triangular = row("triangular_solve")
 
 
+Solution = namedtuple("Solution", "result info")
 Lstsq = namedtuple("Lstsq", "solution residuals rank singular_values")
 TriangularSolve = namedtuple("TriangularSolve", "solution cloned_coefficient")
 
@@ -60,8 +61,10 @@ def _solved(A: Any, B: Any) -> AnyArray:
 
 @op(space=LINALG, title="LinalgSolveExBackward0")
 def solve_ex(A, B, *, left=True, check_errors=False):
-    """As ``solve``, and zeros where LAPACK did not stop."""
-    return solve.body(A, B, left=left), np.zeros(A.shape[:-2], np.int32)
+    """As ``solve``, and 0; for a singular matrix NaN and the pivot that is 0, or an error, if
+    ``check_errors``."""
+    dims = 1 if left and _is_vector(A, B) else 2
+    return Solution(*with_info(lambda A: solve.body(A, B, left=left), A, check_errors, dims=dims))
 
 
 def triangular(A: Any, B: Any, upper: bool, unit: bool = False,

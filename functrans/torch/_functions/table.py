@@ -36,7 +36,7 @@ from functrans.torch._graph.graph import RowNode, Value, is_outer
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.nodes import Node
 from functrans.torch._graph.observed import observed
-from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.quiet import quietly
 from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import NUMBERS
@@ -94,8 +94,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             operands = [_plain(x) for x in args]
             options = {k: _plain(x) for k, x in kwargs.items()}
         try:
-            with quiet():
-                out = body(*operands, **options)
+            out = quietly(body, *operands, **options)
         except (TypeError, ValueError, IndexError, AttributeError) as failure:
             return _failed(name, failure, operands, args, kwargs)
         return wrap(out, operands, shown, returned)

@@ -46,11 +46,9 @@ class TotalNode(OpNode):
         return (bind(_broadcast_to, ct, shape=self.aval[0]),)
 
 
-def _push_total(node: TotalNode, ts: Any, outs: Any, create: bool) -> tuple:
-    return (np.sum(ts[0]) * outs[0].dtype.type(node.scale),)
-
-
-FORWARD[TotalNode] = Forward(lambda node, outs: (Aval(*node.aval),), _push_total)
+FORWARD[TotalNode] = Forward(
+    lambda node, outs: (Aval(*node.aval),),
+    lambda node, ts, outs, create: (np.sum(ts[0]) * outs[0].dtype.type(node.scale),))
 
 
 def total(name: str, mean: bool) -> Callable:

@@ -91,9 +91,9 @@ def _is_hidden(roots: Sequence[tuple[Edge, np.ndarray]]) -> bool:
 
 def pushed_columns(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequence[Edge],
                    avals: Sequence[Aval], create: bool) -> list | None:
-    """The tangents of ``ys`` for each entry of the inputs at ``places``, along a new axis 0.
+    """The Jacobians of each of ``ys`` in the inputs at ``places``, None where it depends on none.
 
-    All in one pass. None where some node has to be passed backward, and may be.
+    All columns in one pass. None where some node has to be passed backward, and may be.
     """
     roots = [(e, y) for e, y in ys if e is not None]
     in_one_pass = rules_between([e for e, _ in roots], places) is not None
@@ -117,7 +117,12 @@ def pushed_columns(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequenc
     else:
         found = iter(map(stacked, zip(*[push(*row) for row in zip(*bases, strict=True)],
                                       strict=True)))
-    return [None if e is None else next(found) for e, _ in ys]
+    columns: list[Any] = [None if e is None else next(found) for e, _ in ys]
+    return [None if c is None else [
+        part.reshape(*np.shape(y), *a.shape)
+        for part, a in zip(np.split(np.moveaxis(c, 0, -1), starts[1:-1], axis=-1), avals,
+                           strict=True)
+    ] for c, (_, y) in zip(columns, ys, strict=True)]
 
 
 def as_tensor(t: Any) -> Tensor:

@@ -14,7 +14,6 @@ import numpy as np
 from functrans.extend import Aval, aval_of, push, spread
 from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, joint, saved_value
 from functrans.torch._graph.nodes import Edge, Node
-from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.routes import edge_key
 from functrans.torch._graph.views import CopySlices, SeveralViews, getitem
 from functrans.torch._graph.views import imag as imag_row
@@ -57,7 +56,7 @@ def pushed(roots: Sequence[tuple[Edge, np.ndarray]], places: Sequence[Edge],
     nodes = list(rules)
     avals = _avals(nodes, rules, roots)
     carried = {edge_key(e): t for e, t in zip(places, tangents, strict=True)}
-    with quiet():
+    with np.errstate(all="ignore"):
         for node in reversed(nodes):
             ts = [e and carried.get(edge_key(e)) for e in node.edges]
             if all(t is None for t in ts):

@@ -80,7 +80,8 @@ class SavedTensor:
         wanted = -1 if self._key == "result" else _OPERANDS[self._key]
 
         def pack(place: int | None, kept: Any) -> Any:  # one place: operands may be one array
-            return _pack_one(kept, pack_hook, unpack_hook) if place == wanted else kept
+            return kept if place != wanted else Packed(
+                kept, (lambda a: hooked(pack_hook, a), lambda own: unhooked(unpack_hook, own)))
 
         if isinstance(node, ElementwiseNode):
             node.parts = PackedTuple([
@@ -92,10 +93,6 @@ class SavedTensor:
             xs, kept_y = node.available()
             node.xs = PackedTuple([pack(i, x) for i, x in enumerate(xs)])
             node.y = None if kept_y is None else PackedTuple((pack(-1, kept_y),))
-
-
-def _pack_one(array: np.ndarray, pack: Callable, unpack: Callable) -> Packed:
-    return Packed(array, (lambda a: hooked(pack, a), lambda kept: unhooked(unpack, kept)))
 
 
 def hooked(pack: Callable, array: np.ndarray) -> Any:

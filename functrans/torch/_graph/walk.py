@@ -26,7 +26,7 @@ from functrans.torch._graph.levels import forward_value, leads_forward
 from functrans.torch._graph.modes import set_unusual, state, unusual
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
 from functrans.torch._graph.observed import set_watch
-from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.quiet import quietly
 from functrans.torch._graph.routes import (
     Route,
     by_age,
@@ -82,18 +82,17 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     captured: dict[tuple, Any] = dict.fromkeys(keys)
     inner, ends = explored(cts)
     route = None if wanted is None else leading_to(inner, ends, captured)
-    before = state.grad, state.only_forward
-    state.grad, state.only_forward = create, only_forward
     fields = walks.__dict__
-    outer = dict(fields)
-    fields.update(callbacks=[], number=next(_numbers), depth=walks.depth + 1, starts=list(cts),
-                  needed=route and route.needed)
+    before, outer = (state.grad, state.only_forward), dict(fields)
     try:
-        with quiet():
-            if watch is None:
-                cts, captured = _glance(cts, inner, ends, route, captured, retain, create)
-            if cts:
-                _walk(sorted(inner + ends, key=by_age), cts, route, captured, retain, create)
+        state.grad, state.only_forward = create, only_forward
+        fields.update(callbacks=[], number=next(_numbers), depth=walks.depth + 1, starts=list(cts),
+                      needed=route and route.needed)
+        if watch is None:
+            cts, captured = quietly(_glance, cts, inner, ends, route, captured, retain, create)
+        if cts:
+            nodes = sorted(inner + ends, key=by_age)
+            quietly(_walk, nodes, cts, route, captured, retain, create)
         while walks.callbacks:
             walks.callbacks.pop(0)()
     finally:
@@ -210,7 +209,7 @@ def _glance(cts: dict, inner: list[Node], ends: Sequence[Node], route: Route | N
             here[n] = list(ct)
     order = list(inner)
     for n in ends:
-        if not _is_plain_leaf(n):
+        if type(n) is not AccumulateGrad or n.extras is not None or n.variable._hooks:
             order.append(n)  # noqa: PERF401
     if route is not None and route.passing is not None:
         order = [n for n in order if n in route.passing]
@@ -235,10 +234,6 @@ def _glance(cts: dict, inner: list[Node], ends: Sequence[Node], route: Route | N
         for node in order[:passed]:
             node.release()
     return here, seen
-
-
-def _is_plain_leaf(node: Any) -> bool:
-    return type(node) is AccumulateGrad and node.extras is None and not node.variable._hooks
 
 
 _ABSENT = object()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -15,11 +15,6 @@ from functrans.torch._tensors.devices import device as device_of
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 _SEED = 67280421310721  # of a new generator, as in torch
-
-
-def unknown_seed() -> int:
-    """A number that nobody knows."""
-    return int.from_bytes(os.urandom(8), "little")
 
 
 class Generator:
@@ -49,7 +44,7 @@ class Generator:
 
     def seed(self) -> int:
         """Start again from a number that nobody knows, and return it."""
-        return self.manual_seed(unknown_seed()).initial_seed()
+        return self.manual_seed(int.from_bytes(os.urandom(8), "little")).initial_seed()
 
     def initial_seed(self) -> int:
         """The seed that it has started from."""
@@ -107,11 +102,11 @@ def source(generator: Generator | None = None) -> np.random.Generator:
 def noting_draws() -> Iterator[Drawn]:
     """Inside, generators that are drawn from are noted."""
     outer, drawn = _drawn.get(), Drawn()
-    token = _drawn.set(drawn)
     try:
+        _drawn.set(drawn)
         yield drawn
     finally:
-        _drawn.reset(token)
+        _drawn.set(outer)
         if outer is not None:
             outer.update({g: state for g, state in drawn.items() if g not in outer})
 
@@ -133,24 +128,8 @@ def random_from(state: Mapping[str, Any] | None) -> Iterator[None]:
             default_generator.source.bit_generator.state = before
 
 
-def manual_seed(seed: int) -> Generator:
-    """Start the random numbers again from ``seed``."""
-    return default_generator.manual_seed(seed)
-
-
-def seed() -> int:
-    """Start the random numbers again from a number that nobody knows, and return it."""
-    return default_generator.seed()
-
-
-def initial_seed() -> int:
-    """The seed that the random numbers have started from."""
-    return default_generator.initial_seed()
-
-
-def get_rng_state() -> Tensor:
-    """The state of the random numbers, as a tensor of bytes."""
-    return default_generator.get_state()
+manual_seed, seed = default_generator.manual_seed, default_generator.seed
+initial_seed, get_rng_state = default_generator.initial_seed, default_generator.get_state
 
 
 def set_rng_state(new_state: Tensor) -> None:
@@ -169,4 +148,7 @@ def fork_rng(devices: Any = None, enabled: bool = True, **options: Any) -> Itera
             set_rng_state(state)
 
 
-FUNCTIONS = {f.__name__: f for f in (get_rng_state, initial_seed, manual_seed, seed, set_rng_state)}
+FUNCTIONS: dict[str, Callable] = {
+    "get_rng_state": get_rng_state, "initial_seed": initial_seed, "manual_seed": manual_seed,
+    "seed": seed, "set_rng_state": set_rng_state,
+}

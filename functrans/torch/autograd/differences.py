@@ -61,20 +61,21 @@ def numerical_jacobian(f: Callable[[], Sequence[Tensor]], t: Tensor, eps: float)
         for way in axes_of(t):
             columns = [np.zeros((flat.size, prod(s)), d) for s, d in avals]
             for k in range(flat.size):
-                slopes = _central(f, flat, k, way, eps, avals)
+                slopes = _central(f, flat, k, way * eps, eps, avals)
                 for column, slope in zip(columns, slopes, strict=True):
                     column[k] = slope
             jacobians.append(columns)
     return [list(ways) for ways in zip(*jacobians, strict=True)]
 
 
-def _central(f, flat, k, way, eps, avals):
-    x = flat[k]
-    flat[k] = x + way * eps
-    high = _moved(f, avals, k, eps)
-    flat[k] = x - way * eps
-    low = _moved(f, avals, k, eps)
-    flat[k] = x
+def _central(f, flat, at, step, eps, avals):
+    """The slopes of the outputs, where the entries ``at`` move by ``step``, ``eps`` times one."""
+    x, entry = flat[at].copy(), at if type(at) is int else 0
+    flat[at] = x + step
+    high = _moved(f, avals, entry, eps)
+    flat[at] = x - step
+    low = _moved(f, avals, entry, eps)
+    flat[at] = x
     return [(h - m) / (2 * eps) for h, m in zip(high, low, strict=True)]
 
 
@@ -97,13 +98,8 @@ def numerical_slope(f: Callable[[], Sequence[Tensor]], t: Tensor, u: np.ndarray,
     """How each output of ``f`` moves when all of ``t`` moves along ``u``."""
     avals = [(y._array.shape, y._array.dtype) for y in f()]
     with movable(t) as flat:
-        start, step = flat.copy(), eps * u.reshape(-1)
-        flat[:] = start + step
-        high = _moved(f, avals, 0, eps)
-        flat[:] = start - step
-        low = _moved(f, avals, 0, eps)
-    return [((h - m) / (2 * eps)).reshape(s)
-            for h, m, (s, _) in zip(high, low, avals, strict=True)]
+        slopes = _central(f, flat, slice(None), eps * u.reshape(-1), eps, avals)
+    return [slope.reshape(shape) for slope, (shape, _) in zip(slopes, avals, strict=True)]
 
 
 def vjp(y: Tensor, leaves: Sequence[Tensor], v: np.ndarray) -> tuple:

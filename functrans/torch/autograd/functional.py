@@ -110,6 +110,18 @@ class _Point:
         cts = _pull(self.outputs, [ct], self.edges, True)
         return self.filled(cts, self.like, "The output", recorded=self.strict)
 
+    def pushed(self, outputs: Sequence[Tensor], v: Any, what: str) -> list[Tensor]:
+        """The derivatives of ``outputs`` along ``v``, by going back twice."""
+        cts = self.vector(v, self.inputs, self.many_in,
+                          "the input to the user-provided function is")
+        like = [(y._array.shape, y._array.dtype) for y in outputs]
+        # what the first is linear in; ones: a zero would win against infinite slopes
+        us = [from_array(np.ones(*aval)).requires_grad_() for aval in like]
+        back = self.filled(_pull(outputs, [take(u, True) for u in us], self.edges, True),
+                           self.like, what)
+        products = _pull(back, cts, [edge_of(u) for u in us], self.create)  # type: ignore[misc]
+        return self.filled(products, like, what)
+
     def filled(self, cts: Sequence, like: Sequence, what: str,
                recorded: bool = False) -> list[Tensor]:
         """``cts`` as tensors, zeros where there are none; an error there in strict mode."""
@@ -164,12 +176,6 @@ def _pull(outputs: Sequence[Tensor], cts: Sequence, edges: Sequence[Edge], creat
     return cotangents_at(roots, edges, True, create) if roots else [None] * len(edges)
 
 
-def _unknowns(like: Sequence) -> tuple[list[Tensor], list]:
-    """Leaves that a derivative is linear in. Ones: a zero would win against infinite slopes."""
-    leaves = [from_array(np.ones(*aval)).requires_grad_() for aval in like]
-    return leaves, [take(u, True) for u in leaves]
-
-
 def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
         strict: bool = False) -> tuple:
     """``(func(*inputs), v^T J)``; ``v`` may be left out for an output of one element.
@@ -193,12 +199,7 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
     (tensor([1., 4.]), tensor([2., 4.]))
     """
     at = _Point("jvp", func, inputs, create_graph, strict)
-    cts = at.vector(v, at.inputs, at.many_in, "the input to the user-provided function is")
-    like = [(y._array.shape, y._array.dtype) for y in at.outputs]
-    us, u_cts = _unknowns(like)
-    back = at.filled(_pull(at.outputs, u_cts, at.edges, True), at.like, "The output")
-    tangents = _pull(back, cts, [edge_of(u) for u in us], create_graph)  # type: ignore[misc]
-    return at.result(at.filled(tangents, like, "The output"), at.many_out)
+    return at.result(at.pushed(at.outputs, v, "The output"), at.many_out)
 
 
 def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
@@ -225,12 +226,7 @@ def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
     (tensor(9.), tensor([ 6., 12.]))
     """
     at = _Point("hvp", func, inputs, create_graph, strict)
-    grads = at.gradient()
-    cts = at.vector(v, at.inputs, at.many_in, "the input to the user-provided function is")
-    us, u_cts = _unknowns(at.like)
-    back = at.filled(_pull(grads, u_cts, at.edges, True), at.like, "The jacobian")
-    products = _pull(back, cts, [edge_of(u) for u in us], create_graph)  # type: ignore[misc]
-    return at.result(at.filled(products, at.like, "The jacobian"), at.many_in)
+    return at.result(at.pushed(at.gradient(), v, "The jacobian"), at.many_in)
 
 
 def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bool = False,
@@ -309,13 +305,8 @@ def _columns(at: _Point) -> list[list] | None:
     found = pushed_columns(ys, at.edges, [Aval(*x) for x in at.like], False)
     if found is None:
         return None
-    cuts = np.cumsum([int(np.prod(shape)) for shape, _ in at.like])[:-1]
-    return [
-        [None] * len(at.like) if columns is None else [
-            np.conjugate(part.reshape(_both(y, x)[0])) for part, x in
-            zip(np.split(np.moveaxis(columns, 0, -1), cuts, axis=-1), at.like, strict=True)
-        ] for y, columns in zip(at.outputs, found, strict=True)
-    ]
+    return [[None] * len(at.like) if blocks is None else list(map(np.conjugate, blocks))
+            for blocks in found]
 
 
 def _block(at: _Point, y: Tensor, vectorize: bool) -> list:

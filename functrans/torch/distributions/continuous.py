@@ -16,14 +16,13 @@ from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.derived import TransformedDistribution
 from functrans.torch.distributions.distribution import (
     LOG_2PI,
+    ByInverse,
     Distribution,
     broadcast,
     normal,
-    uniform,
 )
 from functrans.torch.distributions.entrywise import ExpTransform
-
-EULER = 0.57721566490153286060
+from functrans.torch.distributions.utils import EULER
 
 
 class _OfLocationAndScale(Distribution):
@@ -132,10 +131,9 @@ class HalfNormal(Half):
     variance = property(lambda d: d.scale.square() * (1 - 2 / math.pi))
 
 
-class Uniform(Distribution):
+class Uniform(ByInverse):
     """1 / (high - low) from ``low`` up to ``high``."""
 
-    has_rsample = True
     arg_constraints: ClassVar = {"low": C.dependent, "high": C.dependent}
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None):
@@ -147,11 +145,6 @@ class Uniform(Distribution):
     mode = property(lambda d: d.high * math.nan)
     mean = property(lambda d: (d.high + d.low) / 2)
     variance = property(lambda d: (d.high - d.low) ** 2 / 12)
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = random.source().random(self._extended(sample_shape))
-        u = from_array(np.asarray(u).astype(self.low._array.dtype))
-        return self.low + u * (self.high - self.low)
 
     @C.dependent_property
     def support(self) -> C.Constraint:
@@ -172,10 +165,9 @@ class Uniform(Distribution):
         return (self.high - self.low).log()
 
 
-class Exponential(Distribution):
+class Exponential(ByInverse):
     """rate exp(-rate x)."""
 
-    has_rsample = True
     arg_constraints: ClassVar = {"rate": C.positive}
     support = C.nonnegative
 
@@ -187,9 +179,6 @@ class Exponential(Distribution):
     mean = property(lambda d: d.rate.reciprocal())
     stddev = property(lambda d: d.mean)
     variance = property(lambda d: d.rate.pow(-2))
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return -uniform(self._extended(sample_shape), self.rate).log() / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
         return self.rate.log() - self.rate * self.checked(value)
@@ -204,14 +193,11 @@ class Exponential(Distribution):
         return 1 - self.rate.log()
 
 
-class Laplace(_OfLocationAndScale):
+class Laplace(ByInverse, _OfLocationAndScale):
     """exp(-|x - loc| / scale) / (2 scale)."""
 
     mean = property(lambda d: d.loc)
     variance = property(lambda d: 2 * d.scale.square())
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(uniform(self._extended(sample_shape), self.loc))
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self.checked(value)
@@ -229,14 +215,11 @@ class Laplace(_OfLocationAndScale):
         return 1 + (2 * self.scale).log()
 
 
-class Cauchy(_OfLocationAndScale):
+class Cauchy(ByInverse, _OfLocationAndScale):
     """1 / (pi scale (1 + ((x - loc) / scale)**2))."""
 
     mean = property(lambda d: from_array(np.full_like(d.loc._array, math.nan)))
     variance = property(lambda d: from_array(np.full_like(d.loc._array, math.inf)))
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(uniform(self._extended(sample_shape), self.loc))
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = (self.checked(value) - self.loc) / self.scale
@@ -252,14 +235,11 @@ class Cauchy(_OfLocationAndScale):
         return math.log(4 * math.pi) + self.scale.log()
 
 
-class Gumbel(_OfLocationAndScale):
+class Gumbel(ByInverse, _OfLocationAndScale):
     """exp(-(z + exp(-z))) / scale for z = (x - loc) / scale."""
 
     mean = property(lambda d: d.loc + d.scale * EULER)
     variance = property(lambda d: d.scale.square() * (math.pi**2 / 6))
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(uniform(self._extended(sample_shape), self.loc))
 
     def cdf(self, value: Tensor) -> Tensor:
         return (-((self.loc - self.checked(value)) / self.scale).exp()).exp()
@@ -334,16 +314,21 @@ def standard_gamma(a: Tensor) -> Tensor:
     return _gamma_sample(a, from_array(x))
 
 
-class Gamma(Distribution):
-    """x**(concentration - 1) exp(-rate x), normalised."""
+class OfShapeAndRate(Distribution):
+    """Base of the gamma distribution and of its inverse."""
 
     has_rsample = True
     arg_constraints: ClassVar = {"concentration": C.positive, "rate": C.positive}
-    support = C.nonnegative
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None):
         self.concentration, self.rate = broadcast(concentration, rate)
         super().__init__(self.rate.shape, (), validate_args)
+
+
+class Gamma(OfShapeAndRate):
+    """x**(concentration - 1) exp(-rate x), normalised."""
+
+    support = C.nonnegative
 
     mode = property(lambda d: ((d.concentration - 1) / d.rate).clamp(min=0))
     mean = property(lambda d: d.concentration / d.rate)

@@ -11,7 +11,7 @@ from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.discrete import Categorical
 from functrans.torch.distributions.distribution import Distribution
-from functrans.torch.distributions.entrywise import Transform, summed
+from functrans.torch.distributions.entrywise import ComposeTransform, Transform, summed
 
 log_softmax, logsumexp = METHODS["log_softmax"], METHODS["logsumexp"]
 
@@ -29,9 +29,8 @@ class TransformedDistribution(Distribution):
                                  f"{transforms}")
         base = base_distribution
         n = max([len(base.event_shape), *[t.event_dim for t in self.transforms]])
-        shape: tuple = (*base.batch_shape, *base.event_shape)
-        for t in self.transforms:
-            shape = t.forward_shape(shape)
+        self._whole = ComposeTransform(self.transforms)
+        shape = self._whole.forward_shape((*base.batch_shape, *base.event_shape))
         super().__init__(shape[: len(shape) - n], shape[len(shape) - n :], validate_args)
         self.has_rsample = base.has_rsample
 
@@ -44,22 +43,12 @@ class TransformedDistribution(Distribution):
         return TransformedDistribution(
             self.base_dist.expand((*batch_shape, *inner)), self.transforms)
 
-    def _passed(self, x: Tensor) -> Tensor:
-        for t in self.transforms:
-            x = t(x)
-        return x
-
-    def _inverted(self, y: Tensor) -> Tensor:
-        for t in reversed(self.transforms):
-            y = t.inverse(y)
-        return y
-
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self._passed(self.base_dist.rsample(sample_shape))
+        return self._whole(self.base_dist.rsample(sample_shape))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            return self._passed(self.base_dist.sample(sample_shape))
+            return self._whole(self.base_dist.sample(sample_shape))
 
     @C.dependent_property
     def support(self) -> C.Constraint:
@@ -93,10 +82,10 @@ class TransformedDistribution(Distribution):
         return p if type(sign) is int and sign == 1 else sign * (p - 0.5) + 0.5
 
     def cdf(self, value: Tensor) -> Tensor:
-        return self._turned(self.base_dist.cdf(self._inverted(value)))
+        return self._turned(self.base_dist.cdf(self._whole.inverse(value)))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._passed(self.base_dist.icdf(self._turned(value)))
+        return self._whole(self.base_dist.icdf(self._turned(value)))
 
 
 class MixtureSameFamily(Distribution):

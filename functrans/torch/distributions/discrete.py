@@ -13,34 +13,38 @@ from functrans.torch._tensors import factories, random
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.distributions import constraints as C
-from functrans.torch.distributions.distribution import Distribution, broadcast, uniform
-
-
-def _logits(probs: Tensor, binary: bool) -> Tensor:
-    """The logarithms of probabilities, those kept away from 0 and 1."""
-    eps = float(np.finfo(probs._array.dtype).eps)
-    p = probs.clamp(eps, 1 - eps)
-    return p.log() - (-p).log1p() if binary else p.log()
+from functrans.torch.distributions.distribution import ByInverse, Distribution, broadcast, uniform
+from functrans.torch.distributions.utils import logits_to_probs, probs_to_logits
 
 
 class _ByProbability(Distribution):
-    """Parameters are probabilities or their logits."""
+    """Parameters are probabilities or their logits: of 1, or of classes along a dimension."""
 
     arg_constraints: ClassVar = {"probs": C.unit_interval, "logits": C.real}
+    _binary = True
 
     def __init__(self, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None):
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        name, value = ("probs", probs) if logits is None else ("logits", logits)
-        (self.__dict__[name],) = broadcast(value)
-        super().__init__(self.__dict__[name].shape, (), validate_args)
+        self._given, value = ("probs", probs) if logits is None else ("logits", logits)
+        (value,) = broadcast(value)
+        self.__dict__[self._given] = self._normalised(value)
+        super().__init__(value.shape if self._binary else value.shape[:-1], (), validate_args)
+
+    def _normalised(self, value: Tensor) -> Tensor:
+        return value
+
+    @property
+    def param_shape(self) -> Size:
+        return self.__dict__[self._given].shape
 
     def __getattr__(self, name: str) -> Tensor:
-        if name == "probs" and "logits" in self.__dict__:
-            return METHODS["sigmoid"](self.logits)
-        if name == "logits" and "probs" in self.__dict__:
-            return _logits(self.probs, True)
+        given = self.__dict__.get("_given")
+        if name == "probs" and given == "logits":
+            return logits_to_probs(self.logits, self._binary)
+        if name == "logits" and given == "probs":
+            return probs_to_logits(self.probs, self._binary)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def _losses(self, value: Tensor) -> Tensor:
@@ -174,7 +178,7 @@ class Poisson(Distribution):
         return METHODS["xlogy"](x, rate) - rate - METHODS["lgamma"](x + 1)
 
 
-class Categorical(Distribution):
+class Categorical(_ByProbability):
     """Classes 0 to n - 1 with probabilities along the last dimension.
 
     >>> from functrans import torch
@@ -184,36 +188,19 @@ class Categorical(Distribution):
 
     arg_constraints: ClassVar = {"probs": C.simplex, "logits": C.real_vector}
 
-    def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
-                 validate_args: bool | None = None):
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        value = probs if logits is None else logits
-        if value is None or value.dim() < 1:
-            raise ValueError(f"`{'probs' if logits is None else 'logits'}` parameter must be at "
-                             "least one-dimensional.")
-        if logits is None:
-            self.__dict__["probs"] = value / value.sum(-1, keepdim=True)
-        else:
-            self.__dict__["logits"] = value - value.logsumexp(-1, keepdim=True)
-        self._num_events = value.shape[-1]
-        super().__init__(value.shape[:-1], (), validate_args)
+    _binary = False
+    _num_events = property(lambda d: d.param_shape[-1])
 
-    def __getattr__(self, name: str) -> Tensor:
-        if name == "probs" and "logits" in self.__dict__:
-            return self.logits.softmax(-1)
-        if name == "logits" and "probs" in self.__dict__:
-            return _logits(self.probs, False)
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+    def _normalised(self, value: Tensor) -> Tensor:
+        if value.dim() < 1:
+            raise ValueError(f"`{self._given}` parameter must be at least one-dimensional.")
+        if self._given == "probs":
+            return value / value.sum(-1, keepdim=True)
+        return value - value.logsumexp(-1, keepdim=True)
 
     mean = property(lambda d: from_array(np.full(d.batch_shape, np.nan, d.probs._array.dtype)))
     variance = property(lambda d: d.mean)
     mode = property(lambda d: d.probs.argmax(-1))
-
-    @property
-    def param_shape(self) -> Size:
-        fields = self.__dict__
-        return fields["probs" if "probs" in fields else "logits"].shape
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         p = self.probs.detach()
@@ -298,13 +285,12 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         return self.sample(sample_shape) + (self.probs - self.probs.detach())
 
 
-class ContinuousBernoulli(_ByProbability):
+class ContinuousBernoulli(ByInverse, _ByProbability):
     """p**x (1 - p)**(1 - x), normalised, for x from 0 to 1. Between ``lims`` p is so near to 1/2
     that series in p - 1/2 take the place of the formulas."""
 
     arg_constraints = _ByProbability.arg_constraints
     support = C.unit_interval
-    has_rsample = True
 
     def __init__(self, probs: Any = None, logits: Any = None,
                  lims: tuple[float, float] = (0.499, 0.501), validate_args: bool | None = None):
@@ -336,9 +322,6 @@ class ContinuousBernoulli(_ByProbability):
         return self._by_series(
             lambda p: p * (p - 1) / (1 - 2 * p).square() + ((-p).log1p() - p.log()).pow(-2),
             lambda x: 1 / 12 - (1 / 15 - 128 / 945 * x.square()) * x.square())
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(uniform(self._extended(sample_shape), self.probs))
 
     def log_prob(self, value: Tensor) -> Tensor:
         return self._log_size() - self._losses(self.checked(value))

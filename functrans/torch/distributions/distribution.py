@@ -13,6 +13,7 @@ from functrans.torch._tensors import dtypes, factories, random
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.distributions import constraints as C
+from functrans.torch.distributions.entrywise import summed
 
 
 def _missing(message: str) -> property:
@@ -203,6 +204,16 @@ def uniform(shape: Any, like: Tensor) -> Tensor:
     return from_array(np.clip(drawn, np.finfo(d).tiny, 1 - np.finfo(d).eps))
 
 
+class ByInverse(Distribution):
+    """Base of those whose samples are ``icdf`` of uniform numbers."""
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        like = next(t for name, t in self.__dict__.items() if name in self.arg_constraints)
+        return self.icdf(uniform(self._extended(sample_shape), like))
+
+
 class Independent(Distribution):
     """The last dimensions of the batch as one event, whose parts are independent."""
 
@@ -239,16 +250,11 @@ class Independent(Distribution):
         inner = self.base_dist.batch_shape[at : at + n]
         return Independent(self.base_dist.expand((*batch_shape, *inner)), n)
 
-    def total(self, x: Tensor) -> Tensor:
-        """``x`` summed over the parts of an event."""
-        n = self.reinterpreted_batch_ndims
-        return x.sum(tuple(range(-n, 0))) if n else x
-
     def log_prob(self, value: Tensor) -> Tensor:
-        return self.total(self.base_dist.log_prob(value))
+        return summed(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
     def entropy(self) -> Tensor:
-        return self.total(self.base_dist.entropy())
+        return summed(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
         return f"Independent({self.base_dist!r}, {self.reinterpreted_batch_ndims})"

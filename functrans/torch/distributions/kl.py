@@ -9,7 +9,6 @@ from typing import Any
 from functrans.torch._functions.table import METHODS, NN
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.distributions.continuous import (
-    EULER,
     Cauchy,
     Exponential,
     Gamma,
@@ -29,6 +28,7 @@ from functrans.torch.distributions.discrete import (
     Poisson,
 )
 from functrans.torch.distributions.distribution import Distribution, Independent
+from functrans.torch.distributions.entrywise import summed
 from functrans.torch.distributions.matrices import (
     LowRankMultivariateNormal,
     Wishart,
@@ -37,6 +37,7 @@ from functrans.torch.distributions.matrices import (
 )
 from functrans.torch.distributions.multivariate import Beta, Dirichlet, MultivariateNormal, whitened
 from functrans.torch.distributions.rarer import Pareto
+from functrans.torch.distributions.utils import EULER
 
 FORMULAS: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 
@@ -202,7 +203,7 @@ def _uniform(p, q):
 def _independent(p, q):
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError("kl_divergence: the two must have as many dimensions of events")
-    return p.total(kl_divergence(p.base_dist, q.base_dist))
+    return summed(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 
 
 @register_kl(Wishart, Wishart)

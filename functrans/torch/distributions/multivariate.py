@@ -147,11 +147,9 @@ class Dirichlet(Distribution):
                 - ((a - 1) * psi(a)).sum(-1))
 
 
-class Beta(Distribution):
-    """x**(a - 1) (1 - x)**(b - 1), normalised, for a = concentration1, b = concentration0."""
+class OfTwoShapes(Distribution):
+    """Base of distributions of numbers from 0 to 1 with two parameters."""
 
-    has_rsample = True
-    _shows = False
     arg_constraints: ClassVar = {"concentration1": C.positive, "concentration0": C.positive}
     support = C.unit_interval
 
@@ -159,6 +157,13 @@ class Beta(Distribution):
                  validate_args: bool | None = None):
         self.concentration1, self.concentration0 = broadcast(concentration1, concentration0)
         super().__init__(self.concentration1.shape, (), validate_args)
+
+
+class Beta(OfTwoShapes):
+    """x**(a - 1) (1 - x)**(b - 1), normalised, for a = concentration1, b = concentration0."""
+
+    has_rsample = True
+    _shows = False
 
     mean = property(lambda d: d.concentration1 / (d.concentration1 + d.concentration0))
 

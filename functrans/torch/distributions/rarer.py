@@ -13,16 +13,26 @@ from functrans.torch._functions.table import METHODS, SPECIAL, op
 from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.distributions import constraints as C
-from functrans.torch.distributions.continuous import EULER, Cauchy, Gamma, Gumbel, Half, Normal
+from functrans.torch.distributions.continuous import (
+    Cauchy,
+    Gamma,
+    Gumbel,
+    Half,
+    Normal,
+    OfShapeAndRate,
+)
 from functrans.torch.distributions.derived import TransformedDistribution
 from functrans.torch.distributions.discrete import Binomial, Categorical, Geometric, OfOdds
 from functrans.torch.distributions.distribution import (
     LOG_2PI,
+    ByInverse,
     Distribution,
     broadcast,
     uniform,
 )
 from functrans.torch.distributions.entrywise import SigmoidTransform, StickBreakingTransform
+from functrans.torch.distributions.multivariate import OfTwoShapes
+from functrans.torch.distributions.utils import EULER
 
 lgamma, digamma = METHODS["lgamma"], METHODS["digamma"]
 logsumexp, log_softmax = METHODS["logsumexp"], METHODS["log_softmax"]
@@ -42,19 +52,13 @@ class HalfCauchy(Half):
     variance = property(lambda d: d.mean)
 
 
-class InverseGamma(Distribution):
+class InverseGamma(OfShapeAndRate):
     """One divided by what has a gamma distribution."""
 
-    has_rsample = True
     _shows = False
-    arg_constraints: ClassVar = {"concentration": C.positive, "rate": C.positive}
     support = C.positive
 
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None):
-        self.concentration, self.rate = broadcast(concentration, rate)
-        self.base = Gamma(self.concentration, self.rate, validate_args)
-        super().__init__(self.rate.shape, (), validate_args)
-
+    base = property(lambda d: Gamma(d.concentration, d.rate, False))
     mode = property(lambda d: d.rate / (d.concentration + 1))
 
     @property
@@ -83,10 +87,8 @@ class InverseGamma(Distribution):
         return a + self.rate.log() + lgamma(a) - (1 + a) * digamma(a)
 
 
-class _OfMoments(Distribution):
+class _OfMoments(ByInverse):
     """A distribution whose nth moment is a formula."""
-
-    has_rsample = True
 
     def _moment(self, n: int) -> Tensor:
         raise NotImplementedError
@@ -108,10 +110,6 @@ class Weibull(_OfMoments):
     def _moment(self, n: int) -> Tensor:
         return self.scale**n * lgamma(1 + n * self.concentration.reciprocal()).exp()
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = uniform(self._extended(sample_shape), self.scale)
-        return self.scale * (-u.log()) ** self.concentration.reciprocal()
-
     def log_prob(self, value: Tensor) -> Tensor:
         k, z = self.concentration, self.checked(value) / self.scale
         return k.log() - self.scale.log() + (k - 1) * z.log() - z**k
@@ -129,24 +127,12 @@ class Weibull(_OfMoments):
         return EULER * (1 - 1 / k) + (self.scale / k).log() + 1
 
 
-class Kumaraswamy(_OfMoments):
+class Kumaraswamy(_OfMoments, OfTwoShapes):
     """(1 - x**a)**b is the probability of more than x, a and b the concentrations."""
-
-    arg_constraints: ClassVar = {"concentration1": C.positive, "concentration0": C.positive}
-    support = C.unit_interval
-
-    def __init__(self, concentration1: Any, concentration0: Any,
-                 validate_args: bool | None = None):
-        self.concentration1, self.concentration0 = broadcast(concentration1, concentration0)
-        super().__init__(self.concentration1.shape, (), validate_args)
 
     def _moment(self, n: int) -> Tensor:
         a, b = 1 + n * self.concentration1.reciprocal(), self.concentration0
         return (b.log() + lgamma(a) + lgamma(b) - lgamma(a + b)).exp()
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = uniform(self._extended(sample_shape), self.concentration1)
-        return (-((u.log() / self.concentration0).expm1())) ** self.concentration1.reciprocal()
 
     def log_prob(self, value: Tensor) -> Tensor:
         a, b, x = self.concentration1, self.concentration0, self.checked(value)
@@ -173,10 +159,9 @@ class Kumaraswamy(_OfMoments):
         return (1 - 1 / b) + (1 - 1 / a) * harmonic - a.log() - b.log()
 
 
-class Pareto(Distribution):
+class Pareto(ByInverse):
     """(scale / x)**alpha is the probability of more than x, which is at least ``scale``."""
 
-    has_rsample = True
     arg_constraints: ClassVar = {"alpha": C.positive, "scale": C.positive}
 
     def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None):
@@ -198,9 +183,6 @@ class Pareto(Distribution):
     def variance(self) -> Tensor:
         a = self.alpha.clamp(min=2)
         return self.scale.square() * a / ((a - 1).square() * (a - 2))
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(uniform(self._extended(sample_shape), self.scale))
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self.checked(value)

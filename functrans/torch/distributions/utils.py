@@ -10,8 +10,9 @@ from functrans.torch._tensors import factories
 from functrans.torch._tensors.dtypes import get_default_dtype
 from functrans.torch._tensors.limits import finfo
 from functrans.torch._tensors.tensor import Tensor
-from functrans.torch.distributions.continuous import EULER as euler_constant
 from functrans.torch.distributions.distribution import broadcast, normal
+
+EULER = euler_constant = 0.57721566490153286060
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -32,14 +33,17 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     if tensor.dim() < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 "
                          "dimensions")
-    size = tensor[0][0].numel()
+    size = math.prod(tensor.shape[2:])
     return tensor.shape[1] * size, tensor.shape[0] * size
 
 
-def _fan(tensor: Tensor, mode: str) -> int:
+def _kept(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    """The standard deviation, by which what flows through keeps its size."""
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
-    return _fans(tensor)[mode == "fan_out"]
+    if not tensor.numel():
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+    return calculate_gain(nonlinearity, a) / math.sqrt(max(_fans(tensor)[mode == "fan_out"], 1))
 
 
 def _filled(tensor: Tensor, value: Any) -> Tensor:
@@ -133,15 +137,14 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in",
                      nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """Uniform, with the variance gain**2 / fan."""
-    bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / max(_fan(tensor, mode), 1))
+    bound = math.sqrt(3) * _kept(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in",
                     nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """Normal, with the variance gain**2 / fan."""
-    std = calculate_gain(nonlinearity, a) / math.sqrt(max(_fan(tensor, mode), 1))
-    return normal_(tensor, 0.0, std, generator)
+    return normal_(tensor, 0.0, _kept(tensor, a, mode, nonlinearity), generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:

@@ -44,9 +44,6 @@ class LBFGS(Optimizer):
             as_real(np.zeros_like(p._array) if p.grad is None else p.grad._array).reshape(-1)
             for p in self._params])
 
-    def _position(self) -> list[np.ndarray]:
-        return [as_real(p._array).copy() for p in self._params]
-
     def _put(self, start: list[np.ndarray], t: float, d: np.ndarray) -> None:
         """Move the parameters to ``start + t d``."""
         at = 0
@@ -121,7 +118,7 @@ class LBFGS(Optimizer):
     def _moved(self, closure: Any, n: int, t: float, d: np.ndarray, loss: float, g: np.ndarray,
                slope: float) -> tuple[float, float, np.ndarray, int]:
         """The step that is taken, loss and gradient there, and how often they were computed."""
-        group, start = self.param_groups[0], self._position()
+        group, start = self.param_groups[0], [as_real(p._array).copy() for p in self._params]
 
         def at(t: float) -> tuple[float, np.ndarray]:
             self._put(start, t, d)

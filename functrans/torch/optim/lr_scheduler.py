@@ -27,7 +27,27 @@ class LambdaLR(LRScheduler):
                 for lr, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
 
-class _Powers(LRScheduler):
+class _Shares(LRScheduler):
+    """The first rates times ``share(epoch)``."""
+
+    def share(self, epoch: int) -> float:
+        raise NotImplementedError(type(self).__name__)
+
+    def ratio(self, epoch: int) -> float:
+        """The share of an epoch by that of the one before."""
+        now, before = self.share(epoch), self.share(epoch - 1)
+        return 1.0 if now == before else now / before
+
+    def get_lr(self) -> list[float]:
+        n = self.last_epoch
+        ratio = self.ratio(n) if n else self.share(n)
+        return [lr * ratio for lr in self.rates_now()]
+
+    def closed_form(self) -> list[float]:
+        return [lr * self.share(self.last_epoch) for lr in self.base_lrs]
+
+
+class _Powers(_Shares):
     """Times ``gamma`` in some epochs: ``power(epoch)`` is how often until then."""
 
     gamma: float
@@ -35,13 +55,11 @@ class _Powers(LRScheduler):
     def power(self, epoch: int) -> int:
         raise NotImplementedError(type(self).__name__)
 
-    def get_lr(self) -> list[float]:
-        new = self.power(self.last_epoch) - (self.power(self.last_epoch - 1) if self.last_epoch
-                                             else 0)
-        return [lr * self.gamma**new for lr in self.rates_now()]
+    def share(self, epoch: int) -> float:
+        return self.gamma ** self.power(epoch)
 
-    def closed_form(self) -> list[float]:
-        return [lr * self.gamma**self.power(self.last_epoch) for lr in self.base_lrs]
+    def ratio(self, epoch: int) -> float:
+        return self.gamma ** (self.power(epoch) - self.power(epoch - 1))
 
 
 class StepLR(_Powers):
@@ -79,7 +97,7 @@ class ExponentialLR(_Powers):
         return epoch
 
 
-class LinearLR(LRScheduler):
+class LinearLR(_Shares):
     """From one factor to another along a line, then constant."""
 
     def __init__(self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0,
@@ -87,17 +105,9 @@ class LinearLR(LRScheduler):
         self.factors, self.total_iters = (start_factor, end_factor), total_iters
         super().__init__(optimizer, last_epoch)
 
-    def factor(self, epoch: int) -> float:
+    def share(self, epoch: int) -> float:
         a, b = self.factors
         return a + (b - a) * min(epoch, self.total_iters) / self.total_iters
-
-    def get_lr(self) -> list[float]:
-        before = self.factor(self.last_epoch - 1) if self.last_epoch else 1.0
-        ratio = self.factor(self.last_epoch) / before
-        return [lr * ratio for lr in self.rates_now()]
-
-    def closed_form(self) -> list[float]:
-        return [lr * self.factor(self.last_epoch) for lr in self.base_lrs]
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -125,7 +135,7 @@ class CosineAnnealingLR(LRScheduler):
         return [self.eta_min + (lr - self.eta_min) * part for lr in self.base_lrs]
 
 
-class ConstantLR(LRScheduler):
+class ConstantLR(_Shares):
     """Times ``factor`` until ``total_iters``."""
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5,
@@ -135,18 +145,11 @@ class ConstantLR(LRScheduler):
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
-        now = self.factor if not self.last_epoch else 1.0
-        if self.last_epoch == self.total_iters:
-            now /= self.factor
-        return [lr * now for lr in self.rates_now()]
-
-    def closed_form(self) -> list[float]:
-        return [lr * (self.factor if self.last_epoch < self.total_iters else 1.0)
-                for lr in self.base_lrs]
+    def share(self, epoch: int) -> float:
+        return self.factor if epoch < self.total_iters else 1.0
 
 
-class PolynomialLR(LRScheduler):
+class PolynomialLR(_Shares):
     """Down to 0 at ``total_iters``, as a power of the epochs that are left."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0,
@@ -154,14 +157,8 @@ class PolynomialLR(LRScheduler):
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
-        n, total = self.last_epoch, self.total_iters
-        part = ((total - n) / (total - n + 1)) ** self.power if 0 < n <= total else 1.0
-        return [lr * part for lr in self.rates_now()]
-
-    def closed_form(self) -> list[float]:
-        left = 1 - min(self.last_epoch, self.total_iters) / self.total_iters
-        return [lr * left**self.power for lr in self.base_lrs]
+    def share(self, epoch: int) -> float:
+        return max(0.0, 1 - epoch / self.total_iters) ** self.power
 
 
 class MultiplicativeLR(LambdaLR):
@@ -215,10 +212,7 @@ class ChainedScheduler:
         for scheduler in self._schedulers:
             scheduler.step()
 
-    def get_last_lr(self) -> list[float]:
-        """The learning rates that were set last."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
+    get_last_lr: Callable[..., list[float]] = LRScheduler.rates_now
     state_dict, load_state_dict = LRScheduler.state_dict, LRScheduler.load_state_dict
 
 
@@ -291,10 +285,7 @@ class ReduceLROnPlateau:
                 group["lr"] = new
         self.waiting, self.num_bad_epochs = self.cooldown, 0
 
-    def get_last_lr(self) -> list[float]:
-        """The learning rates that were set last."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
+    get_last_lr: Callable[..., list[float]] = LRScheduler.rates_now
     state_dict, load_state_dict = LRScheduler.state_dict, LRScheduler.load_state_dict
 
 

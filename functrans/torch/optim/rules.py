@@ -52,10 +52,9 @@ class Adam(Optimizer):
     def _update(self, x, g, state, group):
         g, lr = _decayed(x, g, group), group["lr"]
         (b1, b2), step = group["betas"], counted(state)
-        m, v = buffer(state, "exp_avg", x), buffer(state, "exp_avg_sq", x)
+        m = buffer(state, "exp_avg", x)
         m += (1 - b1) * (g - m)
-        v *= b2
-        v += (1 - b2) * (g * g)
+        v = _mean(state, "exp_avg_sq", g * g, b2)
         if group["amsgrad"]:
             top = buffer(state, "max_exp_avg_sq", x)
             np.maximum(top, v, out=top)
@@ -111,9 +110,7 @@ class RMSprop(Optimizer):
         counted(state)
         g = _decayed(x, g, group)
         alpha = group["alpha"]
-        v = buffer(state, "square_avg", x)
-        v *= alpha
-        v += (1 - alpha) * (g * g)
+        v = _mean(state, "square_avg", g * g, alpha)
         if group["centered"]:
             mean = buffer(state, "grad_avg", x)
             mean += (1 - alpha) * (g - mean)
@@ -163,12 +160,9 @@ class Adadelta(Optimizer):
         counted(state)
         g = _decayed(x, g, group)
         rho, eps = group["rho"], group["eps"]
-        v, moved = buffer(state, "square_avg", x), buffer(state, "acc_delta", x)
-        v *= rho
-        v += (1 - rho) * (g * g)
-        change = np.sqrt(moved + eps) / np.sqrt(v + eps) * g
-        moved *= rho
-        moved += (1 - rho) * (change * change)
+        v = _mean(state, "square_avg", g * g, rho)
+        change = np.sqrt(buffer(state, "acc_delta", x) + eps) / np.sqrt(v + eps) * g
+        _mean(state, "acc_delta", change * change, rho)
         x -= group["lr"] * change
 
 
@@ -192,10 +186,9 @@ class NAdam(Optimizer):
         mu, following = [b1 * (1 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1)]
         product = buffer(state, "mu_product", np.zeros((), np.float32), 1.0)
         product *= mu
-        m, v = buffer(state, "exp_avg", x), buffer(state, "exp_avg_sq", x)
+        m = buffer(state, "exp_avg", x)
         m += (1 - b1) * (g - m)
-        v *= b2
-        v += (1 - b2) * (g * g)
+        v = _mean(state, "exp_avg_sq", g * g, b2)
         size = np.sqrt(v / (1 - b2**step)) + group["eps"]
         x -= lr * (1 - mu) / (1 - float(product)) * (g / size)
         x -= lr * following / (1 - float(product) * following) * (m / size)
@@ -210,6 +203,14 @@ def _decayed(x: np.ndarray, g: np.ndarray, group: dict[str, Any]) -> np.ndarray:
         x *= 1 - group["lr"] * decay
         return g
     return g + decay * x
+
+
+def _mean(state: dict[str, Any], name: str, new: np.ndarray, kept: float) -> np.ndarray:
+    """A running mean in the state of a parameter, of which the part ``kept`` stays."""
+    mean = buffer(state, name, new)
+    mean *= kept
+    mean += (1 - kept) * new
+    return mean
 
 
 class RAdam(Optimizer):
@@ -228,10 +229,9 @@ class RAdam(Optimizer):
     def _update(self, x, g, state, group):
         g = _decayed(x, g, group)
         (b1, b2), step = group["betas"], counted(state)
-        m, v = buffer(state, "exp_avg", x), buffer(state, "exp_avg_sq", x)
+        m = buffer(state, "exp_avg", x)
         m += (1 - b1) * (g - m)
-        v *= b2
-        v += (1 - b2) * (g * g)
+        v = _mean(state, "exp_avg_sq", g * g, b2)
         longest = 2 / (1 - b2) - 1
         length = longest - 2 * step * b2**step / (1 - b2**step)
         change = m / (1 - b1**step)

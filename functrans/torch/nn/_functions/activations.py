@@ -173,63 +173,64 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
     return input.copy_(y) if inplace else y
 
 
-# ---- dropout
-
-
 def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3,
            training: bool = False) -> Tensor:
     """``rrelu``, written to its input."""
     return rrelu(input, lower, upper, training, True)
 
 
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Each entry zero with probability ``p``, else divided by ``1 - p``."""
-    return _dropped(input, p, training, input.shape, inplace)
+# ---- dropout
 
 
-def _dropped(input: Tensor, p: float, training: bool, shape: Any, inplace: bool) -> Tensor:
-    if not 0 <= p <= 1:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0:
-        return input
-    if p == 1:
-        return input.mul_(0.0) if inplace else input * 0.0
-    kept = (rand(shape, dtype=factories.real_type(input.dtype)) >= p) / (1 - p)
-    kept = kept.to(input.dtype)
-    return input.mul_(kept) if inplace else input * kept
+def _dropout(name: str, doc: str, drop: Callable[..., Tensor], training: bool = True,
+             channels: bool = False, dims: tuple[int, ...] = (), single: int = 0) -> None:
+    """Enter ``name``, by what ``drop`` makes of the input and of which entries are kept.
 
+    ``channels`` are dropped as a whole; ``dims``: those an input may have, if not all; ``single``:
+    those of an input without a batch.
+    """
+    default = training
 
-def _dropping_channels(name: str) -> Callable:
-    def dropped(input: Tensor, p: float = 0.5, training: bool = True,
+    def dropped(input: Tensor, p: float = 0.5, training: bool = default,
                 inplace: bool = False) -> Tensor:
-        shape = (*input.shape[:2], *[1] * (input.dim() - 2))
-        return _dropped(input, p, training, shape, inplace)
+        n = input.dim()
+        if not 0 <= p <= 1:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        if dims and n not in dims:
+            raise RuntimeError(f"{name}: Expected {dims[0]}D or {dims[1]}D input, but received a "
+                               f"{n}D input.")
+        if not training or p == 0:
+            return input
+        if channels and n < 2:
+            raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+        lead = n if not channels else 1 if n == single else 2
+        shape = (*input.shape[:lead], *[1] * (n - lead))
+        kept = (rand(shape, dtype=factories.real_type(input.dtype)) >= p).to(input.dtype)
+        return drop(input, kept, p, inplace)
 
-    return named(dropped, name,
-                 "Each channel zero with probability ``p``, else divided by ``1 - p``.")
-
-
-def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
-                  inplace: bool = False) -> Tensor:
-    """Dropout to the negative limit of ``selu``, that keeps mean and variance."""
-    return _dropped_low(input, p, training, inplace, tuple(input.shape))
-
-
-def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
-                          inplace: bool = False) -> Tensor:
-    """``alpha_dropout`` of whole channels."""
-    shape = (*input.shape[:2], *[1] * (input.dim() - 2))
-    return _dropped_low(input, p, training, inplace, shape)
+    NN[name] = named(dropped, name, doc)
 
 
-def _dropped_low(input: Tensor, p: float, training: bool, inplace: bool, shape: tuple) -> Tensor:
-    if not training or p == 0:
-        return input
+def _to_zero(input: Tensor, kept: Tensor, p: float, inplace: bool) -> Tensor:
+    scale = kept / (1 - p) if p < 1 else kept
+    return input.mul_(scale) if inplace else input * scale
+
+
+def _to_low(input: Tensor, kept: Tensor, p: float, inplace: bool) -> Tensor:
     low = -_SELU_SCALE * _SELU_ALPHA
     scale = 1 / math.sqrt((1 - p) * (1 + p * low**2)) if p < 1 else 0.0
-    kept = (rand(shape, dtype=input.dtype) >= p).to(input.dtype)
     y = (input * kept + low * (1 - kept)) * scale - scale * low * p
     return input.copy_(y) if inplace else y
+
+
+_dropout("dropout", "Each entry zero with probability ``p``, else divided by ``1 - p``.", _to_zero)
+for _name, _dims, _single in (("dropout1d", (2, 3), 2), ("dropout2d", (), 0),
+                              ("dropout3d", (), 4), ("feature_dropout", (), 0)):
+    _dropout(_name, "Each channel zero with probability ``p``, else divided by ``1 - p``.",
+             _to_zero, True, True, _dims, _single)
+_dropout("alpha_dropout", "Dropout to the negative limit of ``selu``, that keeps mean and "
+         "variance.", _to_low, False)
+_dropout("feature_alpha_dropout", "``alpha_dropout`` of whole channels.", _to_low, False, True)
 
 
 # ---- linear maps, tables
@@ -424,26 +425,18 @@ def _softmax(f: Callable) -> Callable:
     return named(along, f.__name__, f.__doc__)
 
 
-for _name in ("relu6", "hardtanh", "hardsigmoid", "hardswish", "threshold", "mish"):
-    NN[_name] = _switched(NN[_name])
-for _name in ("relu", "leaky_relu", "elu", "silu"):
-    NN[_name] = _switched(METHODS[_name])
-for _name in ("selu", "celu"):
-    NN[_name] = _switched(FUNCTIONS[_name])
+for _names, _space in ((("relu6", "hardtanh", "hardsigmoid", "hardswish", "threshold", "mish"), NN),
+                       (("relu", "leaky_relu", "elu", "silu"), METHODS),
+                       (("selu", "celu"), FUNCTIONS)):
+    for _name in _names:
+        NN[_name] = _switched(_space[_name])
+        NN[f"{_name}_"] = in_place(NN[_name], f"{_name}_")
 for _name in ("softmax", "log_softmax", "softmin"):
     NN[_name] = _softmax(NN.get(_name) or METHODS[_name])
-for _name in ("hardtanh", "threshold", "relu6", "elu", "leaky_relu", "relu", "selu", "celu",
-              "silu", "mish", "hardsigmoid", "hardswish"):
-    NN[f"{_name}_"] = in_place(NN[_name], f"{_name}_")
 NN.update(
     sigmoid=METHODS["sigmoid"], tanh=METHODS["tanh"], softplus=softplus, logsigmoid=logsigmoid,
     prelu=METHODS["prelu"], linear=linear, embedding=embedding,
-    embedding_bag=embedding_bag, rrelu=rrelu, dropout=dropout,
-    alpha_dropout=alpha_dropout,
-    feature_alpha_dropout=feature_alpha_dropout, rrelu_=rrelu_, gumbel_softmax=gumbel_softmax,
+    embedding_bag=embedding_bag, rrelu=rrelu, rrelu_=rrelu_, gumbel_softmax=gumbel_softmax,
     cosine_similarity=cosine_similarity, pdist=pdist,
 )
-for _name in ("dropout1d", "dropout2d", "dropout3d", "feature_dropout"):
-    NN[_name] = _dropping_channels(_name)
-for _name in ("hardshrink",):
-    enter_method(NN[_name])
+enter_method(NN["hardshrink"])

@@ -228,10 +228,6 @@ def affine_grid(theta, size, align_corners=None):
     return y.reshape((size[0], *size[2:], n))
 
 
-def _unnormalised(at: Any, n: int, aligned: bool) -> AnyArray:
-    return (at + 1) / 2 * (n - 1) if aligned else ((at + 1) * n - 1) / 2
-
-
 def _reflected(at: Any, n: int, aligned: bool) -> np.ndarray:
     low, high = (0, n - 1) if aligned else (-0.5, n - 0.5)
     if high <= low:
@@ -252,7 +248,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
                                   f"not supported for {n} dimensions")
     lengths, at, aligned = input.shape[2:], [], bool(align_corners)
     for i, length in enumerate(lengths):
-        x = _unnormalised(grid[..., n - 1 - i], length, aligned)
+        x = grid[..., n - 1 - i] + 1
+        x = x / 2 * (length - 1) if aligned else (x * length - 1) / 2
         if mode == "bicubic":
             pass  # each of the neighbours is moved inside, not what is between them
         elif padding_mode == "border":

@@ -81,7 +81,9 @@ _ordered("instance_norm",
          "input weight bias running_mean running_var use_input_stats momentum eps cudnn_enabled")
 
 
-def _dropping(name: str, drop: Callable) -> None:
+def _dropping(name: str) -> None:
+    drop = NN[name]
+
     def f(input: Tensor, p: float, train: bool) -> Tensor:
         return drop(input, p, train)
 
@@ -92,10 +94,8 @@ def _dropping(name: str, drop: Callable) -> None:
         FUNCTIONS[called] = named(g, called, f"``{name}`` with probability ``p`` while ``train``.")
 
 
-_dropping("dropout", NN["dropout"])
-_dropping("alpha_dropout", NN["alpha_dropout"])
-_dropping("feature_dropout", NN["dropout1d"])
-_dropping("feature_alpha_dropout", NN["feature_alpha_dropout"])
+for _name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"):
+    _dropping(_name)
 
 
 @function

@@ -22,6 +22,22 @@ def _shape(who: str, x: Any, n: int) -> AnyArray:
     return x if x.ndim == n + 2 else x[None]
 
 
+def _geometry(n: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any = None) -> tuple:
+    """The sizes of windows, their steps, which are the sizes by default, the padding, and the
+    spreads of entries; an error where windows may hold nothing but padding."""
+    sizes, pads = each(kernel_size, n), each(padding, n)
+    spreads = each(1 if dilation is None else dilation, n)
+    steps = each(stride, n) if stride is not None and stride != () else sizes
+    for what, values in (("kernel_size", sizes), ("stride", steps), ("dilation", spreads)):
+        if min(values) < 1:
+            raise RuntimeError(f"{what} must be greater than zero, but got {min(values)}")
+    if any(2 * p > k for p, k in zip(pads, sizes, strict=True)):
+        spread = "" if dilation is None else f" and dilation={spreads[0]}"
+        raise RuntimeError("pad should be at most half of effective kernel size, but got "
+                           f"pad={pads[0]}, kernel_size={sizes[0]}{spread}")
+    return sizes, steps, pads, spreads
+
+
 def _counts(lengths: Any, sizes: Any, steps: Any, pads: Any, spreads: Any, ceil: bool) -> list:
     """How many windows there are; with ``ceil`` also those that begin before the end."""
     counts = []
@@ -53,14 +69,9 @@ def _average(n: int) -> Callable:
     def pool(input, kernel_size, stride=None, padding=0, ceil_mode=False,
              count_include_pad=True, divisor_override=None):
         x = _shape(f"avg_pool{n}d", input, n)
-        sizes, pads = each(kernel_size, n), each(padding, n)
-        steps = each(stride, n) if stride is not None and stride != () else sizes
-        if any(2 * p > k for p, k in zip(pads, sizes, strict=True)):
-            raise RuntimeError(f"pad should be at most half of effective kernel size, but got "
-                               f"pad={pads[0]}, kernel_size={sizes[0]}")
+        sizes, steps, pads, ones = _geometry(n, kernel_size, stride, padding)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
-        ones = (1,) * n
         counts = _counts(x.shape[2:], sizes, steps, pads, ones, ceil_mode)
         w = windows(_cover(x, sizes, steps, pads, ones, counts, 0), sizes, steps, ones)
         y = np.sum(w, axis=tuple(range(-n, 0)))
@@ -93,11 +104,7 @@ def _divisors(x: Any, sizes: Any, steps: Any, pads: Any, counts: Any, padding: b
 def _greatest(n: int) -> Callable:
     def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
         x = _shape(f"max_pool{n}d", input, n)
-        sizes, pads, spreads = each(kernel_size, n), each(padding, n), each(dilation, n)
-        steps = each(stride, n) if stride is not None and stride != () else sizes
-        if any(2 * p > k for p, k in zip(pads, sizes, strict=True)):
-            raise RuntimeError("pad should be at most half of effective kernel size, but got "
-                               f"pad={pads[0]}, kernel_size={sizes[0]} and dilation={spreads[0]}")
+        sizes, steps, pads, spreads = _geometry(n, kernel_size, stride, padding, dilation)
         counts = _counts(x.shape[2:], sizes, steps, pads, spreads, ceil_mode)
         low = -np.inf if x.dtype.kind in "fV" else np.iinfo(x.dtype).min
         places = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])
@@ -109,8 +116,7 @@ def _greatest(n: int) -> Callable:
         best = np.where(unknown.any(-1), np.argmax(unknown, -1), np.argmax(flat, -1))
         where = np.broadcast_to(where, w.shape).reshape(flat.shape)
         index = np.take_along_axis(where, best[..., None], -1)[..., 0]
-        y, index = _at(x, index)
-        return Extreme(y, index) if input.ndim == n + 2 else Extreme(y[0], index[0])
+        return _at(x, index, input.ndim == n + 2)
 
     name = f"max_pool{n}d"
     both = op(pool, f"{name}_with_indices", "The greatest of each window, and its place.",
@@ -124,17 +130,17 @@ def _greatest(n: int) -> Callable:
     return named(chosen, name, "The greatest entry of each window, with its place where asked.")
 
 
-def _at(x: Any, index: np.ndarray) -> tuple[Any, np.ndarray]:
+def _at(x: Any, index: np.ndarray, batched: bool) -> Extreme:
     """The entries at flat places of the last dimensions, and the places."""
     flat = x.reshape((*x.shape[:2], -1))
     y = np.take_along_axis(flat, index.reshape((*index.shape[:2], -1)), -1)
-    return y.reshape(index.shape), index
+    y = y.reshape(index.shape)
+    return Extreme(y, index) if batched else Extreme(y[0], index[0])
 
 
 def _unpooled(n: int) -> Callable:
     def unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-        sizes, pads = each(kernel_size, n), each(padding, n)
-        steps = each(stride, n) if stride is not None and stride != () else sizes
+        (sizes, steps, *_), pads = _geometry(n, kernel_size, stride, 0), each(padding, n)
         lengths = [(s - 1) * t - 2 * p + k for s, t, p, k in zip(
             input.shape[-n:], steps, pads, sizes, strict=True)]
         if output_size is not None:
@@ -207,8 +213,7 @@ def _adaptive_greatest(n: int) -> Callable:
             inside = np.unravel_index(best, part.shape[2:])
             index[(..., *at)] = np.ravel_multi_index(
                 [j + a for j, (a, _) in zip(inside, cut, strict=True)], lengths)
-        y, index = _at(x, index)
-        return Extreme(y, index) if input.ndim == n + 2 else Extreme(y[0], index[0])
+        return _at(x, index, input.ndim == n + 2)
 
     name = f"adaptive_max_pool{n}d"
     both = op(pool, f"{name}_with_indices", "The greatest of windows, so many of them.", space=NN,

@@ -32,6 +32,7 @@ class MultiheadAttention(Module):
         super().__init__()
         if embed_dim % num_heads:
             raise AssertionError("embed_dim must be divisible by num_heads")
+        made: Any = {"device": device, "dtype": dtype}
         kdim, vdim = kdim or embed_dim, vdim or embed_dim
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.batch_first, self.add_zero_attn = batch_first, add_zero_attn
@@ -42,16 +43,16 @@ class MultiheadAttention(Module):
                   "k_proj_weight": None if together else (embed_dim, kdim),
                   "v_proj_weight": None if together else (embed_dim, vdim)}
         for name, shape in shapes.items():
-            self.register_parameter(name, shape and Parameter(empty(shape, dtype=dtype)))
+            self.register_parameter(name, shape and Parameter(empty(shape, **made)))
             if shape:
                 init.xavier_uniform_(getattr(self, name))
-        self.register_parameter("in_proj_bias", Parameter(zeros(3 * embed_dim, dtype=dtype))
+        self.register_parameter("in_proj_bias", Parameter(zeros(3 * embed_dim, **made))
                                 if bias else None)
-        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias, **made)
         if bias:
             init.zeros_(self.out_proj.bias)  # type: ignore[arg-type]  # it is there
         for name in ("bias_k", "bias_v"):
-            self.register_parameter(name, Parameter(empty(1, 1, embed_dim, dtype=dtype))
+            self.register_parameter(name, Parameter(empty(1, 1, embed_dim, **made))
                                     if add_bias_kv else None)
             if add_bias_kv:
                 init.xavier_normal_(getattr(self, name))
@@ -83,15 +84,16 @@ class Residual(Module):
                  norm_first: bool = False, bias: bool = True, device: Any = None,
                  dtype: Any = None):
         super().__init__()
+        made: Any = {"device": device, "dtype": dtype}
         for name in self._attentions:
             self.add_module(name, MultiheadAttention(d_model, nhead, dropout, bias,
-                                                     batch_first=batch_first, dtype=dtype))
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
+                                                     batch_first=batch_first, **made))
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **made)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **made)
         parts = range(1, len(self._attentions) + 2)
         for i in parts:
-            self.add_module(f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
+            self.add_module(f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **made))
         for i in parts:
             self.add_module(f"dropout{i}", Dropout(dropout))
         self.norm_first = norm_first

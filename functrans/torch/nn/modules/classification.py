@@ -44,12 +44,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.cutoffs, self.head_bias = [*first, n_classes], head_bias
         self.shortlist_size, self.n_clusters = first[0], len(first)
         self.head_size = self.shortlist_size + self.n_clusters
-        self.head = Linear(in_features, self.head_size, head_bias, dtype=dtype)
+        made: Any = {"device": device, "dtype": dtype}
+        self.head = Linear(in_features, self.head_size, head_bias, **made)
         self.tail = ModuleList()
         for i, (low, high) in enumerate(zip(first, self.cutoffs[1:], strict=True)):
             narrow = int(in_features // div_value ** (i + 1))
-            self.tail.append(Sequential(Linear(in_features, narrow, False, dtype=dtype),
-                                        Linear(narrow, high - low, False, dtype=dtype)))
+            self.tail.append(Sequential(Linear(in_features, narrow, False, **made),
+                                        Linear(narrow, high - low, False, **made)))
 
     def reset_parameters(self) -> None:
         """Draw the weights anew."""
@@ -106,7 +107,7 @@ class LinearCrossEntropyLoss(Module):
     def __init__(self, in_features: int, num_classes: int, *, bias: bool = False,
                  device: Any = None, dtype: Any = None, **options: Any):
         super().__init__()
-        self.linear = Linear(in_features, num_classes, bias, dtype=dtype)
+        self.linear = Linear(in_features, num_classes, bias, device=device, dtype=dtype)
         self.options = options
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:

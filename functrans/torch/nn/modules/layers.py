@@ -20,114 +20,111 @@ from functrans.torch.nn.parameter import Parameter
 _ABSENT: Any = object()
 empty = vars(factories)["empty"]
 
-# class -> function, options by name with their defaults (... for those that must be there), and
-# whether it is told of ``training``
 
-
-def upsampling(mode: str, align_corners: bool | None) -> tuple[str, dict[str, Any], bool]:
+def upsampling(mode: str, align_corners: bool | None) -> tuple[str, dict[str, Any]]:
     """The row of a layer that interpolates."""
     return ("interpolate", {"size": None, "scale_factor": None, "mode": mode,
-                            "align_corners": align_corners}, False)
+                            "align_corners": align_corners})
 
 
-STATELESS: dict[str, tuple[str, dict[str, Any], bool]] = {
-    "ReLU": ("relu", {"inplace": False}, False),
-    "ReLU6": ("relu6", {"inplace": False}, False),
-    "LeakyReLU": ("leaky_relu", {"negative_slope": 0.01, "inplace": False}, False),
-    "ELU": ("elu", {"alpha": 1.0, "inplace": False}, False),
-    "SELU": ("selu", {"inplace": False}, False),
-    "CELU": ("celu", {"alpha": 1.0, "inplace": False}, False),
-    "GELU": ("gelu", {"approximate": "none"}, False),
-    "SiLU": ("silu", {"inplace": False}, False),
-    "Mish": ("mish", {"inplace": False}, False),
-    "Sigmoid": ("sigmoid", {}, False),
-    "Tanh": ("tanh", {}, False),
-    "Softplus": ("softplus", {"beta": 1.0, "threshold": 20.0}, False),
-    "Softsign": ("softsign", {}, False),
-    "Softshrink": ("softshrink", {"lambd": 0.5}, False),
-    "Hardshrink": ("hardshrink", {"lambd": 0.5}, False),
-    "Tanhshrink": ("tanhshrink", {}, False),
-    "LogSigmoid": ("logsigmoid", {}, False),
-    "Hardtanh": ("hardtanh", {"min_val": -1.0, "max_val": 1.0, "inplace": False}, False),
-    "Hardsigmoid": ("hardsigmoid", {"inplace": False}, False),
-    "Hardswish": ("hardswish", {"inplace": False}, False),
-    "Threshold": ("threshold", {"threshold": ..., "value": ..., "inplace": False}, False),
-    "GLU": ("glu", {"dim": -1}, False),
-    "Softmax": ("softmax", {"dim": None}, False),
-    "Softmin": ("softmin", {"dim": None}, False),
-    "Softmax2d": ("softmax", {"dim": -3}, False),
-    "LogSoftmax": ("log_softmax", {"dim": None}, False),
-    "RReLU": ("rrelu", {"lower": 1 / 8, "upper": 1 / 3, "inplace": False}, True),
-    "Dropout": ("dropout", {"p": 0.5, "inplace": False}, True),
-    "Dropout1d": ("dropout1d", {"p": 0.5, "inplace": False}, True),
-    "Dropout2d": ("dropout2d", {"p": 0.5, "inplace": False}, True),
-    "Dropout3d": ("dropout3d", {"p": 0.5, "inplace": False}, True),
-    "FeatureAlphaDropout": ("feature_alpha_dropout", {"p": 0.5, "inplace": False}, True),
-    "AlphaDropout": ("alpha_dropout", {"p": 0.5, "inplace": False}, True),
-    "PixelShuffle": ("pixel_shuffle", {"upscale_factor": ...}, False),
-    "ChannelShuffle": ("channel_shuffle", {"groups": ...}, False),
-    "PixelUnshuffle": ("pixel_unshuffle", {"downscale_factor": ...}, False),
-    "Unfold": ("unfold", {"kernel_size": ..., "dilation": 1, "padding": 0, "stride": 1}, False),
+# class -> function, and options by name with their defaults (... for those that must be there)
+STATELESS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ReLU": ("relu", {"inplace": False}),
+    "ReLU6": ("relu6", {"inplace": False}),
+    "LeakyReLU": ("leaky_relu", {"negative_slope": 0.01, "inplace": False}),
+    "ELU": ("elu", {"alpha": 1.0, "inplace": False}),
+    "SELU": ("selu", {"inplace": False}),
+    "CELU": ("celu", {"alpha": 1.0, "inplace": False}),
+    "GELU": ("gelu", {"approximate": "none"}),
+    "SiLU": ("silu", {"inplace": False}),
+    "Mish": ("mish", {"inplace": False}),
+    "Sigmoid": ("sigmoid", {}),
+    "Tanh": ("tanh", {}),
+    "Softplus": ("softplus", {"beta": 1.0, "threshold": 20.0}),
+    "Softsign": ("softsign", {}),
+    "Softshrink": ("softshrink", {"lambd": 0.5}),
+    "Hardshrink": ("hardshrink", {"lambd": 0.5}),
+    "Tanhshrink": ("tanhshrink", {}),
+    "LogSigmoid": ("logsigmoid", {}),
+    "Hardtanh": ("hardtanh", {"min_val": -1.0, "max_val": 1.0, "inplace": False}),
+    "Hardsigmoid": ("hardsigmoid", {"inplace": False}),
+    "Hardswish": ("hardswish", {"inplace": False}),
+    "Threshold": ("threshold", {"threshold": ..., "value": ..., "inplace": False}),
+    "GLU": ("glu", {"dim": -1}),
+    "Softmax": ("softmax", {"dim": None}),
+    "Softmin": ("softmin", {"dim": None}),
+    "Softmax2d": ("softmax", {"dim": -3}),
+    "LogSoftmax": ("log_softmax", {"dim": None}),
+    "RReLU": ("rrelu", {"lower": 1 / 8, "upper": 1 / 3, "inplace": False}),
+    "Dropout": ("dropout", {"p": 0.5, "inplace": False}),
+    "Dropout1d": ("dropout1d", {"p": 0.5, "inplace": False}),
+    "Dropout2d": ("dropout2d", {"p": 0.5, "inplace": False}),
+    "Dropout3d": ("dropout3d", {"p": 0.5, "inplace": False}),
+    "FeatureAlphaDropout": ("feature_alpha_dropout", {"p": 0.5, "inplace": False}),
+    "AlphaDropout": ("alpha_dropout", {"p": 0.5, "inplace": False}),
+    "PixelShuffle": ("pixel_shuffle", {"upscale_factor": ...}),
+    "ChannelShuffle": ("channel_shuffle", {"groups": ...}),
+    "PixelUnshuffle": ("pixel_unshuffle", {"downscale_factor": ...}),
+    "Unfold": ("unfold", {"kernel_size": ..., "dilation": 1, "padding": 0, "stride": 1}),
     "Fold": ("fold", {"output_size": ..., "kernel_size": ..., "dilation": 1, "padding": 0,
-                      "stride": 1}, False),
-    "CosineSimilarity": ("cosine_similarity", {"dim": 1, "eps": 1e-8}, False),
-    "PairwiseDistance": ("pairwise_distance", {"p": 2.0, "eps": 1e-6, "keepdim": False}, False),
+                      "stride": 1}),
+    "CosineSimilarity": ("cosine_similarity", {"dim": 1, "eps": 1e-8}),
+    "PairwiseDistance": ("pairwise_distance", {"p": 2.0, "eps": 1e-6, "keepdim": False}),
     "LocalResponseNorm": ("local_response_norm",
-                          {"size": ..., "alpha": 1e-4, "beta": 0.75, "k": 1.0}, False),
+                          {"size": ..., "alpha": 1e-4, "beta": 0.75, "k": 1.0}),
     "Upsample": upsampling("nearest", None),
-    "MSELoss": ("mse_loss", {"reduction": "mean"}, False),
-    "L1Loss": ("l1_loss", {"reduction": "mean"}, False),
-    "SmoothL1Loss": ("smooth_l1_loss", {"reduction": "mean", "beta": 1.0}, False),
-    "HuberLoss": ("huber_loss", {"reduction": "mean", "delta": 1.0}, False),
-    "NLLLoss": ("nll_loss", {"weight": None, "ignore_index": -100, "reduction": "mean"}, False),
+    "MSELoss": ("mse_loss", {"reduction": "mean"}),
+    "L1Loss": ("l1_loss", {"reduction": "mean"}),
+    "SmoothL1Loss": ("smooth_l1_loss", {"reduction": "mean", "beta": 1.0}),
+    "HuberLoss": ("huber_loss", {"reduction": "mean", "delta": 1.0}),
+    "NLLLoss": ("nll_loss", {"weight": None, "ignore_index": -100, "reduction": "mean"}),
     "CrossEntropyLoss": ("cross_entropy", {"weight": None, "ignore_index": -100,
-                                           "reduction": "mean", "label_smoothing": 0.0}, False),
-    "BCELoss": ("binary_cross_entropy", {"weight": None, "reduction": "mean"}, False),
+                                           "reduction": "mean", "label_smoothing": 0.0}),
+    "BCELoss": ("binary_cross_entropy", {"weight": None, "reduction": "mean"}),
     "BCEWithLogitsLoss": ("binary_cross_entropy_with_logits",
-                          {"weight": None, "reduction": "mean", "pos_weight": None}, False),
-    "KLDivLoss": ("kl_div", {"reduction": "mean", "log_target": False}, False),
-    "CTCLoss": ("ctc_loss", {"blank": 0, "reduction": "mean", "zero_infinity": False}, False),
+                          {"weight": None, "reduction": "mean", "pos_weight": None}),
+    "KLDivLoss": ("kl_div", {"reduction": "mean", "log_target": False}),
+    "CTCLoss": ("ctc_loss", {"blank": 0, "reduction": "mean", "zero_infinity": False}),
     "PoissonNLLLoss": ("poisson_nll_loss", {"log_input": True, "full": False, "eps": 1e-8,
-                                            "reduction": "mean"}, False),
-    "GaussianNLLLoss": ("gaussian_nll_loss", {"full": False, "eps": 1e-6, "reduction": "mean"},
-                        False),
-    "MarginRankingLoss": ("margin_ranking_loss", {"margin": 0.0, "reduction": "mean"}, False),
-    "HingeEmbeddingLoss": ("hinge_embedding_loss", {"margin": 1.0, "reduction": "mean"}, False),
-    "SoftMarginLoss": ("soft_margin_loss", {"reduction": "mean"}, False),
-    "CosineEmbeddingLoss": ("cosine_embedding_loss", {"margin": 0.0, "reduction": "mean"}, False),
+                                            "reduction": "mean"}),
+    "GaussianNLLLoss": ("gaussian_nll_loss", {"full": False, "eps": 1e-6, "reduction": "mean"}),
+    "MarginRankingLoss": ("margin_ranking_loss", {"margin": 0.0, "reduction": "mean"}),
+    "HingeEmbeddingLoss": ("hinge_embedding_loss", {"margin": 1.0, "reduction": "mean"}),
+    "SoftMarginLoss": ("soft_margin_loss", {"reduction": "mean"}),
+    "CosineEmbeddingLoss": ("cosine_embedding_loss", {"margin": 0.0, "reduction": "mean"}),
     "TripletMarginLoss": ("triplet_margin_loss", {"margin": 1.0, "p": 2.0, "eps": 1e-6,
-                                                  "swap": False, "reduction": "mean"}, False),
+                                                  "swap": False, "reduction": "mean"}),
     "TripletMarginWithDistanceLoss": (
         "triplet_margin_with_distance_loss",
-        {"distance_function": None, "margin": 1.0, "swap": False, "reduction": "mean"}, False),
+        {"distance_function": None, "margin": 1.0, "swap": False, "reduction": "mean"}),
     "MultiMarginLoss": ("multi_margin_loss", {"p": 1, "margin": 1.0, "weight": None,
-                                              "reduction": "mean"}, False),
-    "MultiLabelMarginLoss": ("multilabel_margin_loss", {"reduction": "mean"}, False),
+                                              "reduction": "mean"}),
+    "MultiLabelMarginLoss": ("multilabel_margin_loss", {"reduction": "mean"}),
     "MultiLabelSoftMarginLoss": ("multilabel_soft_margin_loss",
-                                 {"weight": None, "reduction": "mean"}, False),
+                                 {"weight": None, "reduction": "mean"}),
 }
 for _n in (1, 2, 3):
     _pool = {"kernel_size": ..., "stride": None, "padding": 0}
     STATELESS |= {
         f"MaxPool{_n}d": (f"max_pool{_n}d", {**_pool, "dilation": 1, "return_indices": False,
-                                             "ceil_mode": False}, False),
+                                             "ceil_mode": False}),
         f"AvgPool{_n}d": (f"avg_pool{_n}d", {**_pool, "ceil_mode": False,
-                                             "count_include_pad": True}, False),
+                                             "count_include_pad": True}),
         f"LPPool{_n}d": (f"lp_pool{_n}d", {"norm_type": ..., "kernel_size": ..., "stride": None,
-                                           "ceil_mode": False}, False),
-        f"AdaptiveAvgPool{_n}d": (f"adaptive_avg_pool{_n}d", {"output_size": ...}, False),
+                                           "ceil_mode": False}),
+        f"AdaptiveAvgPool{_n}d": (f"adaptive_avg_pool{_n}d", {"output_size": ...}),
         f"AdaptiveMaxPool{_n}d": (f"adaptive_max_pool{_n}d", {"output_size": ...,
-                                                              "return_indices": False}, False),
-        f"MaxUnpool{_n}d": (f"max_unpool{_n}d", _pool, False),
+                                                              "return_indices": False}),
+        f"MaxUnpool{_n}d": (f"max_unpool{_n}d", _pool),
     }
 for _n in (2, 3):
     STATELESS[f"FractionalMaxPool{_n}d"] = (
         f"fractional_max_pool{_n}d", {"kernel_size": ..., "output_size": None, "output_ratio": None,
-                                      "return_indices": False, "_random_samples": None}, False)
+                                      "return_indices": False, "_random_samples": None})
 # options that torch takes in their place in the order, and that stand for ``reduction``
 _OLD = ("size_average", "reduce")
-
-
+# functions that are told of ``training``
+_TRAINED = frozenset({name for name, _ in STATELESS.values() if "dropout" in name} | {"rrelu"})
 # what is not shown: options, and layers that show none
 _HIDDEN = frozenset({"return_indices", "count_include_pad", "_random_samples"})
 _UNSHOWN = frozenset({"CosineSimilarity", "PairwiseDistance", "Softmax2d"})
@@ -140,11 +137,11 @@ def _as_float(x: Any) -> float | tuple[float, ...]:
 class Stateless(Module):
     """A layer without parameters: a function of ``nn.functional`` with its options."""
 
-    _row: tuple[str, dict[str, Any], bool]
+    _row: tuple[str, dict[str, Any]]
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__()
-        self._function, defaults, _ = self._row
+        defaults = self._row[1]
         names = list(defaults)
         if len(args) > len(names):
             raise TypeError(f"{self._get_name()}: at most {len(names)} arguments are positional, "
@@ -168,9 +165,9 @@ class Stateless(Module):
             self.reduction = "sum" if old[0] is False else "mean"
 
     def forward(self, *inputs: Tensor) -> Any:
-        name, defaults, trained = self._row
+        name, defaults = self._row
         options = {k: getattr(self, k) for k in defaults}
-        if trained:
+        if name in _TRAINED:
             options["training"] = self.training
         return NN[name](*inputs, **options)
 
@@ -201,26 +198,34 @@ class Dropout(Stateless):
     _row = STATELESS["Dropout"]
 
 
-class Linear(Module):
-    """x @ weight.T + bias."""
+class Weighed(Module):
+    """Base of layers with a weight and perhaps a bias."""
 
     bias: Parameter | None
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None,
-                 dtype: Any = None):
-        super().__init__()
-        self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(empty(out_features, in_features, dtype=dtype, device=device))
-        self.register_parameter("bias", Parameter(empty(out_features, dtype=dtype))
-                                if bias else None)
+    def _take(self, shape: tuple[int, ...], bias: int | None, device: Any, dtype: Any) -> None:
+        """Make the parameters: ``shape`` is that of the weight, ``bias`` the size of the bias."""
+        self.weight = Parameter(empty(shape, dtype=dtype, device=device))
+        self.register_parameter("bias", None if bias is None else
+                                Parameter(empty(bias, dtype=dtype, device=device)))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw the parameters again."""
         init.kaiming_uniform_(self.weight, math.sqrt(5))
         if self.bias is not None:
-            bound = 1 / math.sqrt(max(self.in_features, 1))
+            bound = 1 / math.sqrt(max(math.prod(self.weight.shape[1:]), 1))
             init.uniform_(self.bias, -bound, bound)
+
+
+class Linear(Weighed):
+    """x @ weight.T + bias."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None,
+                 dtype: Any = None):
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self._take((out_features, in_features), out_features if bias else None, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return NN["linear"](input, self.weight, self.bias)
@@ -230,16 +235,18 @@ class Linear(Module):
                 f"bias={self.bias is not None}")
 
 
-class Bilinear(Module):
+class Bilinear(Weighed):
     """x1^T W x2 + bias, for each W of ``weight``."""
 
     def __init__(self, in1_features: int, in2_features: int, out_features: int,
                  bias: bool = True, device: Any = None, dtype: Any = None):
         super().__init__()
-        bound = 1 / math.sqrt(in1_features)
-        self.weight = Parameter(empty(out_features, in1_features, in2_features, dtype=dtype))
-        self.register_parameter("bias", Parameter(empty(out_features, dtype=dtype))
-                                if bias else None)
+        self._take((out_features, in1_features, in2_features), out_features if bias else None,
+                   device, dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters again."""
+        bound = 1 / math.sqrt(self.weight.shape[1])
         for p in self.parameters():
             init.uniform_(p, -bound, bound)
 
@@ -259,7 +266,8 @@ class PReLU(Module):
                  dtype: Any = None):
         super().__init__()
         self.num_parameters = num_parameters
-        self.weight = Parameter(factories.full((num_parameters,), init, dtype=dtype))
+        self.weight = Parameter(factories.full((num_parameters,), init, dtype=dtype,
+                                               device=device))
 
     def forward(self, input: Tensor) -> Tensor:
         return NN["prelu"](input, self.weight)
@@ -279,7 +287,7 @@ class Embedding(Module):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx, self.max_norm = padding_idx, max_norm
         self.options = max_norm, norm_type, scale_grad_by_freq
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype)
+        self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype, device=device)
                                 if _weight is None else _weight)
         if _weight is None:
             init.normal_(self.weight)
@@ -315,7 +323,7 @@ class EmbeddingBag(Module):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.mode, self.padding_idx, self.last = mode, padding_idx, include_last_offset
         self.options = max_norm, norm_type, scale_grad_by_freq
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype)
+        self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype, device=device)
                                 if _weight is None else _weight)
         if _weight is None:
             init.normal_(self.weight)
@@ -332,7 +340,7 @@ class EmbeddingBag(Module):
         return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}{padding}"
 
 
-class Convolution(Module):
+class Convolution(Weighed):
     """``conv1d`` to ``conv3d`` and their transposes, with kernels that are learnt."""
 
     _n, _transposed = 2, False
@@ -351,17 +359,8 @@ class Convolution(Module):
         self.padding = padding if isinstance(padding, str) else each(padding, n)
         self.dilation, self.padding_mode = each(dilation, n), padding_mode
         ends = (in_channels, out_channels) if self._transposed else (out_channels, in_channels)
-        self.weight = Parameter(empty(ends[0], ends[1] // groups, *self.kernel_size, dtype=dtype))
-        self.register_parameter("bias", Parameter(empty(out_channels, dtype=dtype))
-                                if bias else None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw the parameters again."""
-        init.kaiming_uniform_(self.weight, math.sqrt(5))
-        if self.bias is not None:
-            bound = 1 / math.sqrt(max(self.weight[0].numel(), 1))
-            init.uniform_(self.bias, -bound, bound)
+        self._take((ends[0], ends[1] // groups, *self.kernel_size),
+                   out_channels if bias else None, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         padding = self.padding

@@ -13,9 +13,11 @@ from functrans.torch.nn.parameter import Parameter
 ones, zeros = vars(factories)["ones"], vars(factories)["zeros"]
 
 
-def _affine(module: Module, shape: Any, weight: bool, bias: bool, dtype: Any) -> None:
-    module.register_parameter("weight", Parameter(ones(shape, dtype=dtype)) if weight else None)
-    module.register_parameter("bias", Parameter(zeros(shape, dtype=dtype)) if bias else None)
+def _affine(module: Module, shape: Any, weight: bool, bias: bool, device: Any,
+            dtype: Any) -> None:
+    made: Any = {"device": device, "dtype": dtype}
+    module.register_parameter("weight", Parameter(ones(shape, **made)) if weight else None)
+    module.register_parameter("bias", Parameter(zeros(shape, **made)) if bias else None)
 
 
 class BatchNorm(Module):
@@ -31,10 +33,10 @@ class BatchNorm(Module):
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        _affine(self, (num_features,), affine, affine and bias, dtype)
-        tracked = track_running_stats
-        self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if tracked else None)
-        self.register_buffer("running_var", ones(num_features, dtype=dtype) if tracked else None)
+        _affine(self, (num_features,), affine, affine and bias, device, dtype)
+        tracked, made = track_running_stats, {"device": device, "dtype": dtype}
+        self.register_buffer("running_mean", zeros(num_features, **made) if tracked else None)
+        self.register_buffer("running_var", ones(num_features, **made) if tracked else None)
         self.register_buffer("num_batches_tracked", zeros((), dtype=dtypes.int64)
                              if tracked else None)
 
@@ -97,7 +99,7 @@ class LayerNorm(Module):
         self.normalized_shape, self.eps = tuple(shape), eps
         self.elementwise_affine = elementwise_affine
         _affine(self, self.normalized_shape, elementwise_affine, elementwise_affine and bias,
-                dtype)
+                device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return NN["layer_norm"](input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -116,7 +118,7 @@ class RMSNorm(Module):
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         self.normalized_shape, self.eps = tuple(shape), eps
         self.elementwise_affine = elementwise_affine
-        _affine(self, self.normalized_shape, elementwise_affine, False, dtype)
+        _affine(self, self.normalized_shape, elementwise_affine, False, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return NN["rms_norm"](input, self.normalized_shape, self.weight, self.eps)
@@ -135,7 +137,7 @@ class GroupNorm(Module):
         if num_channels % num_groups:
             raise ValueError("num_channels must be divisible by num_groups")
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        _affine(self, (num_channels,), affine, affine and bias, dtype)
+        _affine(self, (num_channels,), affine, affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return NN["group_norm"](input, self.num_groups, self.weight, self.bias, self.eps)

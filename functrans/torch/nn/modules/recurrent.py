@@ -26,7 +26,7 @@ where: Callable = FUNCTIONS["where"]
 
 
 def _parameters(module: Module, size: int, hidden: int, gates: int, bias: bool, suffix: str,
-                dtype: Any, projected: int = 0) -> None:
+                device: Any, dtype: Any, projected: int = 0) -> None:
     bound = 1 / math.sqrt(hidden) if hidden else 0.0
     shapes: dict[str, tuple] = {"weight_ih": (gates * hidden, size),
                                 "weight_hh": (gates * hidden, projected or hidden)}
@@ -35,7 +35,7 @@ def _parameters(module: Module, size: int, hidden: int, gates: int, bias: bool, 
     if projected:
         shapes["weight_hr"] = (projected, hidden)
     for name, shape in shapes.items():
-        p = Parameter(empty(shape, dtype=dtype))
+        p = Parameter(empty(shape, device=device, dtype=dtype))
         init.uniform_(p, -bound, bound)
         module.register_parameter(name + suffix, p)
 
@@ -56,7 +56,7 @@ class Cell(Module):
                  nonlinearity: str = "tanh", device: Any = None, dtype: Any = None):
         super().__init__()
         self.input_size, self.hidden_size, self.nonlinearity = input_size, hidden_size, nonlinearity
-        _parameters(self, input_size, hidden_size, self._gate_count, bias, "", dtype)
+        _parameters(self, input_size, hidden_size, self._gate_count, bias, "", device, dtype)
 
     def forward(self, input: Tensor, hx: Any = None) -> Tensor | tuple[Tensor, Tensor]:
         zero = input.new_zeros(*input.shape[:-1], self.hidden_size)
@@ -107,7 +107,8 @@ class Recurrent(Module):
         for i, suffix in enumerate(self.suffixes):
             first = i < 1 + bidirectional
             size = input_size if first else (proj_size or hidden_size) * (1 + bidirectional)
-            _parameters(self, size, hidden_size, self._gate_count, bias, suffix, dtype, proj_size)
+            _parameters(self, size, hidden_size, self._gate_count, bias, suffix, device, dtype,
+                        proj_size)
 
     def forward(self, input: Any, hx: Any = None) -> tuple:
         if isinstance(input, PackedSequence):
@@ -206,7 +207,7 @@ class RNN(Recurrent):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or "
                              "'relu'.")
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout,
-                         bidirectional, dtype=dtype)
+                         bidirectional, device=device, dtype=dtype)
         self.nonlinearity = nonlinearity
         if nonlinearity == "relu":
             self._step = relu_step

@@ -88,10 +88,10 @@ class Transformer(Module):
                         batch_first, norm_first, bias, device, dtype)
         self.encoder = custom_encoder or TransformerEncoder(
             TransformerEncoderLayer(*options), num_encoder_layers,
-            LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
+            LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype))
         self.decoder = custom_decoder or TransformerDecoder(
             TransformerDecoderLayer(*options), num_decoder_layers,
-            LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
+            LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype))
         for p in self.parameters():
             if p.dim() > 1:
                 init.xavier_uniform_(p)
@@ -113,4 +113,4 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """0 for what an entry may attend to, itself and what is before it, else -inf."""
-        return full((sz, sz), float("-inf"), dtype=dtype).triu(1)
+        return full((sz, sz), float("-inf"), device=device, dtype=dtype).triu(1)
