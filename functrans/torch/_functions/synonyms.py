@@ -11,6 +11,7 @@ import numpy as np
 from functrans.torch._functions.table import FUNCTIONS, METHODS, function
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes, factories
+from functrans.torch._tensors.facts import require_plain_class
 from functrans.torch._tensors.tensor import Tensor, as_array, from_array, has_history
 
 
@@ -95,6 +96,7 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
     if not issubclass(cls, Tensor):
         raise TypeError("as_subclass: cls must be a type (not an instance) that derives from "
                         f"torch.Tensor, but it is {cls}")
+    require_plain_class(cls)
     t = self.view_as(self)
     t.__class__ = cls
     return t

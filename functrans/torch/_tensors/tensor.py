@@ -34,7 +34,7 @@ from functrans.torch._graph.levels import forward_edge, is_forward_only
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, shown
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.facts import Facts
+from functrans.torch._tensors.facts import Facts, require_plain_class
 from functrans.torch._tensors.layouts import empty_like
 
 # Guards the addition of one gradient to a leaf against another thread's.
@@ -87,6 +87,7 @@ class Tensor(Facts, Retaining):
         def __iter__(self) -> Iterator[Tensor]: ...
 
     def __new__(cls, *data: Any) -> Self:
+        require_plain_class(cls)
         t = object.__new__(cls)
         array = np.empty(0, dtypes.default_float())
         if len(data) == 1 and not isinstance(data[0], int):
