@@ -10,7 +10,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import AnyArray, Tracer, cast
-from functrans._ops.elementwise import from_parts
+from functrans._ops.elementwise import from_parts, real
 from functrans._transforms.arguments import describe, hand_out_all, open_argument, require_callable
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.matrices.directions import Batches, Rows
