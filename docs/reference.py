@@ -33,8 +33,8 @@ for _path in FILES:
         ".".join(["functrans._ops", *_path.relative_to(OPS).with_suffix("").parts])
     )
 DECLARATORS = {"elementwise", "constant", "linear", "bilinear", "primitive"}
-# declarators of functions of SciPy's: where actions begin behind the name
-SPECIAL = {"ufunc": 1, "part": 3}
+# declarators of functions under NumPy's names and SciPy's: which argument the first action is
+NAMED = {"of_numpy": 1, "ufunc": 1, "part": 3}
 
 HEAD = """# Table of ops
 
@@ -72,14 +72,14 @@ def declarations(path: Path) -> list[tuple[str, Declaration]]:
     found = []
     for call in _calls(tree):
         called, name, via = _called(call), call.args[0], shared.get(_called(call))
-        if not isinstance(name, ast.Constant) or not (via or called in {*DECLARATORS, *SPECIAL}):
+        if not isinstance(name, ast.Constant) or not (via or called in {*DECLARATORS, *NAMED}):
             continue
-        texts = [_source(lines, a) for a in call.args[SPECIAL.get(called, 2) :]]
+        texts = [_source(lines, a) for a in call.args[NAMED.get(called, 2) :]]
         keywords = [*(via.keywords if via else []), *call.keywords]
         options = {k.arg: _source(lines, k.value) for k in keywords if k.arg}
         if via:  # its rules are functions inside the shared one
             options = {k: f"{called}.{v}" if v == k else v for k, v in options.items()}
-        full = f"special.{name.value}" if called in SPECIAL else name.value
+        full = f"special.{name.value}" if called in ("ufunc", "part") else name.value
         found.append((full, Declaration(call.lineno, texts, options)))
     return sorted(found, key=lambda item: item[1].line)
 
@@ -151,7 +151,8 @@ def _elementwise(row: Primitive, d: Declaration) -> list[str]:
         *(["y"] if keep_y else []),
         *[name for name, keep in zip(row.operands, keep_xs, strict=True) if keep],  # type: ignore[attr-defined]  # of elementwise rows
     ]
-    smooth = row.domain + (", singular" if "singular" in d.options else "")
+    singular = row.singular  # type: ignore[attr-defined]  # of elementwise rows
+    smooth = row.domain + (", singular" if singular else "")
     derivative = ", ".join(acts) if row.differentiable else "constant"
     cost = ", ".join(_operations(a) for a in d.actions if ":" in a)
     last = [", ".join(kept), cost, native(row), smooth, _text(row.kinks)]

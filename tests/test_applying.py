@@ -19,6 +19,8 @@ from functrans.errors import (
 )
 from tests.cases import CHECKS, OF_KNOWN, Case, check_jit_is_eager, each
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 A, V = (3, 4), (6,)
 SQUARES = np.frompyfunc(lambda x: x * x, 1, 1)
 

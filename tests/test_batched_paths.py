@@ -9,6 +9,8 @@ from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._transforms.staging.jit import Jitted
 from functrans.errors import ConcretizationError
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 X = np.array([0.25, -2.0, 0.0, 9.0, -0.5, 2.5])
 W = 1.5
 

@@ -19,6 +19,8 @@ from functrans.errors import (
 )
 from functrans.testing import check_grads
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 x, y = np.array([0.3, 0.5]), np.array([2.0, -1.0])
 for _a in (x, y):
     _a.setflags(write=False)

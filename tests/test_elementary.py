@@ -14,6 +14,8 @@ from functrans.numpy.protocols import rows_of_ufuncs
 from functrans.testing import check_grads
 from tests.cases import CHECK_NAMES, CHECKS, Case
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 V, A = (5,), (2, 3)
 
 # functions that are analytic at the arguments drawn, which lie in (0.1, 1)

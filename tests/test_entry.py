@@ -22,6 +22,8 @@ from functrans._transforms.staging.jit import Jitted
 from tests.test_native import FUNCTIONS, frozen, misaligned, same
 from tests.threads import at_once
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 X = np.linspace(0.5, 1.5, 6)
 
 

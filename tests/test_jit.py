@@ -14,6 +14,8 @@ from functrans._compile.run.machine import NativeUnavailable
 from functrans._ops.declare import Elementwise
 from functrans._transforms.staging.jit import Jitted
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 X = np.array([0.3, 0.7, 1.2])
 A = np.array([[2.0, 0.5, 0.1], [0.5, 3.0, 0.2], [0.1, 0.2, 1.5]])
 
@@ -53,7 +55,6 @@ def without_jit(make, f, x):
         return make(f)(x)
 
 
-@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_every_composition_agrees_with_eager(composition, name):

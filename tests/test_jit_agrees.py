@@ -9,6 +9,8 @@ import pytest
 import functrans as ft
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 
 def same(x, y):
     """Whether bits, shapes and dtypes are the same."""

@@ -22,6 +22,8 @@ import functrans as ft
 from functrans.errors import ArgumentError, UnsupportedError
 from tests.threads import at_once
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 X = np.array([1.0, 2.0, 3.0])
 W = np.ones(3)
 SCALE = 2.0

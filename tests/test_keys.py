@@ -14,6 +14,8 @@ from functrans._compile.run.native import NativeProgram, kept_program
 from functrans._core.aval import Aval
 from functrans._ops.declare import TABLE, Elementwise
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 X = np.linspace(0.5, 1.0, 6)
 M = X.reshape(2, 3)
 

@@ -13,6 +13,8 @@ from functrans._compile.ir.structured import Branch, Loop
 from functrans._transforms.control.scan import levels
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 X = np.array([0.3, -0.8, 0.6])
 W = np.array([[0.2, 0.5, -0.4], [0.1, -0.3, 0.7], [0.6, 0.2, 0.3]])

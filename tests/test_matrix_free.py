@@ -16,6 +16,8 @@ from functrans.errors import (
 from tests.covering import covering
 from tests.drawing import generator
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 RNG = generator(7)
 A = RNG.normal(size=(4, 3))
 X = RNG.normal(size=3)

@@ -1,5 +1,6 @@
 """Kernels compiled by numba under the transforms; compiled functions called from numba and C."""
 
+import functools
 import inspect
 import math
 import random
@@ -92,6 +93,15 @@ def test_a_kernel_has_the_gradient_of_a_complex_step():
     h = 1e-200
     steps = [plainly(X + 1j * h * e, 1.3).imag / h for e in np.eye(4)]
     agree(ft.grad(branching)(X, 1.3), np.array(steps))
+
+
+def test_a_gradient_compiles_no_copy_for_plain_numbers():
+    f = differentiable(branching)
+    ft.grad(f, argnums=(0, 1))(X, 1.3)
+    copy, _ = f.copies.of(None, (), False)
+    assert not copy.overloads
+    f(X, 1.3)
+    assert copy.overloads
 
 
 def test_a_tangent_is_that_of_the_python():
@@ -222,6 +232,9 @@ def binary_functions(x, y, out):
         out[21, i] = a
 
 
+binary = differentiable(binary_functions, outs="out")
+
+
 def binary_reference(x, y):
     larger = np.where(y > x, y, x)  # the first of equals, as Python has it
     larger = np.where(larger < 1, 1.0, larger)
@@ -233,6 +246,7 @@ def binary_reference(x, y):
     ])
 
 
+@functools.cache
 def _unary(mode):
     f = differentiable(unary_functions, outs="out", mode=mode)
     return lambda x: f(x, np.zeros(len(UNARY)))
@@ -282,11 +296,10 @@ def _second(f):
                                 lambda f: ft.jacrev(f, argnums=(0, 1)), _second],
                          ids=["forward", "reverse", "second"])
 def test_functions_of_two_numbers_have_the_slopes_of_the_table(of):
-    f = differentiable(binary_functions, outs="out")
     # one a tie, and one whose ratio is rounded to a whole number that it does not reach
     x, y = np.array([0.7, 2.5, 1.5, 2.0, 1.0]), np.array([0.4, 1.6, 1.5, 3.0, 0.1])
     out = np.zeros((22, 5))
-    actual = of(lambda x, y: f(x, y, out))(x, y)
+    actual = of(lambda x, y: binary(x, y, out))(x, y)
     agree(actual, of(binary_reference)(x, y), rtol=1e-12)  # sums in another order
 
 
@@ -341,7 +354,7 @@ def test_a_slope_does_not_divide_by_zero_where_the_kernel_does_not():
 @njit
 def arrays(x, m):
     """Slices, updates, functions by entry, products and copies."""
-    y = m @ x + np.exp(x) * 2.0
+    y = m @ x + np.exp(x) / 2.0
     y[1:] += x[:-1]
     z = np.array([y[0], x[1], 1.0])
     w = np.zeros_like(m)
@@ -358,7 +371,7 @@ def arrays(x, m):
 
 
 def arrays_reference(x, m):
-    y = m @ x + np.exp(x) * 2.0
+    y = m @ x + np.exp(x) / 2.0
     y = np.concatenate([y[:1], y[1:] + x[:-1]])
     w = np.stack([x * x[0], *[np.stack([y[i], 0 * x[0], 0 * x[0]]) for i in (1, 2)]])
     total = np.sum(w) + np.dot(y, x) + y[0] + x[1] + 1.0
@@ -369,6 +382,17 @@ def test_arrays_in_kernels_are_differentiated():
     x, m = X[:3], np.arange(9.0).reshape(3, 3) / 10
     f = differentiable(arrays, mode="reverse")
     agree(ft.jacrev(f)(x, m), ft.jacrev(arrays_reference)(x, m))
+
+
+def test_an_array_is_not_updated_by_one_that_is_broadcast_further():
+    @njit
+    def updated(x, y):
+        z = x.copy()
+        z += y
+        return z
+
+    with pytest.raises(ValueError, match="broadcast further"):
+        ft.jacobian(updated)(X[:1], X)
 
 
 def test_reductions_in_kernels_are_differentiated():

@@ -19,9 +19,10 @@ W = np.cos(np.arange(9.0))
 
 def chosen(x, y):
     """A few functions of each kind."""
-    m = np.concatenate((np.stack((x, x * y)), np.vstack((x * x, y))))
-    s = np.dot(np.where(x > y, x * y, 0.0), W[:3]) + np.dot(np.sum(m * m, 0), np.diff(W[:4]))
+    m = np.concatenate((np.stack((x, x * y), 1).T, np.vstack((x, y * y))))
+    s = np.dot(np.where(x > y, x * y, 0.0), W[:3]) + np.dot(np.sum(m * m, 0), W[:3] * np.sum(W))
     s += np.dot(np.cumsum(x * y), W[:3]) + np.median(x) * np.interp(y[0], np.sort(x) - 1, x)
+    s += np.dot(np.concatenate((m[:2], m[2:]), 1)[1], W[:6])
     return s + np.dot(np.repeat(x, 2), W[:6]) * np.minimum(x, y[2])[1]
 
 

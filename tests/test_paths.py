@@ -928,7 +928,7 @@ def written_where(x, r):
 
 
 @pytest.mark.parametrize("f", [masked_means, written_where], ids=lambda f: f.__name__)
-def test_a_mask_is_decided_by_as_a_condition_is(f):
+def test_a_mask_is_decided_by_as_a_condition_is(f, unoptimised):
     compiled, slope = ft.jit(f), ft.jit(ft.grad(f))
     draws = np.random.default_rng(0).uniform(0.1, 2.0, (3, 2, 70)) * [[1.0], [0.5]]
     for x, r in draws:

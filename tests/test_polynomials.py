@@ -13,6 +13,8 @@ from functrans.errors import ConcretizationError, NotDifferentiable, Unsupported
 from functrans.testing import check_grads
 from tests.cases import CHECK_NAMES, CHECKS, Case
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 ANALYTIC = {
     "polyval": Case(np.polyval, ((4,), (2, 3))),
     "polyval of a number": Case(np.polyval, ((4,), ())),

@@ -102,3 +102,32 @@ def test_matrix_norms_of_nothing_and_the_condition_of_an_infinite_matrix():
         assert ft.jit(lambda x, ord=ord: np.linalg.norm(x, ord))(np.zeros((0, 2))) == 0.0
     x = np.array([[1.0, np.inf], [0.0, 1.0]])
     assert ft.vjp(lambda x: np.linalg.cond(x, 1), x)[0] == np.inf
+
+
+@pytest.mark.parametrize("decimals", [1, -1])
+def test_booleans_have_no_decimals(decimals):
+    x = np.array([True, False])
+    for f in (lambda x: np.round(x, decimals), ft.jit(lambda x: np.round(x, decimals)),
+              ft.vmap(lambda x: np.round(x, decimals))):
+        with pytest.raises(TypeError):
+            f(x)
+
+
+def test_a_spread_along_an_axis_is_no_integer():
+    x = np.array([[1.0, 2.5], [3.0, 7.0]])
+
+    def f(x):
+        return np.std(x, axis=1, dtype=int)
+
+    for g in (f, ft.jit(f), lambda x: ft.jvp(f, (x,), (x,))):
+        with pytest.raises(TypeError):
+            g(x)
+    assert ft.jit(lambda x: np.std(x, dtype=int))(x) == np.std(x, dtype=int)
+
+
+@pytest.mark.parametrize("name", ["inner", "dot"])
+@pytest.mark.parametrize("x", [np.ones(2, np.int32), np.ones(2, np.float32)])
+@pytest.mark.parametrize("number", [0, 0.5])
+def test_products_with_a_number_have_its_type_as_an_array(name, x, number):
+    f = getattr(np, name)
+    assert ft.jit(lambda z: f(x, z))(number).dtype == f(x, number).dtype

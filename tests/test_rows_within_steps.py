@@ -215,10 +215,11 @@ def test_shifted_columns_share_a_copy():
     assert onp.asarray(compiled(x, onp.float32(0.4))).tobytes() == onp.asarray(expected).tobytes()
 
 
-def test_a_loop_in_a_loop_takes_a_column_as_one_array():
+@pytest.mark.parametrize("order", [range(30), range(29, -1, -1)], ids=["forward", "backward"])
+def test_a_loop_in_a_loop_takes_a_column_as_one_array(order):
     def sweeps(x, a):
         c, rows = x[0], []
-        for i in range(30):
+        for i in order:
             c = np.sqrt(c * c + x[i])
             rows.append(c)
         s = x[3]
@@ -232,6 +233,6 @@ def test_a_loop_in_a_loop_takes_a_column_as_one_array():
     x = onp.linspace(1.0, 2.0, 30)
     program, other = both(sweeps, x, 0.3)
     *_, outer = [eqn for eqn in other.eqns if eqn.prim.name == "rolled"]
-    assert len(outer.inputs) == 4
+    assert len(outer.inputs) <= 4
     assert "stack" not in {eqn.prim.name for eqn in outer.prim.body.eqns}
     assert_same(program, other, (x, 0.3))

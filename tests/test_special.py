@@ -17,6 +17,8 @@ from functrans.scipy import special
 from functrans.scipy.special.ufuncs import MEANINGS
 from tests.table.references import SPECIAL
 
+pytestmark = pytest.mark.usefixtures("seldom_optimised")
+
 # ---- far points: name, operands, and in which the derivatives are taken
 
 FAR = [

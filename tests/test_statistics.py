@@ -10,6 +10,8 @@ import functrans.numpy as fnp
 from functrans.errors import ConcretizationError
 from tests.cases import CHECKS, PICKING, Case, check_jit_is_eager, each
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 A, V = (3, 5), (6,)
 PLACES = np.array([0, 2, 2, 5, 0, 1])
 W = np.array([1.0, 0.5, 2.0, 3.0, 0.25])

@@ -12,6 +12,8 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as np
+from functrans._core import warned as logged
+from functrans._transforms.reverse import vjp
 from functrans._transforms.staging import warned
 from tests.threads import at_once
 
@@ -237,6 +239,21 @@ def test_seterr_holds_after_the_transform_as_after_the_function(transform, f, ov
             transform(f)(1.0)
         assert plain_np.geterr() == {**before, "over": over}
         assert plain_np.geterrcall() is call
+
+
+def test_numpys_state_may_be_set_by_its_public_functions(monkeypatch):
+    for module in (logged, vjp):
+        monkeypatch.setattr(module, "STATE", logged._State())
+
+    def run():
+        before = plain_np.geterr(), plain_np.geterrcall()
+        found = given(ft.grad(entropy), ZERO)
+        assert list(dict.fromkeys(found)) == [(LINE, HERE, OF_LOG), (LINE + 1, HERE, OF_MULTIPLY)]
+        assert (plain_np.geterr(), plain_np.geterrcall()) == before
+        ft.grad(calls_from_now_on)(1.0)
+        assert (plain_np.geterr()["over"], plain_np.geterrcall()) == ("call", print)
+
+    contextvars.copy_context().run(run)
 
 
 def to_real(x):

@@ -404,6 +404,7 @@ def recurrence_by_parts(x):
     return (plain_np.concatenate([x[:1] ** 3, x[:-1] * x[1:]]) ** 2).sum()
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 def test_second_derivatives_by_every_pair_of_transforms():
     want = ft.hessian(recurrence_by_parts)(X)
     f = recurrence
@@ -555,6 +556,7 @@ def at_a_mask_in_order(x, v, mask):
     return (y * plain_np.arange(6.0).reshape(2, 3)).sum()
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 def test_values_go_to_the_entries_of_a_traced_mask_in_order():
     v, mask = plain_np.array([2.0, 3.0, 5.0]), plain_np.array([[True, False, True], [0, 1, 0]])
     value, slopes = at_a_mask_in_order(X, v, mask), ft.grad(at_a_mask_in_order, (0, 1))(X, v, mask)
@@ -991,6 +993,7 @@ def axes_are_permuted(x):
     return (y * y * plain_np.arange(24.0).reshape(2, 3, 4)).sum()
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("f", [
     part_is_kept, whole_is_kept, written_over, cotangent_is_shared, axes_are_permuted,
 ])
@@ -1400,6 +1403,7 @@ def _in_pieces(np, x):
     return np.sum(np.piecewise(y, [y < 0, y >= 0], [0.5, clipped]) * y)
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 @pytest.mark.parametrize("f", [_applied_along, _enumerated, _in_pieces])
 def test_functions_that_are_applied_write_as_numpys_do(f):
     run = functools.partial(f, np)
@@ -1482,6 +1486,7 @@ def _root(x):
     return np.sum(v)
 
 
+@pytest.mark.usefixtures("seldom_optimised")
 def test_programs_do_not_depend_on_what_memory_held():
     def held(x):
         y = np.empty(40)

@@ -98,6 +98,19 @@ static double near_one(double a, double x)
   return -(u + sum + u * sum);
 }
 
+/* Of large a, where x = a (1 + m): by Temme's expansion in 1 / a (DLMF 8.12), whose next term is
+   below the last digit. */
+static double near_normal(double a, double m, int above)
+{
+  if (fabs(m) > 0.01) return (m > 0) != above;
+  double half = 1. / 7;
+  for (int k = 6; k > 1; k--) half = 1. / k - m * half;
+  half *= m * m;
+  double eta = copysign(sqrt(2 * half), m), side = above ? 1 : -1;
+  double rest = exp(-a * half) / sqrt(2 * M_PI * a) * (1. / 3 - eta / 12);
+  return erfc(side * eta * sqrt(a / 2)) / 2 - side * rest;
+}
+
 static double gamma_part(double a, double x, int above)
 {
   if (!(a >= 0 && x >= 0)) return NAN;
@@ -105,9 +118,9 @@ static double gamma_part(double a, double x, int above)
   if (x == 0) return above;
   if (isinf(a)) return isinf(x) ? NAN : above;
   if (isinf(x)) return !above;
-  if (a > 1e13) return x < a / 2 ? above : x > a * 2 ? !above : NAN;
-  if (above && a < 0.1 && x < 1.1) return near_one(a, x);
   double front = a * log(x) - x - lgamma(a + 1), off = (x - a) / a;
+  if (a > 1e8) return near_normal(a, off, above);
+  if (above && a < 0.1 && x < 1.1) return near_one(a, x);
   if (a > 10) front = a * ((off < -0.5 ? log(x / a) : log1p(off)) - off)
     - log(2 * M_PI * a) / 2 - stirling(a);
   front = exp(front);
@@ -115,7 +128,7 @@ static double gamma_part(double a, double x, int above)
   if (x < a + 1) {
     double term = 1, sum = 1, n = 1;
     for (; term > 1e-17 * sum && n < 1e6; n++) sum += term *= x / (a + n);
-    return n == 1e6 ? NAN : above ? 1 - front * sum : front * sum;
+    return n == 1e6 ? NAN : above ? fmax(1 - front * sum, 0) : front * sum;
   }
   front *= a;
   double b = x + 1 - a, c = 1e300, d = 1 / b, y = d, last = 0, n = 1;
@@ -144,7 +157,7 @@ static double beta_part(double a, double b, double x, double y)
   if (x == 0 || y == 0) return x;
   if (a == 0 || b == 0 || isinf(a) || isinf(b)) return a == 0 || isinf(b);
   if (a > 1e7 || b > 1e7) return NAN;
-  if (x > (a + 1) / (a + b + 2)) return 1 - beta_part(b, a, y, x);
+  if (x > (a + 1) / (a + b + 2)) return fmax(1 - beta_part(b, a, y, x), 0);
   double log_x = x < 0.5 ? log(x) : log1p(-y), log_y = y < 0.5 ? log(y) : log1p(-x);
   double front = exp(a * log_x + b * log_y - log_beta(a, b)) / a;
   double c = 1, d = 1 / (1 - (a + b) * x / (a + 1)), z = d, last = 0, n = 1;

@@ -15,7 +15,8 @@ import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._core.bind import bind
-from functrans._ops.declare import bilinear
+from functrans._ops.declare import align, bilinear
+from functrans._ops.structure import aligned
 
 # ---- matmul
 
@@ -83,17 +84,6 @@ def _zeros(ct, x1, x2):
     return np.zeros(x2.shape, np.result_type(ct.dtype, x1.dtype))
 
 
-def _raise(x, ndim, at=1):
-    """``x`` with axes of length 1 behind its batch axis, so that it has ``ndim`` axes."""
-    missing = ndim - len(x.shape)
-    return x.reshape((*x.shape[:at], *(1,) * missing, *x.shape[at:])) if missing > 0 else x
-
-
-def _aligned(xs, batched):
-    ndim = max(len(x.shape) - b for x, b in zip(xs, batched, strict=True)) + 1
-    return [_raise(x, ndim) if b else x for x, b in zip(xs, batched, strict=True)]
-
-
 # All unit vectors of a space, one a row, while a derivative matrix is made of their images. Their
 # product with a matrix is the matrix, also where that is not finite: zeros of tangents are strong.
 unit_vectors: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()
@@ -118,7 +108,7 @@ def _matmul_batch(size, xs, batched):
             return y if n1 <= 2 else y.reshape(size, *x1.shape[:-1])
         if n1 == 1:
             return einsum(x1, x2, subscripts="ab,ab->a")
-        return matmul(x1, _raise(x2.reshape((*x2.shape, 1)), n1 + 1))[..., 0]
+        return matmul(x1, align(x2.reshape((*x2.shape, 1)), n1))[..., 0]
     if n1 == 1:
         if not batched[0]:
             return matmul(x1, x2)
@@ -126,9 +116,9 @@ def _matmul_batch(size, xs, batched):
             return matmul(x1, x2)
         x1 = x1.reshape(size, *(1,) * (n2 - 1), x1.shape[-1])
         return matmul(x1, x2)[..., 0, :]
-    ndim = max(n1, n2) + 1
-    return matmul(_raise(x1, ndim) if batched[0] and n2 > 2 else x1,
-                  _raise(x2, ndim) if batched[1] and n1 > 2 else x2)
+    ndim = max(n1, n2)
+    return matmul(align(x1, ndim) if batched[0] and n2 > 2 else x1,
+                  align(x2, ndim) if batched[1] and n1 > 2 else x2)
 
 
 @functools.cache
@@ -332,7 +322,7 @@ convolve = bilinear(
     lambda ct, x1, x2, mode: bind(
         convolve, ct, _backward(x2), mode="valid" if mode == "full" else "full"),
     _convolve_transpose2,
-    batch=lambda size, xs, batched, mode: bind(convolve, *_aligned(xs, batched), mode=mode),
+    batch=lambda size, xs, batched, mode: bind(convolve, *aligned(xs, batched), mode=mode),
     abstract=_convolve_abstract, flops=_convolve_flops,
 )
 
@@ -343,7 +333,7 @@ convolve = bilinear(
 cross: Any = bilinear(
     "cross", np.cross,
     lambda ct, x1, x2: cross(x2, ct), lambda ct, x1, x2: cross(ct, x1),
-    batch=lambda size, xs, batched: cross(*_aligned(xs, batched)), sums=False,
+    batch=lambda size, xs, batched: cross(*aligned(xs, batched)), sums=False,
     abstract=lambda x1, x2: Aval(
         np.broadcast_shapes(x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)
     ),

@@ -227,7 +227,7 @@ class Elementwise(Primitive):
 
     def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> AnyArray:
         ndim = max(ndim_of(x) - b for x, b in zip(xs, batched, strict=True))
-        return bind(self, *[_align(x, ndim) if b else x for x, b in zip(xs, batched, strict=True)])
+        return bind(self, *[align(x, ndim) if b else x for x, b in zip(xs, batched, strict=True)])
 
 
 @functools.cache
@@ -251,7 +251,7 @@ def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...]) -> Cal
     return _function(f"lambda {actions}: lambda {parameters}: ({edges})")
 
 
-def _align(x, ndim):
+def align(x: Any, ndim: int) -> AnyArray:
     """``x`` with axes of length 1 behind its batch axis, so that ``ndim`` axes follow it."""
     shape = x.shape
     missing = ndim + 1 - len(shape)

@@ -17,6 +17,7 @@ from functrans._core.bind import AnyArray, Tracer
 from functrans._ops import lapack, limits
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
+from functrans._ops.limits import coinciding, first_flag, magnitude, number, of_matrix, top, visible
 from functrans._ops.linalg import (
     adjoint,
     basis_of_blocks,
@@ -24,13 +25,12 @@ from functrans._ops.linalg import (
     diagonal_of,
     floating,
     hermitian,
-    magnitude,
     mT,
-    stacked,
+    triangle,
     triangular_solve,
 )
 from functrans._ops.lu import lu as lu  # for the table
-from functrans._ops.structure import concatenate
+from functrans._ops.structure import concatenate, stacked
 from functrans.errors import NotDifferentiable
 
 
@@ -46,38 +46,6 @@ def _by_row(x):
 def _by_column(x):
     """``x``, one number a row of a matrix, against its entries."""
     return x.reshape((*x.shape, 1))
-
-
-def top(*xs: Any) -> AnyArray:
-    """The size of the largest entry of the matrices ``xs``, None for one that is absent."""
-    sizes = [magnitude(x).max(axis=(-2, -1), initial=0.0) for x in xs if x is not None]
-    most = sizes[0]
-    for size in sizes[1:]:
-        most = where(size > most, size, most)
-    return most.reshape((*most.shape, 1, 1))
-
-
-def visible(m: Any, most: Any) -> np.ndarray:
-    """Where an entry of ``m`` is not just rounding beside the size ``most``."""
-    return magnitude(m) > most * float(np.sqrt(np.finfo(m.dtype).eps))
-
-
-def first_flag(flags: Any) -> tuple[int, ...] | None:
-    """The index of the first flag that is set, None if there is none or it is not known."""
-    known = flags.concrete() if isinstance(flags, Tracer) else flags
-    if not isinstance(known, np.ndarray | np.generic) or not np.any(known):
-        return None
-    return tuple(int(k[0]) for k in np.nonzero(known))
-
-
-def number(x: Any, at: tuple[int, ...]) -> AnyArray:
-    """The entry of ``x`` at an index, for an error message."""
-    return (x.concrete() if isinstance(x, Tracer) else x)[at]
-
-
-def of_matrix(at: tuple[int, ...]) -> str:
-    """Which one of a stack of matrices, for an error message."""
-    return f" of matrix {at}" if at else ""
 
 
 # ---- singular values
@@ -231,7 +199,8 @@ def _split(u1, u2, g, s, shape, most):
     outward = g1 - u1 @ inner
     if u2 is not None:
         g2 = g[..., k:]
-        _refuse_basis(_skew(adjoint(u2) @ g2), most)
+        _refuse_basis(_skew(adjoint(u2) @ g2), most, "svd with full_matrices=True",
+                      "singular vectors", "full_matrices=False")
         outward = outward - u2 @ (adjoint(g2) @ u1)
     small = _by_row(_small(s, shape))
     unknown = small & visible(outward, most)
@@ -274,14 +243,11 @@ def _refuse_pairs(unknown, s, both):
     at = first_flag(unknown)
     if at is None:
         return
-    *lead, i, j = at
     if number(both, at):
-        raise NotDifferentiable(_zero(s, (*lead, j)))
-    low, high = number(s, (*lead, j)), number(s, (*lead, i))
+        raise NotDifferentiable(_zero(s, (*at[:-2], at[-1])))
     raise NotDifferentiable(
-        f"svd: singular values {i} and {j}{of_matrix(tuple(lead))} coincide (gap "
-        f"{abs(high - low):.1e} at {low:.6g}), and the output depends on their singular vectors in "
-        f"a way whose derivative svd alone does not determine. {CURE}"
+        f"svd: {coinciding('singular values', s, at)}, and the output depends on their singular "
+        f"vectors in a way whose derivative svd alone does not determine. {CURE}"
     )
 
 
@@ -295,13 +261,12 @@ def _zero(s, at):
     )
 
 
-def _refuse_basis(turned, most):
+def _refuse_basis(turned, most, what, of, cure):
     """Refuse a cotangent that depends on the basis of the complement."""
     if first_flag(visible(turned, most)) is not None:
         raise NotDifferentiable(
-            "svd with full_matrices=True: the output depends on which basis of the complement of "
-            "the singular vectors LAPACK picks, which has no derivative. Use full_matrices=False, "
-            "or only the projector on the complement."
+            f"{what}: the output depends on which basis of the complement of the {of} LAPACK "
+            f"picks, which has no derivative. Use {cure}, or only the projector on the complement."
         )
 
 
@@ -406,12 +371,6 @@ pinv = primitive(
 # ---- QR
 
 
-def _lower_half(x):
-    """The lower triangle of ``x``, its diagonal halved."""
-    n, dtype = x.shape[-1], x.real.dtype
-    return x * (np.tri(n, k=-1, dtype=dtype) + np.eye(n, dtype=dtype) * dtype.type(0.5))
-
-
 def _qr_parts(y):
     """The factors of the columns, and the further columns of q, None if there are none."""
     q, r = y
@@ -441,7 +400,7 @@ def _qr_jvp(ts, y, xs, complete):
     q, r, q2 = _qr_parts(y)
     c = mT(triangular_solve(r, mT(ts[0]), lower=False, transposed=True, unit=False))
     x = adjoint(q) @ c
-    turned = _lower_half(x)
+    turned = triangle(x, True, False, 0.5)
     turned = turned - adjoint(turned)
     dq, dr = c - q @ (x - turned), (x - turned) @ r
     if q2 is None:
@@ -463,19 +422,11 @@ def _qr_vjp(ct, y, xs, wanted, complete):
         seen = seen - adjoint(q) @ gc
         if q2 is not None:
             g2 = gq[..., n:]
-            _refuse_complement(_skew(adjoint(q2) @ g2), top(gq))
+            _refuse_basis(_skew(adjoint(q2) @ g2), top(gq), "qr with mode='complete'", "columns",
+                          "mode='reduced'")
             gc = gc - q2 @ (adjoint(g2) @ q)
-    gc = gc + q @ (seen - _lower_half(seen - adjoint(seen)))
+    gc = gc + q @ (seen - triangle(seen - adjoint(seen), True, False, 0.5))
     return [mT(triangular_solve(r, mT(conj(gc)), lower=False, transposed=False, unit=False))]
-
-
-def _refuse_complement(turned, most):
-    if first_flag(visible(turned, most)) is not None:
-        raise NotDifferentiable(
-            "qr with mode='complete': the output depends on which basis of the complement of the "
-            "columns LAPACK picks, which has no derivative. Use mode='reduced', or only the "
-            "projector on the complement."
-        )
 
 
 def _qr_abstract(x, complete):

@@ -13,7 +13,8 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._ops.declare import primitive
 from functrans._ops.lapack import svd_or_nan
-from functrans._ops.linalg import column, floating, inv, mT, same, stacked
+from functrans._ops.linalg import column, floating, inv, mT, same
+from functrans._ops.structure import stacked
 
 
 def _exclusive_products(s):

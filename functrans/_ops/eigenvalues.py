@@ -13,9 +13,10 @@ from functrans._core.aval import Aval
 from functrans._core.bind import Tracer, cast
 from functrans._ops import limits
 from functrans._ops.declare import primitive
-from functrans._ops.decompositions import first_flag, number, of_matrix, top, visible
 from functrans._ops.elementwise import absolute_complex, ratio, where
-from functrans._ops.linalg import conj, floating, inv, mT, stacked
+from functrans._ops.limits import coinciding, first_flag, top, visible
+from functrans._ops.linalg import conj, floating, inv, mT
+from functrans._ops.structure import stacked
 from functrans.errors import NotDifferentiable
 
 
@@ -112,13 +113,10 @@ def _refuse(unknown, w):
     at = first_flag(unknown)
     if at is None:
         return
-    *lead, i, j = at
-    low, high = number(w, (*lead, i)), number(w, (*lead, j))
     raise NotDifferentiable(
-        f"eig: eigenvalues {i} and {j}{of_matrix(tuple(lead))} coincide (gap {abs(high - low):.1e} "
-        f"at {low:.6g}), and the output depends on them one by one, or on their eigenvectors, "
-        "which have no derivative there. Use symmetric functions of the eigenvalues, or a matrix "
-        "function that has its own rule (inv, solve, det, matrix_power)."
+        f"eig: {coinciding('eigenvalues', w, at)}, and the output depends on them one by one, or "
+        "on their eigenvectors, which have no derivative there. Use symmetric functions of the "
+        "eigenvalues, or a matrix function that has its own rule (inv, solve, det, matrix_power)."
     )
 
 

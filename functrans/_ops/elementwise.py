@@ -6,6 +6,9 @@ Sources: Abramowitz and Stegun (1964), chapters 4 and 6; NumPy's documentation f
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, floating_of
@@ -19,6 +22,7 @@ from functrans._ops.declare import (
     NONZERO,
     POSITIVE,
     UNIT,
+    Elementwise,
     constant,
     elementwise,
     isnan,
@@ -66,24 +70,25 @@ CONNECTIVE = {"arity": 2, "computes": "bool", "commutes": True, **TEST}
 BITWISE = {"arity": 2, "domain": BOOLEAN, "commutes": True, "cost": 1}
 
 
+def of_numpy(name: str, *actions: Callable | None, **options: Any) -> Elementwise:
+    """Declare NumPy's function of this name."""
+    return elementwise(name, getattr(np, name), *actions, **options)
+
+
 # ---- arithmetic
 
-add = elementwise(
-    "add", np.add, lambda g: g, lambda g: g, domain=ANY, commutes=True, rounds="once", cost=1
+add = of_numpy("add", lambda g: g, lambda g: g, domain=ANY, commutes=True, rounds="once", cost=1)
+subtract = of_numpy("subtract", lambda g: g, lambda g: -g, domain=ANY, rounds="once", cost=1)
+multiply = of_numpy(
+    "multiply", lambda g, x2: g * x2, lambda g, x1: g * x1, domain=ANY, propagates=True,
+    commutes=True, rounds="once", cost=1,
 )
-subtract = elementwise(
-    "subtract", np.subtract, lambda g: g, lambda g: -g, domain=ANY, rounds="once", cost=1
+divide = of_numpy(
+    "divide", lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2, domain=NONZERO, singular=True,
+    rounds="once",
 )
-multiply = elementwise(
-    "multiply", np.multiply, lambda g, x2: g * x2, lambda g, x1: g * x1, domain=ANY,
-    propagates=True, commutes=True, rounds="once", cost=1,
-)
-divide = elementwise(
-    "divide", np.divide, lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2,
-    domain=NONZERO, singular=True, rounds="once",
-)
-negative = elementwise("negative", np.negative, lambda g: -g, domain=ANY, cost=1, rounds="never")
-positive = elementwise("positive", np.positive, lambda g: g, domain=ANY, cost=1, rounds="never")
+negative = of_numpy("negative", lambda g: -g, domain=ANY, cost=1, rounds="never")
+positive = of_numpy("positive", lambda g: g, domain=ANY, cost=1, rounds="never")
 
 
 def _first(x1, x2):
@@ -96,18 +101,14 @@ def _first(x1, x2):
 
 # row: the value of x1, moving as x2, which is the same number found on a way that has a slope
 moving_as = elementwise("moving_as", _first, None, lambda g: g, rounds="never")
-square = elementwise(
-    "square", np.square, lambda g, x: g * (x + x), domain=ANY, propagates=True, cost=1
+square = of_numpy("square", lambda g, x: g * (x + x), domain=ANY, propagates=True, cost=1)
+reciprocal = of_numpy("reciprocal", lambda g, y: -g * (y * y), domain=NONZERO, singular=True)
+remainder = of_numpy(
+    "remainder", lambda g: g, lambda g, x1, x2: -g * floor_divide(x1, x2), domain=NONZERO,
+    kinks="x1 / x2 an integer", at_kink=_whole_ratio,
 )
-reciprocal = elementwise(
-    "reciprocal", np.reciprocal, lambda g, y: -g * (y * y), domain=NONZERO, singular=True
-)
-remainder = elementwise(
-    "remainder", np.remainder, lambda g: g, lambda g, x1, x2: -g * floor_divide(x1, x2),
-    domain=NONZERO, kinks="x1 / x2 an integer", at_kink=_whole_ratio,
-)
-fmod = elementwise(
-    "fmod", np.fmod, lambda g: g,
+fmod = of_numpy(
+    "fmod", lambda g: g,
     # of x1 / x2 the whole part may be another by rounding: 10 of 1 / 0.1, where 0.1 is left
     lambda g, x1, x2: -g * rint((x1 - fmod(x1, x2)) / x2),
     domain=NONZERO, kinks="x1 / x2 an integer", at_kink=_whole_ratio,
@@ -128,14 +129,10 @@ ratio = elementwise(
 
 # ---- powers
 
-sqrt = elementwise(
-    "sqrt", np.sqrt, lambda g, y: g / (2 * y), domain=POSITIVE, singular=True, intrinsic="sqrt"
-)
-cbrt = elementwise(
-    "cbrt", np.cbrt, lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True, libm="cbrt"
-)
-hypot = elementwise(
-    "hypot", np.hypot, lambda g, y, x1: g * ratio(x1, y), lambda g, y, x2: g * ratio(x2, y),
+sqrt = of_numpy("sqrt", lambda g, y: g / (2 * y), domain=POSITIVE, singular=True, intrinsic="sqrt")
+cbrt = of_numpy("cbrt", lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True, libm="cbrt")
+hypot = of_numpy(
+    "hypot", lambda g, y, x1: g * ratio(x1, y), lambda g, y, x2: g * ratio(x2, y),
     kinks="the origin: 0", at_kink=_both_zero, libm="hypot",
 )
 
@@ -163,8 +160,8 @@ power = elementwise(
     lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
     domain=POSITIVE, singular=True, libm="pow",
 )
-float_power = elementwise(
-    "float_power", np.float_power,
+float_power = of_numpy(
+    "float_power",
     lambda g, x1, x2: g * _slope_of_power(x1, x2),
     lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
     domain=POSITIVE, singular=True, libm="pow",
@@ -172,16 +169,12 @@ float_power = elementwise(
 
 # ---- exponentials and logarithms
 
-exp = elementwise("exp", np.exp, lambda g, y: g * y, singular=True, libm="exp")
-exp2 = elementwise("exp2", np.exp2, lambda g, y: g * (y * LN2), singular=True, libm="exp2")
-expm1 = elementwise("expm1", np.expm1, lambda g, x: g * exp(x), singular=True, libm="expm1")
-log = elementwise("log", np.log, lambda g, x: g / x, domain=POSITIVE, singular=True, libm="log")
-log2 = elementwise(
-    "log2", np.log2, lambda g, x: g / (x * LN2), domain=POSITIVE, singular=True, libm="log2"
-)
-log10 = elementwise(
-    "log10", np.log10, lambda g, x: g / (x * LN10), domain=POSITIVE, singular=True, libm="log10"
-)
+exp = of_numpy("exp", lambda g, y: g * y, singular=True, libm="exp")
+exp2 = of_numpy("exp2", lambda g, y: g * (y * LN2), singular=True, libm="exp2")
+expm1 = of_numpy("expm1", lambda g, x: g * exp(x), singular=True, libm="expm1")
+log = of_numpy("log", lambda g, x: g / x, domain=POSITIVE, singular=True, libm="log")
+log2 = of_numpy("log2", lambda g, x: g / (x * LN2), domain=POSITIVE, singular=True, libm="log2")
+log10 = of_numpy("log10", lambda g, x: g / (x * LN10), domain=POSITIVE, singular=True, libm="log10")
 log1p = elementwise(
     "log1p", large.valued(np.log1p, "log1p", "fd"), lambda g, x: g / (1 + x), domain=POSITIVE,
     singular=True, libm="log1p",
@@ -227,8 +220,8 @@ logaddexp = elementwise(
     "logaddexp", large.valued(np.logaddexp, "logaddexp", "fd"),
     lambda g, x1, x2: _moved(g, x1, x2), lambda g, x1, x2: _moved(g, x2, x1),
 )
-logaddexp2 = elementwise(
-    "logaddexp2", np.logaddexp2,
+logaddexp2 = of_numpy(
+    "logaddexp2",
     lambda g, x1, x2: g * logistic(LN2 * _gap(x1, x2)),
     lambda g, x1, x2: g * logistic(LN2 * _gap(x2, x1)),
 )
@@ -253,7 +246,7 @@ cos = elementwise(
     "cos", large.valued(np.cos, "cos"),
     lambda g, x: _sine_slope("cos_slope", lambda x: -sin(x), g, x), propagates=True, libm="cos",
 )
-tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y), propagates=True, libm="tan")
+tan = of_numpy("tan", lambda g, y: g * (1 + y * y), propagates=True, libm="tan")
 
 
 # On a branch cut the sign of a zero tells the side. x - 1 and x - (-1) keep it in complex numbers,
@@ -275,35 +268,30 @@ def _hypotenuse(x):
     return where((abs(x.imag) > 1) & signbit(x.real), -root, root)
 
 
-arcsin = elementwise(
-    "arcsin", np.arcsin, lambda g, x: g / _leg(x), domain=UNIT, singular=True, libm="asin",
-)
-arccos = elementwise(
-    "arccos", np.arccos, lambda g, x: -g / _leg(x), domain=UNIT, singular=True, libm="acos",
-)
-arctan = elementwise("arctan", np.arctan, lambda g, x: g / (1 + x * x), libm="atan")
-sinh = elementwise("sinh", np.sinh, lambda g, x: g * cosh(x), singular=True, libm="sinh")
-cosh = elementwise("cosh", np.cosh, lambda g, x: g * sinh(x), singular=True, libm="cosh")
+arcsin = of_numpy("arcsin", lambda g, x: g / _leg(x), domain=UNIT, singular=True, libm="asin")
+arccos = of_numpy("arccos", lambda g, x: -g / _leg(x), domain=UNIT, singular=True, libm="acos")
+arctan = of_numpy("arctan", lambda g, x: g / (1 + x * x), libm="atan")
+sinh = of_numpy("sinh", lambda g, x: g * cosh(x), singular=True, libm="sinh")
+cosh = of_numpy("cosh", lambda g, x: g * sinh(x), singular=True, libm="cosh")
 tanh = elementwise(
     "tanh", large.valued(np.tanh, "tanh"), lambda g, y: g * (1 - y * y), libm="tanh"
 )
-arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / _hypotenuse(x), libm="asinh")
-arccosh = elementwise(
-    "arccosh", np.arccosh, lambda g, x: g / (sqrt(x - 1) * sqrt(x - (-1))),
-    domain=ABOVE_ONE, singular=True, libm="acosh",
+arcsinh = of_numpy("arcsinh", lambda g, x: g / _hypotenuse(x), libm="asinh")
+arccosh = of_numpy(
+    "arccosh", lambda g, x: g / (sqrt(x - 1) * sqrt(x - (-1))), domain=ABOVE_ONE, singular=True,
+    libm="acosh",
 )
-arctanh = elementwise(
-    "arctanh", np.arctanh, lambda g, x: g / ((1 - x) * (1 + x)), domain=UNIT, singular=True,
-    libm="atanh",
+arctanh = of_numpy(
+    "arctanh", lambda g, x: g / ((1 - x) * (1 + x)), domain=UNIT, singular=True, libm="atanh",
 )
-arctan2 = elementwise(
-    "arctan2", np.arctan2,
+arctan2 = of_numpy(
+    "arctan2",
     lambda g, x1, x2: g * ratio(ratio(x2, hypot(x1, x2)), hypot(x1, x2)),
     lambda g, x1, x2: -g * ratio(ratio(x1, hypot(x1, x2)), hypot(x1, x2)),
     kinks="the origin: 0", at_kink=_both_zero, libm="atan2",
 )
-deg2rad = elementwise("deg2rad", np.deg2rad, lambda g: g * DEGREE, cost=1)
-rad2deg = elementwise("rad2deg", np.rad2deg, lambda g: g / DEGREE, cost=1)
+deg2rad = of_numpy("deg2rad", lambda g: g * DEGREE, cost=1)
+rad2deg = of_numpy("rad2deg", lambda g: g / DEGREE, cost=1)
 
 
 def _sinc_nth(x, n):
@@ -347,23 +335,22 @@ sinc_nth = elementwise(
 # ---- absolute values, extremes and steps
 
 sign = constant("sign", np.sign, cost=1, jumps="0", at_jump=_zero, rounds="never")
-absolute = elementwise(
-    "absolute", np.absolute, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0",
-    at_kink=_zero, cost=1, rounds="never",
+absolute = of_numpy(
+    "absolute", lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0", at_kink=_zero, cost=1,
+    rounds="never",
 )
 # row: |z| of a complex number; its slope conj(z)/|z| is 0 at 0
 absolute_complex = elementwise(
     "absolute_complex", np.absolute, lambda g, y, x: g * ratio(conjugate(x), y), domain="complex",
     kinks="0: 0", at_kink=_zero, computes="operand",
 )
-fabs = elementwise(
-    "fabs", np.fabs, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0", at_kink=_zero,
-    intrinsic="fabs", rounds="never",
+fabs = of_numpy(
+    "fabs", lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0", at_kink=_zero, intrinsic="fabs",
+    rounds="never",
 )
-copysign = elementwise(
-    "copysign", np.copysign, lambda g, x1, x2: g * (sign(x1) * copysign(1, x2)), None,
-    domain=NONZERO, kinks="x1 = 0: 0", at_kink=lambda x1, x2: x1 == 0,
-    intrinsic="copysign", rounds="never",
+copysign = of_numpy(
+    "copysign", lambda g, x1, x2: g * (sign(x1) * copysign(1, x2)), None, domain=NONZERO,
+    kinks="x1 = 0: 0", at_kink=lambda x1, x2: x1 == 0, intrinsic="copysign", rounds="never",
 )
 
 
@@ -376,40 +363,38 @@ def _precedence(a, b):
 precedence = constant(
     "precedence", _precedence, arity=2, computes="common", rounds="never"
 )
-maximum = elementwise(
-    "maximum", np.maximum,
-    lambda g, x1, x2: g * precedence(x1, x2), lambda g, x1, x2: g * precedence(x2, x1),
+maximum = of_numpy(
+    "maximum", lambda g, x1, x2: g * precedence(x1, x2), lambda g, x1, x2: g * precedence(x2, x1),
     cost=1, **TIE,
 )
-minimum = elementwise(
-    "minimum", np.minimum,
-    lambda g, x1, x2: g * precedence(x2, x1), lambda g, x1, x2: g * precedence(x1, x2),
+minimum = of_numpy(
+    "minimum", lambda g, x1, x2: g * precedence(x2, x1), lambda g, x1, x2: g * precedence(x1, x2),
     cost=1, **TIE,
 )
-fmax = elementwise(
-    "fmax", np.fmax,
+fmax = of_numpy(
+    "fmax",
     lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x1, x2)),
     lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x2, x1)), **TIE,
 )
-fmin = elementwise(
-    "fmin", np.fmin,
+fmin = of_numpy(
+    "fmin",
     lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x2, x1)),
     lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x1, x2)), **TIE,
 )
-clip = elementwise(
-    "clip", np.clip,
+clip = of_numpy(
+    "clip",
     lambda g, x1, x2, x3: where((x1 >= x2) & (x1 <= x3), g, 0),
     lambda g, x1, x2, x3: where((x1 < x2) & (x2 <= x3), g, 0),
     lambda g, x1, x2, x3: where((x1 > x3) | (x2 > x3), g, 0),
     selects=True, kinks="a bound: 1 in x1", at_kink=lambda x1, x2, x3: (x1 == x2) | (x1 == x3),
     cost=1, rounds="never",
 )
-heaviside = elementwise(
-    "heaviside", np.heaviside, None, lambda g, x1: where(x1 == 0, g, 0),
-    domain=NONZERO, selects=True, kinks="x1 = 0", at_kink=lambda x1, x2: x1 == 0, rounds="never",
+heaviside = of_numpy(
+    "heaviside", None, lambda g, x1: where(x1 == 0, g, 0), domain=NONZERO, selects=True,
+    kinks="x1 = 0", at_kink=lambda x1, x2: x1 == 0, rounds="never",
 )
-ldexp = elementwise("ldexp", np.ldexp, lambda g, x2: ldexp(g, x2), None, domain=INTEGER)
-nextafter = elementwise("nextafter", np.nextafter, lambda g: g, None)
+ldexp = of_numpy("ldexp", lambda g, x2: ldexp(g, x2), None, domain=INTEGER)
+nextafter = of_numpy("nextafter", lambda g: g, None)
 floor = constant("floor", np.floor, intrinsic="floor", **WHOLE)
 ceil = constant("ceil", np.ceil, intrinsic="ceil", **WHOLE)
 trunc = constant("trunc", np.trunc, intrinsic="trunc", **WHOLE)
@@ -425,14 +410,10 @@ floor_divide = constant("floor_divide", np.floor_divide, arity=2, domain=NONZERO
 # ---- complex parts
 
 # A map to the reals is declared by its slope: the families take the real part going forward.
-conjugate = elementwise(
-    "conjugate", np.conjugate, lambda g: conjugate(g), domain=ANY, cost=1, rounds="never"
-)
-real = elementwise(
-    "real", np.real, lambda g: g, domain=ANY, cost=1, computes="operand", rounds="never"
-)
-imag = elementwise(
-    "imag", np.imag, lambda g: g * -1j, domain="complex", cost=1, computes="operand", rounds="never"
+conjugate = of_numpy("conjugate", lambda g: conjugate(g), domain=ANY, cost=1, rounds="never")
+real = of_numpy("real", lambda g: g, domain=ANY, cost=1, computes="operand", rounds="never")
+imag = of_numpy(
+    "imag", lambda g: g * -1j, domain="complex", cost=1, computes="operand", rounds="never",
 )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray, bind, cast, sum_to
 from functrans._ops.declare import bilinear, linear, primitive
+from functrans._ops.structure import aligned, minus
 
 # ---- convolution
 
@@ -76,13 +77,6 @@ def _convolve_nd_transpose2(ct, x1, x2, ndim, mode, by_fft):
     return _flip(moved, ndim)
 
 
-def _convolve_nd_batch(size, xs, batched, ndim, mode, by_fft):
-    rank = max([len(x.shape) - b for x, b in zip(xs, batched, strict=True)])
-    xs = [x.reshape((size, *(1,) * (rank + 1 - len(x.shape)), *x.shape[1:])) if b else x
-          for x, b in zip(xs, batched, strict=True)]
-    return bind(convolve_nd, *xs, ndim=ndim, mode=mode, by_fft=by_fft)
-
-
 def _convolve_nd_abstract(x1, x2, ndim, mode, by_fft):
     sign = 1 if mode == "full" else -1
     pairs = zip(x1.shape[-ndim:], x2.shape[-ndim:], strict=True)
@@ -95,7 +89,8 @@ def _convolve_nd_abstract(x1, x2, ndim, mode, by_fft):
 # each; as a composition it would keep the windows of x1
 convolve_nd = bilinear(
     "signal.convolve_nd", _convolve_nd, _convolve_nd_transpose1, _convolve_nd_transpose2,
-    batch=_convolve_nd_batch, abstract=_convolve_nd_abstract,
+    batch=lambda size, xs, batched, **params: bind(convolve_nd, *aligned(xs, batched), **params),
+    abstract=_convolve_nd_abstract,
 )
 
 # ---- recursive filters, along the last axis
@@ -123,8 +118,7 @@ def _lfilter_jvp(ts, y, xs):
     if tb is not None:
         moved = bind(lfilter, tb, one, x)
     if ta is not None:
-        part = bind(lfilter, ta, one, y)
-        moved = -part if moved is None else moved - part
+        moved = minus(moved, bind(lfilter, ta, one, y))
     if moved is not None:
         moved = bind(lfilter, one, a, moved)
     if tx is None:

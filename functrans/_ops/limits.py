@@ -15,12 +15,7 @@ from functrans._ops.calls import stop
 from functrans._ops.declare import General, Linear, primitive, strong_multiply
 from functrans._ops.elementwise import absolute, ratio, where
 from functrans._ops.lapack import eigh_or_nan
-from functrans._ops.structure import batched_to
-
-
-def _batched_pair(size, xs, batched):
-    pairs = zip(xs, batched, strict=True)
-    return slope_ratio(*[x if b else np.broadcast_to(x, (size, *x.shape)) for x, b in pairs])
+from functrans._ops.structure import stacked
 
 
 def _slope_ratio_choose(ts, y):
@@ -38,7 +33,7 @@ def _nan_like(y):
 slope_ratio = General(
     "slope_ratio", lambda x1, x2: _nan_like(x1 / np.ones(x2.shape, x2.dtype)),
     jvp=lambda ts, y, xs: _nan_like(y), vjp=None, saves="", choose=_slope_ratio_choose,
-    batch=_batched_pair,
+    batch=stacked(lambda: slope_ratio),
     abstract=lambda x1, x2: Aval(
         np.broadcast_shapes(x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)
     ),
@@ -54,6 +49,51 @@ enter = Linear(
     "enter", lambda x, of: np.positive(x), lambda ct, x, of: settled(ct, of),
     lambda size, xs, batched, of: enter(xs[0], of=of), 1, abstract=lambda x, of: x,
 )
+
+
+def magnitude(x: Any) -> AnyArray:
+    """|x| or something like it, for comparisons."""
+    return absolute(x.real) + absolute(x.imag) if x.dtype.kind == "c" else absolute(x)
+
+
+def top(*xs: Any) -> AnyArray:
+    """The size of the largest entry of the matrices ``xs``, None for one that is absent."""
+    sizes = [magnitude(x).max(axis=(-2, -1), initial=0.0) for x in xs if x is not None]
+    most = sizes[0]
+    for size in sizes[1:]:
+        most = where(size > most, size, most)
+    return most.reshape((*most.shape, 1, 1))
+
+
+def visible(m: Any, most: Any) -> np.ndarray:
+    """Where an entry of ``m`` is not just rounding beside the size ``most``."""
+    return magnitude(m) > most * float(np.sqrt(np.finfo(m.dtype).eps))
+
+
+def first_flag(flags: Any) -> tuple[int, ...] | None:
+    """The index of the first flag that is set, None if there is none or it is not known."""
+    known = flags.concrete() if isinstance(flags, Tracer) else flags
+    if not isinstance(known, np.ndarray | np.generic) or not np.any(known):
+        return None
+    return tuple(int(k[0]) for k in np.nonzero(known))
+
+
+def number(x: Any, at: tuple[int, ...]) -> AnyArray:
+    """The entry of ``x`` at an index, for an error message."""
+    return (x.concrete() if isinstance(x, Tracer) else x)[at]
+
+
+def of_matrix(at: tuple[int, ...]) -> str:
+    """Which one of a stack of matrices, for an error message."""
+    return f" of matrix {at}" if at else ""
+
+
+def coinciding(what: str, w: Any, at: tuple[int, ...]) -> str:
+    """Which two of the values ``w``, of which of the matrices, for an error message."""
+    *lead, i, j = at
+    low, high = number(w, (*lead, i)), number(w, (*lead, j))
+    return (f"{what} {i} and {j}{of_matrix(tuple(lead))} coincide (gap {abs(high - low):.1e} at "
+            f"{low:.6g})")
 
 
 def settled(x: Any, split: float | None) -> AnyArray:
@@ -154,9 +194,7 @@ def _unknown(xs, like):
 vectors_if = primitive(
     "vectors_if", _vectors_if, saves="x", jvp=lambda ts, y, xs: _unknown(xs, y),
     vjp=lambda ct, y, xs, wanted: [_unknown(xs, ct)] + [None] * (len(xs) - 1),
-    batch=lambda size, xs, batched: vectors_if(
-        *[batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)]
-    ),
+    batch=stacked(lambda: vectors_if),
     abstract=lambda x, near: x,
     doc="Eigenvectors of ``x`` if any of the flags ``near`` is set, else the identity.",
 )

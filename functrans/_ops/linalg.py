@@ -11,29 +11,33 @@ that of the Hermitian matrix which the triangle stands for, and a cotangent is i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._core.bind import AnyArray, bind, sum_to
+from functrans._core.bind import AnyArray, sum_to
 from functrans._kernels.substitution import substituted
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
 from functrans._ops.limits import (
     blocks,
+    coinciding,
     equal_and_apart,
+    first_flag,
     first_order,
     followed,
+    magnitude,
     may_meet,
     settled,
     shared,
     slope_ratio,
+    top,
     unmoved,
     vectors_if,
+    visible,
 )
-from functrans._ops.structure import batched_to
+from functrans._ops.structure import aligned, minus, stacked
 from functrans.errors import NotDifferentiable
 
 
@@ -58,13 +62,13 @@ def hermitian(x):
 
 def of_triangle(x: Any, lower: bool) -> AnyArray:
     """The Hermitian matrices that the triangles of ``x`` stand for."""
-    half = _triangle(x, lower, False, 0.5)
+    half = triangle(x, lower, False, 0.5)
     return half + adjoint(half)
 
 
 def _onto_triangle(x: Any, lower: bool) -> AnyArray:
     """The transpose of ``of_triangle``, up to conjugation, at a Hermitian ``x``."""
-    return 2 * _triangle(x, lower, False, 0.5)
+    return 2 * triangle(x, lower, False, 0.5)
 
 
 def column(x: Any) -> AnyArray:
@@ -83,13 +87,6 @@ def same(x: Aval, **params: Any) -> Aval:
     return Aval(x.shape, floating(x.dtype))
 
 
-def stacked(row: Callable) -> Callable:
-    """The batching rule of an op on stacks of matrices: the batch is one more stack."""
-    return lambda size, xs, batched, **params: bind(
-        row(), *[batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)], **params
-    )
-
-
 # ---- linear systems and inverses
 
 
@@ -99,10 +96,7 @@ def _outer(a, b, vector):
 
 def _solve_jvp(ts, y, xs):
     ta, tb = ts
-    moved = tb
-    if ta is not None:
-        moved = -(ta @ y) if tb is None else tb - ta @ y
-    return solve(xs[0], moved)
+    return solve(xs[0], minus(tb, None if ta is None else ta @ y))
 
 
 def _solve_vjp(ct, y, xs, wanted):
@@ -128,16 +122,9 @@ def _system_batch(row):
         if vector:
             y = row()(a, b.reshape((*b.shape, 1)), **params)
             return y[..., 0]
-        ndim = max(len(x.shape) - f for x, f in zip(xs, batched, strict=True)) + 1
-        xs = [_lift(x, ndim) if f else x for x, f in zip(xs, batched, strict=True)]
-        return row()(*xs, **params)
+        return row()(*aligned(xs, batched), **params)
 
     return batch
-
-
-def _lift(x, ndim):
-    missing = ndim - len(x.shape)
-    return x.reshape((x.shape[0], *(1,) * missing, *x.shape[1:])) if missing else x
 
 
 def _system_abstract(a, b, **params):
@@ -233,7 +220,7 @@ def _substitute_one_block(a, b, lower, unit):
     return np.linalg.solve(a, b)
 
 
-def _triangle(x, lower, unit, scale=1.0):
+def triangle(x, lower, unit, scale=1.0):
     """``x`` without what is not in the triangle; its diagonal times ``scale``, 0 where unit."""
     n = x.shape[-1]
     weights = _kept_weights if n <= KEPT else _weights
@@ -255,9 +242,8 @@ _kept_weights = functools.lru_cache(16)(_weights)
 def _triangular_jvp(ts, y, xs, lower, transposed, unit):
     ta, tb = ts
     if ta is not None:
-        ta = _triangle(ta, lower, unit)
-        ta = (mT(ta) if transposed else ta) @ y
-        tb = -ta if tb is None else tb - ta
+        ta = triangle(ta, lower, unit)
+        tb = minus(tb, (mT(ta) if transposed else ta) @ y)
     return triangular_solve(xs[0], tb, lower=lower, transposed=transposed, unit=unit)
 
 
@@ -267,7 +253,7 @@ def _triangular_vjp(ct, y, xs, wanted, lower, transposed, unit):
     ca = None
     if wanted[0]:
         left, right = (y, cb) if transposed else (cb, y)
-        ca = -_triangle(_outer(left, right, len(ct.shape) == 1), lower, unit)
+        ca = -triangle(_outer(left, right, len(ct.shape) == 1), lower, unit)
         ca = sum_to(ca, a.shape, a.dtype)
     return [ca, sum_to(cb, b.shape, b.dtype) if wanted[1] else None]
 
@@ -284,12 +270,12 @@ triangular_solve = primitive(
 def _cholesky_jvp(ts, y, xs):
     solve_l = functools.partial(triangular_solve, y, lower=True, transposed=False, unit=False)
     z = solve_l(adjoint(solve_l(of_triangle(ts[0], True))))
-    return y @ _triangle(z, True, False, 0.5)
+    return y @ triangle(z, True, False, 0.5)
 
 
 def _cholesky_vjp(ct, y, xs, wanted):
     solve_lh = functools.partial(triangular_solve, conj(y), lower=True, transposed=True, unit=False)
-    p = _triangle(adjoint(y) @ conj(ct), True, False, 0.5)
+    p = triangle(adjoint(y) @ conj(ct), True, False, 0.5)
     return [conj(_onto_triangle(hermitian(solve_lh(adjoint(solve_lh(p)))), True))]
 
 
@@ -322,7 +308,7 @@ def _eigh_jvp(ts, y, xs, lower, split=None):
     w, v = y
     m = adjoint(v) @ of_triangle(ts[0], lower) @ v
     gap, near = _close(w)
-    turned = where(near & _visible(m, m), np.nan, ratio(m, gap))
+    turned = where(near & visible(m, top(m)), np.nan, ratio(m, gap))
     if may_meet(near):
         turned = turned + unmoved(m, near)
     return diagonal_of(m).real, v @ turned
@@ -359,11 +345,6 @@ def diagonal_of(x) -> Any:
     return np.diagonal(x, 0, -2, -1)
 
 
-def magnitude(x):
-    """|x| or something like it, for comparisons."""
-    return absolute(x.real) + absolute(x.imag) if x.dtype.kind == "c" else absolute(x)
-
-
 def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     (cw, cv), (w, v) = ct, y
     if cv is None:
@@ -378,7 +359,7 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     else:
         # the rule's result is Hermitian, and so only this part of it counts
         skew = (inner - adjoint(inner)) / 2
-        unknown = near & _visible(skew, inner)
+        unknown = near & visible(skew, top(inner))
         turned = where(near, slope_ratio(skew, _differences(w)), ratio(skew, gap))
     _refuse(unknown, w)
     turned = where(unknown, np.nan, turned)
@@ -401,31 +382,21 @@ def _eigh_split(y, lower):
 def _undetermined(inner, cw):
     """Flags where coinciding eigenvalues leave the derivative open; see the row's doc."""
     if cw is None:
-        return _visible(inner - adjoint(inner), inner)
+        return visible(inner - adjoint(inner), top(inner))
     # with any cotangent of w, even one that is 0 on the diagonal in this very basis, what is seen
     # of v may belong to v f(w) v.T
     n = cw.shape[-1]
     row, column = cw.reshape((*cw.shape[:-1], 1, n)), cw.reshape((*cw.shape, 1))
-    return _visible(row - column, row) | _visible(inner, inner)
-
-
-def _visible(m, whole):
-    """Where an entry of ``m`` is not just rounding beside the largest of ``whole``."""
-    top = magnitude(whole).max(axis=(-2, -1), initial=0.0).reshape((*whole.shape[:-2], 1, 1))
-    return magnitude(m) > top * float(np.sqrt(np.finfo(m.dtype).eps))
+    return visible(row - column, top(row)) | visible(inner, top(inner))
 
 
 def _refuse(unknown, w):
     """An error that names the eigenvalues, if their values are known."""
-    flags = unknown if isinstance(unknown, np.ndarray) else unknown.concrete()
-    if not isinstance(flags, np.ndarray) or not flags.any():
+    at = first_flag(unknown)
+    if at is None:
         return
-    *at, i, j = (int(k[0]) for k in np.nonzero(flags))
-    values = w if isinstance(w, np.ndarray) else w.concrete()
-    which = f" of matrix {tuple(at)}" if at else ""
-    low, high = values[(*at, i)], values[(*at, j)]
     raise NotDifferentiable(
-        f"eigh: eigenvalues {i} and {j}{which} coincide (gap {abs(high - low):.1e} at {low:.6g}), "
+        f"eigh: {coinciding('eigenvalues', w, at)}, "
         "and the output depends on their eigenvectors in a way whose derivative eigh alone does "
         "not determine. Forward mode does (jvp, jacfwd); or use eigvalsh, only the projector on "
         "their eigenspace, or a matrix function with its own rule (inv, solve, matrix_power)."

@@ -12,8 +12,8 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray
 from functrans._ops.declare import primitive
-from functrans._ops.linalg import floating, stacked, triangular_solve
-from functrans._ops.structure import concatenate
+from functrans._ops.linalg import floating, triangular_solve
+from functrans._ops.structure import concatenate, stacked
 
 
 def _factors(x):

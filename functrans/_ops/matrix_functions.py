@@ -15,8 +15,8 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray, bind, sum_to
 from functrans._ops.declare import General, primitive
-from functrans._ops.linalg import floating, mT, same, stacked
-from functrans._ops.structure import concatenate
+from functrans._ops.linalg import floating, mT, same
+from functrans._ops.structure import concatenate, stacked
 
 
 def block(a: Any, e: Any) -> AnyArray:

@@ -12,6 +12,7 @@ from functrans._kernels import large, sizes
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import ratio
 from functrans._ops.linalg import conj
+from functrans._ops.reductions import kept_shape, reduced_shape, shift_axis
 
 
 def _sum_of_squares(x, axis):
@@ -65,8 +66,7 @@ def _norm2_quiet(x, axis):
 
 def _direction(x, y, axis):
     """The unit vector along ``x``, conjugated; 0 where ``x`` is 0."""
-    kept = tuple(1 if i in axis else n for i, n in enumerate(x.shape))
-    return ratio(conj(x), y.reshape(kept))
+    return ratio(conj(x), y.reshape(kept_shape(x.shape, axis)))
 
 
 def _norm2_jvp(ts, y, xs, axis):
@@ -76,13 +76,12 @@ def _norm2_jvp(ts, y, xs, axis):
 
 def _norm2_vjp(ct, y, xs, wanted, axis):
     x = xs[0]
-    kept = tuple(1 if i in axis else n for i, n in enumerate(x.shape))
     plain = type(x) is np.ndarray and type(ct) in STRONG
     if plain and x.size >= sizes.LARGE and x.dtype.char in "fd":
         factor = ct / y
         if np.all(np.abs(factor) > _underflow(x.dtype)) and np.isfinite(factor).all():
             return [large.scaled_rows(x, factor, axis)]
-    return [ct.reshape(kept) * _direction(x, y, axis)]
+    return [ct.reshape(kept_shape(x.shape, axis)) * _direction(x, y, axis)]
 
 
 # row: sqrt(sum |x|^2) over axes, which overflows and underflows as a composition and whose slope
@@ -90,8 +89,6 @@ def _norm2_vjp(ct, y, xs, wanted, axis):
 norm2 = primitive(
     "norm2", _norm2_quiet, jvp=_norm2_jvp, vjp=_norm2_vjp, kinks="the origin: 0",
     at_kink=lambda x, axis: np.all(x == 0, axis),
-    batch=lambda size, xs, batched, axis: norm2(xs[0], axis=tuple(i + 1 for i in axis)),
-    abstract=lambda x, axis: Aval(
-        tuple(n for i, n in enumerate(x.shape) if i not in axis), np.empty(0, x.dtype).real.dtype
-    ),
+    batch=lambda size, xs, batched, axis: norm2(xs[0], axis=shift_axis(axis)),
+    abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), np.empty(0, x.dtype).real.dtype),
 )

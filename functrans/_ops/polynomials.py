@@ -13,8 +13,8 @@ from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
-from functrans._ops.decompositions import first_flag, number
 from functrans._ops.elementwise import absolute, absolute_complex, ratio, where
+from functrans._ops.limits import first_flag, number
 from functrans.errors import NotDifferentiable
 
 # How far apart roots that count as equal may be, relative to the rounding of both.

@@ -15,7 +15,7 @@ from functrans._kernels import large
 from functrans._ops.calls import stop
 from functrans._ops.declare import linear, primitive
 from functrans._ops.reductions import share_out, tied
-from functrans._ops.structure import batched_to
+from functrans._ops.structure import batched_to, joined, stacked
 
 # ---- permutations
 
@@ -33,10 +33,7 @@ argpartition = primitive(
 )
 lexsort = primitive(
     "lexsort", lambda *keys, axis: np.lexsort(keys, axis),
-    batch=lambda size, keys, batched, axis: bind(
-        lexsort, *[batched_to(k, b, size) for k, b in zip(keys, batched, strict=True)],
-        axis=axis + 1,
-    ),
+    batch=joined(lambda: lexsort),
     abstract=lambda *keys, axis: Aval(keys[0].shape, np.dtype(np.intp)), rounds="never",
 )
 
@@ -142,23 +139,16 @@ def _tied_spread(ct, x, y):
     return functools.reduce(np.add, parts) if parts else np.zeros(x.shape, ct.dtype)
 
 
-def _batch_tied(row):
-    def batch(size, xs, batched):
-        return bind(row(), *[batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)])
-
-    return batch
-
-
 # row: the mean of t over the entries of x that equal each entry of y; the tangent of ``ranked``,
 # which fixes x and y: which entries are equal does not change with them
 tied_mean = linear(
     "tied_mean", _tied_mean, lambda ct, t, x, y: tied_spread(ct, x, y),
-    batch=_batch_tied(lambda: tied_mean), drops=True,
+    batch=stacked(lambda: tied_mean), drops=True,
     abstract=lambda t, x, y: Aval(y.shape, t.dtype),
 )
 # row: its transpose
 tied_spread = linear(
     "tied_spread", _tied_spread, lambda ct, v, x, y: tied_mean(ct, x, y),
-    batch=_batch_tied(lambda: tied_spread), fills=True,
+    batch=stacked(lambda: tied_spread), fills=True,
     abstract=lambda v, x, y: Aval(x.shape, v.dtype),
 )

@@ -25,7 +25,7 @@ from functrans._ops.elementwise import (
     multiply,
     ratio,
 )
-from functrans._ops.structure import repeated
+from functrans._ops.structure import all_batched, repeated
 
 
 @functools.lru_cache(1024)
@@ -42,12 +42,6 @@ def kept_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]
 
 def shift_axis(axis):
     return tuple([i + 1 for i in axis])
-
-
-def _all_batched(size, xs, batched):
-    return [
-        x if b else np.broadcast_to(x, (size, *x.shape)) for x, b in zip(xs, batched, strict=True)
-    ]
 
 
 # ---- sum
@@ -114,7 +108,7 @@ def _equal_share(x, y, axis):
 equal_share = primitive(
     "equal_share", _equal_share,
     batch=lambda size, xs, batched, axis: equal_share(
-        *_all_batched(size, xs, batched), axis=shift_axis(axis)),
+        *all_batched(size, xs, batched), axis=shift_axis(axis)),
     abstract=lambda x, y, axis: Aval(x.shape, floating_of(x.dtype)), rounds="never",
 )
 
@@ -310,7 +304,7 @@ def _recurrence_transpose(ct, a, axis, reverse):
 recurrence = primitive(
     "recurrence", _recurrence, jvp=_recurrence_jvp, vjp=_recurrence_vjp,
     batch=lambda size, xs, batched, axis, reverse: recurrence(
-        *_all_batched(size, xs, batched), axis=axis + 1, reverse=reverse),
+        *all_batched(size, xs, batched), axis=axis + 1, reverse=reverse),
     abstract=lambda a, b, axis, reverse: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
 )
 

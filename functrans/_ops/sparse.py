@@ -14,6 +14,7 @@ from functrans._core.aval import Aval
 from functrans._core.bind import bind
 from functrans._ops.declare import bilinear, primitive
 from functrans._ops.linalg import floating
+from functrans._ops.structure import by_columns, minus
 
 
 class Pattern:
@@ -101,11 +102,7 @@ def _product_batch(size, xs, batched, places):
     data, x = xs
     if batched[0]:
         return _one_by_one(product, size, xs, batched, places)
-    # the batch is columns of one product
-    n, rest = places.shape[1], x.shape[2:]
-    columns = np.moveaxis(x, 0, -1).reshape((n, -1))
-    y = bind(product, data, columns, places=places)
-    return np.moveaxis(y.reshape((places.shape[0], *rest, size)), -1, 0)
+    return by_columns(lambda x: bind(product, data, x, places=places), x, size)
 
 
 # row: the sparse matrix with entries ``data`` times a vector or matrix
@@ -158,10 +155,7 @@ def directly(places: Pattern, data: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _solve_jvp(ts, x, xs, places, solver):
     (td, tb), (data, _) = ts, xs
-    moved = tb
-    if td is not None:
-        part = bind(product, td, x, places=places)
-        moved = -part if moved is None else moved - part
+    moved = minus(tb, None if td is None else bind(product, td, x, places=places))
     return bind(solve, data, moved, places=places, solver=solver)
 
 
@@ -174,10 +168,9 @@ def _solve_batch(size, xs, batched, places, solver):
     data, b = xs
     if batched[0] or solver is not directly:
         return solve._loop(size, xs, batched, places=places, solver=solver)
-    n, rest = places.shape[0], b.shape[2:]
-    columns = np.moveaxis(b, 0, -1).reshape((n, -1))
-    x = bind(solve, data, columns, places=places, solver=solver)
-    return np.moveaxis(x.reshape((n, *rest, size)), -1, 0)
+    return by_columns(
+        lambda b: bind(solve, data, b, places=places, solver=solver), b, size
+    )
 
 
 # row: the solution of a system with the sparse matrix, by ``solver(places, data, b)``

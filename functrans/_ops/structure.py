@@ -7,14 +7,14 @@ normalised: axes are non-negative, shapes are tuples of ints.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, shape_of
 from functrans._core.bind import AnyArray, bind, cast, sum_to
-from functrans._ops.declare import linear, primitive
+from functrans._ops.declare import align, linear, primitive
 from functrans._ops.windows import windows as windows  # for the table
 
 # NumPy's, whose types leave out traced arrays.
@@ -28,6 +28,42 @@ def _array(x: Any) -> Any:
 def batched_to(x: Any, batched: bool, size: int) -> AnyArray:
     """``x`` with a batch axis 0, repeated along it where it had none."""
     return x if batched else np.broadcast_to(x, (size, *aval_of(x).shape))
+
+
+def all_batched(size: int, xs: Sequence, batched: Sequence[bool]) -> list:
+    """All operands with a batch axis."""
+    return [batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)]
+
+
+def stacked(row: Callable) -> Callable:
+    """The batching rule of an op on stacks of matrices, or slices: the batch is one more stack."""
+    return lambda size, xs, batched, **params: bind(
+        row(), *all_batched(size, xs, batched), **params
+    )
+
+
+def joined(row: Callable) -> Callable:
+    """That of an op which joins its operands along or before an axis."""
+    return lambda size, xs, batched, axis: bind(
+        row(), *all_batched(size, xs, batched), axis=axis + 1
+    )
+
+
+def by_columns(f: Callable, x: Any, size: int) -> AnyArray:
+    """``f``, of matrices, of a batch of vectors or matrices: all are columns of one."""
+    y = f(np.moveaxis(x, 0, -1).reshape((x.shape[1], -1)))
+    return np.moveaxis(y.reshape((y.shape[0], *x.shape[2:], size)), -1, 0)
+
+
+def minus(x: Any, y: Any) -> Any:
+    """``x - y``, where None stands for what does not move."""
+    return x if y is None else -y if x is None else x - y
+
+
+def aligned(xs: Sequence, batched: Sequence[bool]) -> list:
+    """Operands of which those with a batch axis have as many axes behind it as the others have."""
+    ndim = max([len(x.shape) - b for x, b in zip(xs, batched, strict=True)])
+    return [align(x, ndim) if b else x for x, b in zip(xs, batched, strict=True)]
 
 
 # ---- shapes and axes
@@ -58,14 +94,6 @@ transpose = linear(
 )
 
 
-def _batch_broadcast(size, xs, batched, shape):
-    (x,) = xs
-    missing = len(shape) + 1 - x.ndim
-    if missing:
-        x = x.reshape((size,) + (1,) * missing + x.shape[1:])
-    return bind(broadcast_to, x, shape=(size, *shape))
-
-
 def repeated(x: Any, shape: tuple[int, ...]) -> np.ndarray:
     """``np.broadcast_to(x, shape)`` of a plain array or number: a view, never a copy."""
     x = np.asarray(x)
@@ -83,7 +111,9 @@ def repeated(x: Any, shape: tuple[int, ...]) -> np.ndarray:
 broadcast_to = linear(
     "broadcast_to", repeated,
     lambda ct, x, shape: sum_to(ct, x.shape, x.dtype),
-    batch=_batch_broadcast,
+    batch=lambda size, xs, batched, shape: bind(
+        broadcast_to, align(xs[0], len(shape)), shape=(size, *shape)
+    ),
     abstract=lambda x, shape: Aval(shape, x.dtype), moves=True, rounds="never",
 )
 
@@ -133,14 +163,9 @@ def _concatenated(*xs, axis):
     return Aval(tuple(shape), np.result_type(*[x.dtype for x in xs]))
 
 
-def _batch_concatenate(size, xs, batched, axis):
-    xs = [batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)]
-    return bind(concatenate, *xs, axis=axis + 1)
-
-
 concatenate = linear(
     "concatenate", lambda *xs, axis: np.concatenate(xs, axis), _split_concatenation,
-    batch=_batch_concatenate, abstract=_concatenated, operands=None, rounds="never",
+    batch=joined(lambda: concatenate), abstract=_concatenated, operands=None, rounds="never",
 )
 
 
@@ -161,15 +186,10 @@ def _stacked(*xs, axis):
     return Aval((*shape[:axis], len(xs), *shape[axis:]), np.result_type(*[x.dtype for x in xs]))
 
 
-def _batch_stack(size, xs, batched, axis):
-    xs = [batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)]
-    return bind(stack, *xs, axis=axis + 1)
-
-
 # row: as a concatenation it would reshape every operand first
 stack = linear(
     "stack", _stack, _split_stack,
-    batch=_batch_stack, abstract=_stacked, operands=None, rounds="never",
+    batch=joined(lambda: stack), abstract=_stacked, operands=None, rounds="never",
 )
 
 # ---- diagonals of the last two axes

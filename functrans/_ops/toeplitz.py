@@ -12,6 +12,7 @@ from functrans._ops.contractions import convolve
 from functrans._ops.declare import primitive
 from functrans._ops.linalg import floating
 from functrans._ops.reductions import sum as sum_of
+from functrans._ops.structure import by_columns, minus
 
 
 def _solve(diagonals: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -48,11 +49,7 @@ def _sums_along(z: Any, x: Any) -> Any:
 
 def _solve_jvp(ts, x, xs):
     (td, tb), (diagonals, _) = ts, xs
-    moved = tb
-    if td is not None:
-        part = _product(td, x)
-        moved = -part if moved is None else moved - part
-    return bind(solve, diagonals, moved)
+    return bind(solve, diagonals, minus(tb, None if td is None else _product(td, x)))
 
 
 def _solve_vjp(ct, x, xs, wanted):
@@ -64,9 +61,7 @@ def _solve_batch(size, xs, batched):
     diagonals, b = xs
     if batched[0]:
         return solve._loop(size, xs, batched)
-    n, rest = b.shape[1], b.shape[2:]
-    x = bind(solve, diagonals, np.moveaxis(b, 0, -1).reshape((n, -1)))
-    return np.moveaxis(x.reshape((n, *rest, size)), -1, 0)
+    return by_columns(lambda b: bind(solve, diagonals, b), b, size)
 
 
 # row: of the diagonals from the highest to the lowest; the dense matrix takes time n^3

@@ -169,7 +169,8 @@ def _enter(functions: tuple, operands: list[tuple], rule: Callable) -> Callable:
         if not isinstance(kind, Pair):
             return e.cast(y, kind).value
         z = cgutils.create_struct_proxy(kind)(context, builder)
-        z.real, z.imag = [e.cast(_emitted(e, v), kind.part).value for v in y]
+        z.real, z.imag = [
+            e.cast(v if isinstance(v, Emitted) else e.constant(v), kind.part).value for v in y]
         return z._getvalue()
 
     for f in functions:
@@ -177,10 +178,6 @@ def _enter(functions: tuple, operands: list[tuple], rule: Callable) -> Callable:
         for kinds in operands:
             lower_builtin(f, *kinds)(lower)
     return rule
-
-
-def _emitted(e: Emitter, x: Any) -> Emitted:
-    return x if isinstance(x, Emitted) else e.constant(x)
 
 
 def _parts(e: Emitter, kind: Any, x: Any, place: int) -> Parts:

@@ -22,7 +22,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
 from functrans._transforms.staging.names import codes_inside
-from functrans.numba.arrays import fresh
+from functrans.numba.arrays import fresh, write
 from functrans.numba.complexes import Pair
 from functrans.numba.lists import entry_of, room_of
 from functrans.numba.numbers import Active, Taped
@@ -311,7 +311,7 @@ def _of_sequences(element: Active, zeros: Any) -> dict[Any, Any]:
 
             def copied(x):
                 y = zeros(x.shape)
-                y[...] = x
+                write(y, x)
                 return y
 
             return copied

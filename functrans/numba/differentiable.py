@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import Aval, aval_of, integer
+from functrans._core.aval import aval_of, integer
 from functrans._core.bind import Tracer
 from functrans._core.locks import Lock
 from functrans._transforms.arguments import describe
@@ -215,7 +215,8 @@ class Differentiable:
         except TypeError:
             key = None  # a constant that cannot be compared: a row for this call alone
         outs = tuple([self._operand(i, values, places) for i in self.outs])
-        call = self._new(Args(tuple(places), scalars, fixed, outs), avals)
+        args = Args(tuple(places), scalars, fixed, outs)
+        call = KernelCall(functools.partial(KernelOp, self.copies, args, avals, self.mode))
         if key is not None:
             with self.lock:
                 self.ops[key] = call
@@ -230,6 +231,3 @@ class Differentiable:
                 f"{describe(values[i])}"
             )
         return places.index(i)
-
-    def _new(self, args: Args, avals: Sequence[Aval]) -> KernelCall:
-        return KernelCall(functools.partial(KernelOp, self.copies, args, avals, self.mode))

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numba.core import types
 
-from functrans.numba.arrays import at, shape_of, values
+from functrans.numba.arrays import at, shape_of, values, write
 from functrans.numba.complexes import Pair
 
 # What takes the types of a function's operands, with its signature, and tells the kernel.
@@ -213,16 +213,8 @@ stands_for(np.nanmin)(lambda a: np.min(known(a) if a.size else a))
 stands_for(np.nanmedian)(lambda a: np.median(known(a)))
 stands_for(np.nanquantile)(lambda a, q: np.quantile(known(a), q))
 stands_for(np.nanpercentile)(lambda a, q: np.percentile(known(a), q))
-
-
-@stands_for(np.nancumsum)
-def nancumsum(a):
-    return np.cumsum(np.where(np.isnan(a), 0.0, a))
-
-
-@stands_for(np.nancumprod)
-def nancumprod(a):
-    return np.cumprod(np.where(np.isnan(a), 1.0, a))
+stands_for(np.nancumsum)(lambda a: np.cumsum(np.where(np.isnan(a), 0.0, a)))
+stands_for(np.nancumprod)(lambda a: np.cumprod(np.where(np.isnan(a), 1.0, a)))
 
 
 @njit
@@ -251,7 +243,7 @@ def nan_to_num(x, copy=True, nan=0.0):
         y = numbered(x, nan)
         if copy:
             return y
-        x[...] = y
+        write(x, y)
         return x
 
     def number(x, copy=True, nan=0.0):
@@ -269,7 +261,7 @@ def nan_to_num(x, copy=True, nan=0.0):
 @stands_for(np.sort)
 def sort(a):
     out = new(a.shape)
-    out[...] = a
+    write(out, a)
     if out.size > 0:
         rows = np.reshape(out, (-1, a.shape[-1]))
         for r in range(len(rows)):
@@ -280,7 +272,7 @@ def sort(a):
 
 
 def sort_in_place(a):
-    a[...] = np.sort(a)
+    write(a, np.sort(a))
 
 
 METHODS["sort"] = sort_in_place, lambda a: sort_in_place

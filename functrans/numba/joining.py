@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numba.core import types
 from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.extending import register_jitable
 
-from functrans.numba.arrays import at, entry, length_of, shape_of, spread, values
+from functrans.numba.arrays import at, entry, length_of, shape_of, spread, values, write
 from functrans.numba.functions import METHODS, chosen_for, new, stands_for
 from functrans.numba.overloads import for_kernels
 
@@ -33,7 +35,7 @@ def diff(a, n=1):
     if n < 0:
         raise ValueError("diff(): order must be non-negative")
     out = new(a.shape)
-    out[...] = a
+    write(out, a)
     for _ in range(n):
         out = out[..., 1:] - out[..., :-1]
     return out
@@ -188,18 +190,26 @@ def require_alike(shape, expected):
 
 
 @for_kernels
+def brought_forward(x, axis):
+    """An array whose first axis is ``axis``, if that is not None."""
+    if isinstance(axis, types.NoneType):
+        return lambda x, axis: x
+    return lambda x, axis: np.swapaxes(x, 0, axis)
+
+
+@for_kernels
 def write_along(out, start, arrays, axis):
-    """Write a tuple of arrays into another, whose first axis is theirs, one after the other."""
+    """Write a tuple of arrays into another, whose first axis is their ``axis``, in turn."""
     if len(arrays) == 0:
         return lambda out, start, arrays, axis: None
 
-    def write(out, start, arrays, axis):
-        part = np.swapaxes(arrays[0], 0, axis)
+    def written(out, start, arrays, axis):
+        part = brought_forward(arrays[0], axis)
         require_alike(part.shape[1:], out.shape[1:])
-        out[start : start + len(part)] = part
+        write(out[start : start + len(part)], part)
         write_along(out, start + len(part), arrays[1:], axis)
 
-    return write
+    return written
 
 
 @for_kernels
@@ -208,12 +218,12 @@ def write_each(out, start, arrays):
     if len(arrays) == 0:
         return lambda out, start, arrays: None
 
-    def write(out, start, arrays):
+    def written(out, start, arrays):
         require_alike(arrays[0].shape, out.shape[1:])
-        out[start, ...] = arrays[0]
+        write(out[start, ...], arrays[0])
         write_each(out, start + 1, arrays[1:])
 
-    return write
+    return written
 
 
 @njit
@@ -224,26 +234,45 @@ def place_of(axis, ndim):
     return axis % ndim
 
 
-@stands_for(np.concatenate)
+def _is_first(axis: Any) -> bool:
+    """Whether an axis is known to be the first one: numba takes 2 s for the first `swapaxes`."""
+    return getattr(axis, "literal_value", getattr(axis, "value", axis)) == 0
+
+
+@chosen_for(np.concatenate)
 def concatenate(arrays, axis=0):
-    axis = place_of(axis, arrays[0].ndim)
-    length = length_along(arrays, axis)
-    shape = tuple_setitem(arrays[0].shape, axis, length)  # type: ignore[call-arg]  # numba's own
-    out = new(shape)
-    write_along(np.swapaxes(out, 0, axis), 0, arrays, axis)
-    return out
+    def rows(arrays, axis=0):
+        out = new((length_along(arrays, 0), *arrays[0].shape[1:]))
+        write_along(out, 0, arrays, None)
+        return out
+
+    def others(arrays, axis=0):
+        axis = place_of(axis, arrays[0].ndim)
+        length = length_along(arrays, axis)
+        shape = tuple_setitem(arrays[0].shape, axis, length)  # type: ignore[call-arg]  # numba's own
+        out = new(shape)
+        write_along(np.swapaxes(out, 0, axis), 0, arrays, axis)
+        return out
+
+    return rows if _is_first(axis) else others
 
 
-@stands_for(np.stack)
+@chosen_for(np.stack)
 def stack(arrays, axis=0):
-    out = new((len(arrays), *arrays[0].shape))
-    write_each(out, 0, arrays)
-    moved = np.swapaxes(out, 0, 0)
-    for k in range(place_of(axis, out.ndim)):
-        moved = np.swapaxes(moved, k, k + 1)
-    copied = new(moved.shape)
-    copied[...] = moved
-    return copied
+    def rows(arrays, axis=0):
+        out = new((len(arrays), *arrays[0].shape))
+        write_each(out, 0, arrays)
+        return out
+
+    def others(arrays, axis=0):
+        moved = np.swapaxes(np.stack(arrays), 0, 0)
+        for k in range(place_of(axis, moved.ndim)):
+            moved = np.swapaxes(moved, k, k + 1)
+        copied = new(moved.shape)
+        write(copied, moved)
+        return copied
+
+    return rows if _is_first(axis) else others
 
 
 @stands_for(np.hstack)

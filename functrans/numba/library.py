@@ -17,6 +17,7 @@ from functrans.numba.convert import Conversion
 from functrans.numba.functions import FUNCTIONS, METHODS, new
 from functrans.numba.inputs import InputArray
 from functrans.numba.numbers import Kept, Taped
+from functrans.numba.overloads import CALLED_BY_KERNELS
 from functrans.numba.places import TapeCompiler
 from functrans.numba.updates import KernelCompiler
 
@@ -51,7 +52,7 @@ def _element(numbers: list[Any]) -> Kept | None:
 @functools.cache
 def _conversion(element: Kept) -> Conversion:
     part: Any = element.part if isinstance(element, Pair) else element
-    conversion = Conversion(part, {})
+    conversion = Conversion(part, CALLED_BY_KERNELS)
     conversion.creators = conversion.creators | {new: fresh(element)}
     return conversion
 
@@ -73,7 +74,7 @@ def _typer(signed: Callable, choose: Callable) -> Callable:
 
 def _enter() -> None:
     """Before numba's own, which may take such arrays for what they are not."""
-    options: Any = {"pipeline_class": FunctionCompiler}
+    options: Any = {**CALLED_BY_KERNELS, "pipeline_class": FunctionCompiler}
     for f, (signed, choose) in FUNCTIONS.items():
         overload(f, jit_options=options, target="cpu", prefer_literal=True)(_typer(signed, choose))
     for name, (signed, choose) in METHODS.items():

@@ -17,7 +17,7 @@ from numba.core import ir, types
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.extending import intrinsic
 
-from functrans.numba.arrays import ActiveArray, fresh
+from functrans.numba.arrays import ActiveArray, fresh, write
 from functrans.numba.complexes import Pair
 from functrans.numba.inputs import InputArray
 from functrans.numba.numbers import Active
@@ -59,7 +59,7 @@ def room_of(element: Active) -> Any:
 
         def copied(x):
             y = make(x.shape)
-            y[...] = x
+            write(y, x)
             return y
 
         return copied

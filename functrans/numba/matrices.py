@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from numba.core import types
 
+from functrans.numba.arrays import write
 from functrans.numba.functions import chosen_for, new, stands_for
 
 
@@ -27,7 +28,7 @@ def require_finite(a):
 @njit
 def copied(a):
     out = new(a.shape)
-    out[...] = a
+    write(out, a)
     return out
 
 
@@ -131,7 +132,8 @@ def without_division(a):
         below = 0.0
         for i in range(n - 1, -1, -1):
             diagonal = f[i, i]
-            f[i, :i] = 0.0
+            for j in range(i):
+                f[i, j] = 0.0
             f[i, i] = -below
             below += diagonal
         f = f @ a

@@ -14,6 +14,7 @@ and the same half in c.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -21,7 +22,10 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba.core import types
+from numba.core.compiler import Flags, compile_extra
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
 
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import AnyArray, Tracer, cast
@@ -31,6 +35,7 @@ from functrans.numba.convert import Copies
 from functrans.numba.linear import Jacobian, Tapes
 from functrans.numba.runs import Args, Runs, leaves_of
 from functrans.numba.source import explained, line_of_call
+from functrans.numba.updates import TypesOfPlain
 
 AUTO, FORWARD, REVERSE = "auto", "forward", "reverse"
 
@@ -409,9 +414,20 @@ def argument_type(a: Aval, scalar: bool, readonly: bool) -> types.Type:
 
 
 def result_type(kernel: Dispatcher, plain: Dispatcher, kinds: Sequence) -> types.Type:
-    """What a kernel returns, as numba infers it of its copy for plain numbers."""
-    _, _, folded, _ = explained(kernel, plain.get_call_template, (tuple(kinds), {}))
-    return plain.overloads[tuple(folded)].signature.return_type
+    """What a kernel returns, as numba infers it of its copy for plain numbers.
+
+    That is compiled when it is first run, which a gradient does not do.
+    """
+    _, folded = plain.fold_argument_types(tuple(kinds), {})
+    if tuple(folded) in plain.overloads:
+        return plain.overloads[tuple(folded)].signature.return_type
+    flags = Flags()
+    cpu_target.options.parse_as_flags(flags, plain.targetoptions)
+    contexts = cpu_target.typing_context, cpu_target.target_context
+    infer = functools.partial(compile_extra, *contexts, plain.py_func, flags=flags, locals={},
+                              pipeline_class=TypesOfPlain)
+    with global_compiler_lock:
+        return explained(kernel, infer, (tuple(folded), None))
 
 
 def flat_types(kind: types.Type) -> list:

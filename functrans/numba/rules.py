@@ -256,12 +256,8 @@ constant(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operat
          np.greater, np.greater_equal, np.equal, np.not_equal, arity=2)
 
 
-def _same(x):
-    return (lambda x: x) if isinstance(x, Active) else None
-
-
 for _f in (float, np.real, np.conj):
-    overload(_f)(_same)
+    overload(_f)(lambda x: (lambda x: x) if isinstance(x, Active) else None)
 
 
 @overload(np.imag)

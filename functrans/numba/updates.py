@@ -17,11 +17,11 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.errors import TypingError
 from numba.core.ir_utils import get_definition, guard, mk_unique_var
-from numba.core.typed_passes import NopythonRewrites
+from numba.core.typed_passes import NopythonRewrites, NopythonTypeInference
 from numba.core.untyped_passes import InlineClosureLikes, IRProcessing
 from numba.extending import lower_builtin, type_callable
 
-from functrans.numba.arrays import ActiveArray, is_operand
+from functrans.numba.arrays import ActiveArray, is_operand, write
 from functrans.numba.lists import EntriesOfLists
 from functrans.numba.numbers import Active
 from functrans.numba.overloads import for_kernels
@@ -40,11 +40,18 @@ def _update(inplace: Any, of: Any) -> Any:
         if not a.mutable:
             raise TypingError(READONLY)
 
-        def write(a, b):
+        def updating(a, b):
+            y = of(a, b)
+            if y.shape != a.shape:
+                raise ValueError("an array cannot be updated by one that is broadcast further")
+            write(a, y)
+            return a
+
+        def assigning(a, b):
             a[...] = of(a, b)
             return a
 
-        return write
+        return assigning if isinstance(b, types.Array) and b.ndim > a.ndim else updating
 
     @type_callable(updated)
     def others(context: Any) -> Any:
@@ -162,5 +169,30 @@ class KernelCompiler(CompilerBase):
         pipeline.add_pass_after(EntriesOfLists, InlineClosureLikes)
         pipeline.passes = [(Fusion if p is NopythonRewrites else p, name)
                            for p, name in pipeline.passes]
+        pipeline.finalize()
+        return [pipeline]
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class Typed(FunctionPass):
+    """What a kernel returns, in place of its code."""
+
+    _name = "functrans_typed"
+
+    def __init__(self) -> None:  # numba's is abstract
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
+        state.cr = state.return_type
+        return False
+
+
+class TypesOfPlain(KernelCompiler):
+    """For plain numbers, no further than the types."""
+
+    def define_pipelines(self) -> list:
+        pipeline, = super().define_pipelines()
+        last = [p for p, _ in pipeline.passes].index(NopythonTypeInference)
+        pipeline.passes = [*pipeline.passes[: last + 1], (Typed, "its result")]
         pipeline.finalize()
         return [pipeline]

@@ -201,14 +201,10 @@ def _bounded(i, n, mode):
 
 
 def _indices_from(name: str, of_shape: Callable) -> Callable:
-    numpy_function = getattr(np, name)
-
-    @numpy_like(numpy_function)
+    @numpy_like(getattr(np, name), doc=f"np.{name} of the shape of a traced array.")
     def named(arr, *args, **kwargs):
         return of_shape(np.empty(arr.shape, bool), *args, **kwargs)
 
-    named.__name__ = name
-    named.__doc__ = f"np.{name} of the shape of a traced array."
     return named
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS
-from functrans._core.bind import AnyArray, Tracer, bind, newest_trace
+from functrans._core.bind import AnyArray, Tracer, bind, cast, newest_trace
 from functrans._ops import contractions as rows
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import move_axis
@@ -91,16 +91,22 @@ def _reflected(self, other):
 def dot(a, b, out=None):
     """Product of scalars, inner product of vectors, matrix product; over the last axis of ``a``."""
     a, b = _pair(a, b)
+    return _summed(a, b, max(len(b.shape) - 2, 0))
+
+
+def _summed(a, b, axis):
+    """Products summed over the last axis of ``a`` and ``axis`` of ``b``, or with a number."""
     n1, n2 = len(a.shape), len(b.shape)
-    if not n1 or not n2:
-        return a * b
-    axis = max(n2 - 2, 0)
+    if not n1 or not n2:  # a traced number of Python's has its type as an array, as in NumPy
+        dtype = np.result_type(a.dtype, b.dtype)
+        return ops.multiply(cast(a, dtype), cast(b, dtype))
     if a.shape[-1] != b.shape[axis]:
         raise ValueError(
             f"shapes {_show(a.shape)} and {_show(b.shape)} not aligned: {a.shape[-1]} (dim "
             f"{n1 - 1}) != {b.shape[axis]} (dim {axis})"
         )
-    y = rows.matmul(a, b) if n2 <= 2 else _contract(a, b, (n1 - 1,), (axis,))
+    by_matmul = n2 <= 2 and axis == max(n2 - 2, 0)
+    y = rows.matmul(a, b) if by_matmul else _contract(a, b, (n1 - 1,), (axis,))
     return _rounded(y, a, b)
 
 
@@ -144,14 +150,7 @@ def vecmat(x1, x2, /):
 def inner(a, b, /):
     """Sum of products over the last axes, without conjugation."""
     a, b = _pair(a, b)
-    if not a.shape or not b.shape:
-        return ops.multiply(a, b)
-    if a.shape[-1] != b.shape[-1]:
-        raise ValueError(
-            f"shapes {_show(a.shape)} and {_show(b.shape)} not aligned: {a.shape[-1]} (dim "
-            f"{a.ndim - 1}) != {b.shape[-1]} (dim {b.ndim - 1})"
-        )
-    return _rounded(_contract(a, b, (len(a.shape) - 1,), (len(b.shape) - 1,)), a, b)
+    return _summed(a, b, max(len(b.shape) - 1, 0))
 
 
 @numpy_like(np.outer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,27 +19,9 @@ from functrans.numpy.linear_algebra import inv as _inv
 from functrans.numpy.linear_algebra import solve as _solve
 from functrans.numpy.structure import as_floats, as_operand, is_traced, numpy_like
 
-
-class SVDResult(NamedTuple):
-    """Left singular vectors as columns, descending singular values, right ones as rows."""
-
-    U: Any
-    S: Any
-    Vh: Any
-
-
-class QRResult(NamedTuple):
-    """A matrix with orthonormal columns, and an upper triangular one."""
-
-    Q: Any
-    R: Any
-
-
-class EigResult(NamedTuple):
-    """Eigenvalues, and eigenvectors as columns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
+_ONE = np.eye(1)
+SVDResult, QRResult = type(np.linalg.svd(_ONE)), type(np.linalg.qr(_ONE))
+EigResult = type(np.linalg.eig(_ONE))
 
 
 def _matrices(a: Any) -> AnyArray:

@@ -114,6 +114,8 @@ def round(a, decimals=0, out=None):
         return ops.from_parts(round(np.real(a), decimals), round(np.imag(a), decimals))
     if a.dtype.kind in "iu" and decimals >= 0:
         return a
+    if a.dtype.kind == "b" and decimals != 0:
+        raise TypeError("np.round has no decimals of booleans")
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
     if decimals == 0:
         return ops.rint(a)  # of booleans float16, as NumPy's
@@ -366,13 +368,12 @@ asanyarray = ascontiguousarray = asfortranarray = asarray
 
 
 def _filled(name: str, function: Callable) -> Callable:
-    @numpy_like(getattr(np, f"{name}_like"))
+    @numpy_like(getattr(np, f"{name}_like"),
+                doc=f"numpy.{name} with the shape and dtype of ``a``: a constant.")
     def named(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
         a = as_operand(a)
         return function(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
 
-    named.__name__ = f"{name}_like"
-    named.__doc__ = f"numpy.{name} with the shape and dtype of ``a``: a constant."
     return named
 
 

@@ -13,6 +13,7 @@ from functrans._core.bind import AnyArray, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import fourier as rows
 from functrans._ops import indexing
+from functrans._ops.declare import Linear
 from functrans._ops.structure import along
 from functrans.errors import warn
 from functrans.numpy.arrange import roll
@@ -48,11 +49,11 @@ def _fit(x: Any, n: int, axis: int) -> AnyArray:
     return bind(indexing.put_add, x, pattern=pattern, shape=shape)
 
 
-def _transform(a: Any, n: Any, axis: int, norm: str | None, inverse: bool) -> AnyArray:
+def _transform(row: Linear, a: Any, n: Any, axis: int, norm: str | None, **params: Any) -> AnyArray:
     a = as_operand(a)
     axis = one_axis(axis, a.ndim)
     n = _length(a.shape[axis] if n is None else n)
-    return bind(rows.fft, _fit(a, n, axis), axis=axis, norm=_norm(norm), inverse=inverse)
+    return bind(row, _fit(a, n, axis), axis=axis, norm=_norm(norm), **params)
 
 
 @numpy_like(np.fft.fft)
@@ -64,22 +65,19 @@ def fft(a, n=None, axis=-1, norm=None, out=None):
     >>> ft.grad(power)(np.array([1.0, 2.0]))
     Array([2., 4.])
     """
-    return _transform(a, n, axis, norm, False)
+    return _transform(rows.fft, a, n, axis, norm, inverse=False)
 
 
 @numpy_like(np.fft.ifft)
 def ifft(a, n=None, axis=-1, norm=None, out=None):
     """The inverse of ``fft``."""
-    return _transform(a, n, axis, norm, True)
+    return _transform(rows.fft, a, n, axis, norm, inverse=True)
 
 
 @numpy_like(np.fft.rfft)
 def rfft(a, n=None, axis=-1, norm=None, out=None):
     """The first half of the transform of real numbers; the other half follows by symmetry."""
-    a = as_operand(a)
-    axis = one_axis(axis, a.ndim)
-    n = _length(a.shape[axis] if n is None else n)
-    return bind(rows.rfft, _fit(a, n, axis), axis=axis, norm=_norm(norm))
+    return _transform(rows.rfft, a, n, axis, norm)
 
 
 @numpy_like(np.fft.irfft)
@@ -167,12 +165,11 @@ def irfftn(a, s=None, axes=None, norm=None, out=None):
 
 
 def _of_two_axes(name: str, transform: Callable) -> Callable:
-    @numpy_like(getattr(np.fft, name))
+    @numpy_like(getattr(np.fft, name),
+                doc=f"``{transform.__name__}`` along two axes, by default the last.")
     def named(a, s=None, axes=(-2, -1), norm=None, out=None):
         return transform(a, s, axes, norm)
 
-    named.__name__ = named.__qualname__ = name
-    named.__doc__ = f"``{transform.__name__}`` along two axes, by default the last."
     return named
 
 

@@ -412,12 +412,10 @@ def extract(condition, arr):
 def _of_concrete(name: str) -> Callable:
     function = getattr(np, name)
 
-    @numpy_like(function)
+    @numpy_like(function, doc=f"np.{name} of concrete values: its result has no derivative.")
     def named(a):
         return function(concrete(a, f"np.{name}"))
 
-    named.__name__ = name
-    named.__doc__ = f"np.{name} of concrete values: its result has no derivative."
     return named
 
 

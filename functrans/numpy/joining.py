@@ -194,15 +194,13 @@ def split(ary, indices_or_sections, axis=0):
 
 
 def _split_along(name, axis, ndim):
-    @numpy_like(getattr(np, name))
+    @numpy_like(getattr(np, name), doc=f"np.split along axis {axis}.")
     def named(ary, indices_or_sections):
         ary = as_operand(ary)
         if ary.ndim < ndim:
             raise ValueError(f"{name} only works on arrays of {ndim} or more dimensions")
         return split(ary, indices_or_sections, 0 if ary.ndim == 1 else axis)
 
-    named.__name__ = name
-    named.__doc__ = f"np.split along axis {axis}."
     return named
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,29 +14,15 @@ from functrans._ops import linalg as rows
 from functrans._ops.decompositions import svd as _svd
 from functrans._ops.norms import norm2
 from functrans._ops.reductions import kept_shape
-from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import arrange as _arrange
 from functrans.numpy import contractions as _contractions
 from functrans.numpy import structure as _structure
 from functrans.numpy.lengths import length, squared_size
-from functrans.numpy.protocols import absolute
+from functrans.numpy.protocols import USE_RESULT, absolute, refused
 from functrans.numpy.structure import as_floats, as_operand, is_traced, normalize_axes, numpy_like
 
 LinAlgError = np.linalg.LinAlgError
-
-
-class EighResult(NamedTuple):
-    """Eigenvalues in ascending order, and eigenvectors as columns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class SlogdetResult(NamedTuple):
-    """A determinant as its sign and the logarithm of its absolute value."""
-
-    sign: Any
-    logabsdet: Any
+EighResult, SlogdetResult = type(np.linalg.eigh(np.eye(1))), type(np.linalg.slogdet(np.eye(1)))
 
 
 def matrices(a: Any) -> AnyArray:
@@ -111,7 +97,7 @@ def multi_dot(arrays, *, out=None):
     if not any(map(is_traced, arrays)):
         return np.linalg.multi_dot(arrays, out=out)
     if out is not None:
-        raise _unsupported("out= of multi_dot", "use the value that it returns")
+        raise refused("np.linalg.multi_dot", "got out=", USE_RESULT)
     arrays = [as_operand(x) for x in arrays]
     if len(arrays) < 2:
         raise ValueError("Expecting at least two arrays.")
@@ -203,10 +189,6 @@ def _lower(UPLO: str) -> bool:
 
 
 # ---- norms
-
-
-def _unsupported(what: str, cure: str) -> UnsupportedError:
-    return UnsupportedError(f"{user_line()}: {what} has no derivative rule here; {cure}.")
 
 
 @numpy_like(np.linalg.norm)

@@ -24,7 +24,7 @@ from numpy.polynomial import polynomial as _polynomial
 from numpy.polynomial import set_default_printstyle
 
 from functrans._core.bind import AnyArray
-from functrans.numpy.decompositions import lstsq
+from functrans.numpy.polynomials import least, weighted
 from functrans.numpy.protocols import refused
 from functrans.numpy.public import public
 from functrans.numpy.series import kinds
@@ -171,12 +171,9 @@ def _fit(basis: Basis, x: Any, y: Any, deg: int, rcond: Any = None, full: bool =
     x, y = as_operand(x) + 0.0, as_operand(y) + 0.0
     lhs, rhs = _vander(basis, x, int(deg)), y
     if w is not None:
-        w = as_operand(w) + 0.0
-        lhs, rhs = lhs * w[:, None], rhs * (w if y.ndim == 1 else w[:, None])
+        lhs, rhs = weighted(w, lhs, rhs)
     rcond = len(x) * float(np.finfo(x.dtype).eps) if rcond is None else rcond
-    scale = np.sqrt((lhs * lhs).sum(axis=0))
-    c = lstsq(lhs / scale, rhs, rcond)[0]
-    return c / (scale if y.ndim == 1 else scale[:, None])
+    return least(lhs, rhs, rcond)[0]
 
 
 FUNCTIONS = {

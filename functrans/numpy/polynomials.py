@@ -199,16 +199,8 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov: Any = False):
     rcond = len(x) * float(np.finfo(x.dtype).eps) if rcond is None else rcond
     lhs, rhs = vander(x, order), y
     if w is not None:
-        w = as_operand(w) + 0.0
-        if w.ndim != 1:
-            raise TypeError("expected a 1-d array for weights")
-        if w.shape[0] != y.shape[0]:
-            raise TypeError("expected w and y to have the same length")
-        lhs, rhs = lhs * w[:, None], rhs * (w if y.ndim == 1 else w[:, None])
-    scale = np.sqrt((lhs * lhs).sum(axis=0))
-    lhs = lhs / scale
-    c, residuals, rank, s = lstsq(lhs, rhs, rcond)
-    c = c / (scale if y.ndim == 1 else scale[:, None])
+        lhs, rhs = weighted(w, lhs, rhs)
+    c, lhs, scale, residuals, rank, s = least(lhs, rhs, rcond)
     if full:
         return c, residuals, rank, s, rcond
     if not isinstance(rank, Tracer) and rank != order:
@@ -225,6 +217,24 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov: Any = False):
     else:
         factor = residuals / (len(x) - order)
     return c, base * factor if y.ndim == 1 else base[:, :, None] * factor
+
+
+def weighted(w: Any, lhs: Any, rhs: Any) -> tuple[Any, Any]:
+    """Equations, each times its weight."""
+    w = as_operand(w) + 0.0
+    if w.ndim != 1:
+        raise TypeError("expected a 1-d array for weights")
+    if w.shape[0] != rhs.shape[0]:
+        raise TypeError("expected w and y to have the same length")
+    return lhs * w[:, None], rhs * (w if rhs.ndim == 1 else w[:, None])
+
+
+def least(lhs: Any, rhs: Any, rcond: Any) -> tuple:
+    """The least-squares solution by columns of length 1; these, their lengths, what lstsq gives."""
+    scale = np.sqrt((lhs * lhs).sum(axis=0))
+    lhs = lhs / scale
+    c, *rest = lstsq(lhs, rhs, rcond)
+    return c / (scale if rhs.ndim == 1 else scale[:, None]), lhs, scale, *rest
 
 
 def _check_points(x, y, deg):

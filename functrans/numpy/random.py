@@ -36,7 +36,6 @@ _MOVED = {
 }
 _PARAMETERS = {"normal": ("loc", "scale"), "uniform": ("low", "high"), "exponential": ("scale",)}
 _STATES = ("seed", "set_state", "spawn")
-_NO_DRAWS = {*_STATES, "bit_generator", "get_state"}
 
 
 def _drawing(name: str, method: Callable) -> Callable:

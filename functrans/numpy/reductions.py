@@ -241,16 +241,15 @@ def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
     >>> ft.grad(np.std)(np.array([2.0, 2.0]))
     Array([0., 0.])
     """
-    return in_dtype(_root(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
-                              correction=correction)), dtype)
+    y = _root(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
+                  correction=correction))
+    if y.shape and dtype is not None and np.dtype(dtype).kind not in "fc":
+        raise TypeError(f"np.std along an axis has no roots of type {np.dtype(dtype)}")
+    return in_dtype(y, dtype)
 
 
 def _root(variance):
-    return length(rows.root(variance), _itself, (variance,), degree=2)
-
-
-def _itself(x):
-    return x
+    return length(rows.root(variance), lambda x: x, (variance,), degree=2)
 
 
 @like(np.average)

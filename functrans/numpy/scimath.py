@@ -1,6 +1,10 @@
 """``numpy.emath``: functions whose result is complex where a real one would be NaN.
 
 Whether a result is complex depends on the values of the whole array, as in NumPy.
+
+>>> import functrans as ft, numpy as np
+>>> complex(ft.jvp(np.emath.sqrt, (-4.0,), (1.0,))[1])
+-0.25j
 """
 
 from __future__ import annotations
@@ -49,33 +53,25 @@ def _beyond_one(x: np.ndarray) -> np.ndarray:
     return np.abs(x) > 1
 
 
-@numpy_like(np.emath.sqrt)
-def sqrt(x):
-    """Square root; of an array with a negative entry it is complex.
+def _complex_where(outside: Callable, name: str, what: str, entry: str) -> Callable:
+    """The function of a name, complex of an array that has an entry outside of its real domain."""
+    f = getattr(np, name)
 
-    >>> import functrans as ft, numpy as np
-    >>> complex(ft.jvp(np.emath.sqrt, (-4.0,), (1.0,))[1])
-    -0.25j
-    """
-    return np.sqrt(_complex_if(_negative, x, "sqrt"))
+    @numpy_like(getattr(np.emath, name), doc=f"{what}; of an array with {entry} it is complex.")
+    def named(x):
+        return f(_complex_if(outside, x, name))
 
-
-@numpy_like(np.emath.log)
-def log(x):
-    """Logarithm; of an array with a negative entry it is complex."""
-    return np.log(_complex_if(_negative, x, "log"))
+    return named
 
 
-@numpy_like(np.emath.log2)
-def log2(x):
-    """Logarithm to base 2; of an array with a negative entry it is complex."""
-    return np.log2(_complex_if(_negative, x, "log2"))
-
-
-@numpy_like(np.emath.log10)
-def log10(x):
-    """Logarithm to base 10; of an array with a negative entry it is complex."""
-    return np.log10(_complex_if(_negative, x, "log10"))
+BELOW, BEYOND = "a negative entry", "an entry outside of [-1, 1]"
+sqrt = _complex_where(_negative, "sqrt", "Square root", BELOW)
+log = _complex_where(_negative, "log", "Logarithm", BELOW)
+log2 = _complex_where(_negative, "log2", "Logarithm to base 2", BELOW)
+log10 = _complex_where(_negative, "log10", "Logarithm to base 10", BELOW)
+arccos = _complex_where(_beyond_one, "arccos", "Inverse cosine", BEYOND)
+arcsin = _complex_where(_beyond_one, "arcsin", "Inverse sine", BEYOND)
+arctanh = _complex_where(_beyond_one, "arctanh", "Inverse hyperbolic tangent", BEYOND)
 
 
 @numpy_like(np.emath.logn)
@@ -91,24 +87,6 @@ def power(x, p):
     if dtype_of(p).kind in "iu" and _any(_negative, p, "power"):
         p = p * 1.0
     return np.power(x, p)
-
-
-@numpy_like(np.emath.arccos)
-def arccos(x):
-    """Inverse cosine; of an array with an entry outside of [-1, 1] it is complex."""
-    return np.arccos(_complex_if(_beyond_one, x, "arccos"))
-
-
-@numpy_like(np.emath.arcsin)
-def arcsin(x):
-    """Inverse sine; of an array with an entry outside of [-1, 1] it is complex."""
-    return np.arcsin(_complex_if(_beyond_one, x, "arcsin"))
-
-
-@numpy_like(np.emath.arctanh)
-def arctanh(x):
-    """Inverse hyperbolic tangent; of an array with an entry outside of [-1, 1] it is complex."""
-    return np.arctanh(_complex_if(_beyond_one, x, "arctanh"))
 
 
 __all__ = ["arccos", "arcsin", "arctanh", "log", "log2", "log10", "logn", "power", "sqrt"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -47,12 +46,13 @@ def is_traced_slice(x: Any) -> bool:
 
 
 def numpy_like(
-    numpy_function: Callable | None, applies: bool = False
+    numpy_function: Callable | None, applies: bool = False, doc: str = ""
 ) -> Callable[[Callable], Callable]:
     """Leave calls without a traced argument to NumPy; refuse ``out=`` in the others.
 
     ``numpy_function`` is None where this version of NumPy has no such function. One that
-    ``applies`` a function of the caller's may meet traced values that this one gives.
+    ``applies`` a function of the caller's may meet traced values that this one gives. With a
+    ``doc``, of functions that are made, the function has that and NumPy's name.
     """
 
     def decorate(f: Callable) -> Callable:
@@ -66,9 +66,12 @@ def numpy_like(
                     if not applies:
                         raise
             if kwargs.get("out") is not None:
-                raise refused(f"np.{f.__name__}", "got out=", USE_RESULT)
+                raise refused(f"np.{named.__name__}", "got out=", USE_RESULT)
             return f(*args, **kwargs)
 
+        if numpy_function and doc:
+            named.__name__ = named.__qualname__ = numpy_function.__name__
+            named.__doc__ = doc
         named.traced = f  # type: ignore[attr-defined]  # for calls that NumPy dispatches: see publish
         return named
 
@@ -267,15 +270,13 @@ def squeeze(a, axis=None):
 
 
 def _at_least(ndim):
-    @numpy_like(getattr(np, f"atleast_{ndim}d"))
+    @numpy_like(getattr(np, f"atleast_{ndim}d"), doc=f"Each argument with at least {ndim} axes.")
     def named(*arys):
         if ndim == 1 and scipy_names.asked_by_solver():
             np.asarray(arys[0])  # raises, where C code would lose a derivative
         out = tuple([raise_ndim(as_operand(a), ndim) for a in arys])
         return out[0] if len(out) == 1 else out
 
-    named.__name__ = f"atleast_{ndim}d"
-    named.__doc__ = f"Each argument with at least {ndim} axes."
     return named
 
 
@@ -370,22 +371,8 @@ def _mutator(name: str, cure: str) -> Callable:
     return method
 
 
-class _Flat:
-    """``x.flat``: the entries in order, read as traced values."""
-
-    __slots__ = ("x",)
-
-    def __init__(self, x: Any):
-        self.x: Any = _reshape(x, (math.prod(x.shape),))
-
-    def __getitem__(self, key):
-        return self.x[key]
-
-    def __iter__(self):
-        return iter(self.x)
-
-    def __len__(self):
-        return len(self.x)
+def _flattened(self: Any, order: str = "C") -> AnyArray:
+    return _reshape(self, (self.size,), "C" if order == "K" else order)
 
 
 METHODS = {
@@ -394,9 +381,9 @@ METHODS = {
     "T": property(lambda self: _transpose(self, None)),
     "mT": property(matrix_transpose),
     "astype": astype,
-    "ravel": lambda self, order="C": _reshape(self, (self.size,), "C" if order == "K" else order),
-    "flatten": lambda self, order="C": _reshape(self, (self.size,), "C" if order == "K" else order),
-    "flat": property(_Flat),
+    "ravel": _flattened,
+    "flatten": _flattened,
+    "flat": property(_flattened),
     "squeeze": squeeze,
     "swapaxes": swapaxes,
     "copy": copy,

@@ -110,6 +110,14 @@ def numbers(f: Callable) -> Callable:
     return plain_f
 
 
+def require_success(who: str, success: bool, message: str) -> None:
+    """SolverError with SciPy's message where a solver has failed: it has no derivative."""
+    if not success:
+        raise SolverError(
+            f"{user_line()}: {who} has no derivative, for the solver failed: {message}"
+        )
+
+
 # ---- the linear system
 
 
@@ -124,12 +132,12 @@ def _polished(
         step = solver.solve(r)
         size, scale = np.max(np.abs(step), initial=0.0), np.max(np.abs(z), initial=0.0)
         if size <= 4 * np.finfo(z.dtype).eps * scale:
-            return z, solver.inverse()
+            return z, _inverse(solver)
         error = np.linalg.norm(r)
         if not (size < 0.4 * last or error < 0.5 * before):
             # nothing is gained any more: by rounding alone, if little is to be gained
             if size <= 100 * np.sqrt(np.finfo(r.dtype).eps) * max(scale, 1.0):
-                return z, solver.inverse()
+                return z, _inverse(solver)
             break
         last, before = size, error
         z = z - step
@@ -184,9 +192,6 @@ class _Dense:
             x = scipy.linalg.lu_solve(self.factors, columns, trans)
         return x.T.reshape(b.shape)
 
-    def inverse(self) -> Linear:
-        return linear_map(self.solve, lambda b: self.solve(b, 1))
-
 
 class _Sparse:
     """Systems with the Jacobian at ``z`` as a sparse matrix."""
@@ -222,9 +227,6 @@ class _Sparse:
         columns = np.ascontiguousarray(b.reshape(-1, b.shape[-1]).T)
         return self.factors.solve(columns, "T" if trans else "N").T.reshape(b.shape)
 
-    def inverse(self) -> Linear:
-        return linear_map(self.solve, lambda b: self.solve(b, 1))
-
 
 class _Products:
     """Systems with the Jacobian of ``f`` at ``z``, known by its products, by GMRES."""
@@ -255,8 +257,9 @@ class _Products:
             )
         return x
 
-    def inverse(self) -> Linear:
-        return linear_map(self.solve, lambda b: self.solve(b, 1))
+
+def _inverse(solver: _Dense | _Sparse | _Products) -> Linear:
+    return linear_map(solver.solve, lambda b: solver.solve(b, 1))
 
 
 def linear_map(forward: Callable, backward: Callable) -> Linear:

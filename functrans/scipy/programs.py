@@ -24,7 +24,7 @@ from functrans import tree
 from functrans._compile.ir.program import Program, evaluate
 from functrans._core.array import plain
 from functrans._core.aval import aval_of
-from functrans._core.bind import AnyArray, Tracer, writer
+from functrans._core.bind import Tracer, writer
 from functrans._core.writing import handed, is_ours, writing
 from functrans._transforms.arguments import is_number
 from functrans._transforms.forward.api import jvp
@@ -267,16 +267,12 @@ def handed_parts(y: Any) -> Any:
 
 def _pushed(g: Callable, xs: Sequence, ts: Sequence) -> list:
     ys, tangents = jvp(lambda *v: tuple(g(*v)), tuple(xs), tuple(ts))
-    return [_or_zeros(t, y) for t, y in zip(tangents, ys, strict=True)]
+    return [np.zeros(np.shape(y)) if t is None else t for t, y in zip(tangents, ys, strict=True)]
 
 
 def _pulled_back(g: Callable, xs: Sequence, cts: Sequence) -> list:
     pull = vjp(lambda *v: tuple(g(*v)), *xs)[1]
     return list(map(np.conjugate, pull(tuple(map(np.conjugate, cts)))))
-
-
-def _or_zeros(t: Any, y: Any) -> AnyArray:
-    return np.zeros(np.shape(y)) if t is None else t
 
 
 OURS = SimpleNamespace(

@@ -16,18 +16,29 @@ from functrans.errors import ConcretizationError, FunctransError, UnsupportedErr
 F = TypeVar("F", bound=Callable)
 
 
-def counterpart(theirs: Callable) -> Callable[[F], F]:
-    """Decorator: the function below it where an argument is traced, else ``theirs``."""
+def counterpart(
+    theirs: Callable, when: Callable[[tuple, dict], bool] | None = None
+) -> Callable[[F], F]:
+    """Decorator: the function below it where an argument is traced, or ``when`` says so of the
+    arguments, else ``theirs``."""
 
     def enter(ours: F) -> F:
         @functools.wraps(ours)
         def either(*args: Any, **kwargs: Any) -> Any:
-            y = (ours if is_traced((args, kwargs)) else theirs)(*args, **kwargs)
+            traced = is_traced((args, kwargs)) if when is None else when(args, kwargs)
+            y = (ours if traced else theirs)(*args, **kwargs)
             return y if writing.get() is None else handed_to(sys._getframe(1), y, fixed=False)
 
         return either  # type: ignore[return-value]  # it has the signature of ``ours``
 
     return enter
+
+
+def published(theirs: Any, name: str, ours: Callable, more: str = "") -> Callable:
+    """``ours`` as the counterpart of the function of this name in SciPy's module, and with it."""
+    ours.__name__ = ours.__qualname__ = name
+    ours.__doc__ = f"``{theirs.__name__}.{name}``, of traced values too.{more}"
+    return counterpart(getattr(theirs, name))(ours)
 
 
 def is_traced(x: Any) -> bool:
@@ -74,15 +85,12 @@ def namespace(
                 f"module {into['__name__']!r} has no attribute {name!r}, and neither has "
                 f"{theirs.__name__}"
             ) from None
-        if _is_function(found) and name not in takes_traced:
+        is_function = isinstance(found, FunctionType) or type(found).__module__ == "uarray"
+        if is_function and name not in takes_traced:
             return _with_reason(found, into["__name__"], f"{theirs.__name__}.{name}")
         return found
 
     return names, get, lambda: names
-
-
-def _is_function(x: Any) -> bool:
-    return isinstance(x, FunctionType) or type(x).__module__ == "uarray"
 
 
 def _with_reason(theirs: Callable, module: str, name: str) -> Callable:

@@ -276,6 +276,13 @@ ERRORS = errors_in({
          "write(ops.add, total, 0.0) if self.sums else total", "total",
          "tests/test_rolling.py::test_rows_have_the_same_bits_wherever_they_are_kept"),
     ],
+    "functrans/_compile/rolling/rolled.py": [
+        ("rolled loops: a body reads columns of a backward loop forwards",
+         """            at = kind[0].count - 1 - k if reverse else k
+            eqns""", """            at = k
+            eqns""",
+         "tests/test_rows_within_steps.py::test_a_loop_in_a_loop_takes_a_column_as_one_array"),
+    ],
     "functrans/_compile/rolling/within_steps.py": [
         ("rolled loops: entries that are in all rows of a step turn -0 into 0",
          "    if shared is not None:", "    if shared is not None and len(terms) == 1:",

@@ -35,6 +35,17 @@ ERRORS = errors_in({
          'return 1 - (self.values.__array_interface__["data"][0] >> 3)',
          "tests/test_numba.py::test_inputs_that_are_told_by_their_addresses_are_the_right_ones"),
     ],
+    "functrans/numba/updates.py": [
+        ("numba: an array is updated by the first entries of a longer one",
+         "if y.shape != a.shape:", "if y.ndim != a.ndim:",
+         "tests/test_numba.py::test_an_array_is_not_updated_by_one_that_is_broadcast_further"),
+    ],
+    "functrans/numba/arrays.py": [
+        ("numba: a number and the array beside it change places",
+         "out[i] = f(at(a, i), at(b, i))\n                return out\n\n            return beside",
+         "out[i] = f(at(b, i), at(a, i))\n                return out\n\n            return beside",
+         "tests/test_numba.py::test_arrays_in_kernels_are_differentiated"),
+    ],
     "functrans/numba/ops.py": [
         ("numba: a second derivative lacks the curvature",
          "total[k] = c if total[k] is None else total[k] + c",

@@ -25,7 +25,7 @@ ERRORS = errors_in({
          "np.conjugate(self.pull(np.conjugate(ct)))", "(self.pull(ct))",
          FREE + "test_an_operator_acts_as_its_matrix_its_transpose_and_its_adjoint"),
         ("operators: the imaginary part of a cotangent is dropped",
-         "from_parts(np.real(self._pull(ct)), np.real(self._pull(-1j * ct)))", "self._pull(ct) + 0j",
+         "from_parts(real(self._pull(ct)), real(self._pull(-1j * ct)))", "self._pull(ct) + 0j",
          FREE + "test_an_operator_acts_as_its_matrix_its_transpose_and_its_adjoint"),
     ],
     MATRICES + "estimates.py": [

@@ -27,8 +27,8 @@ ERRORS = errors_in({
     ],
     "functrans/_transforms/drawing.py": [
         ("draws: a run stays where a handler has ended its block",
-         "    before = _runs.get()\n    try:\n        _runs.set((*before, run))\n        return f()\n"
-         "    finally:\n        _runs.set(before)\n",
+         "    before = _runs.get()\n    try:\n        _runs.set((*before, run))\n"
+         "        return f()\n    finally:\n        _runs.set(before)\n",
          "    before = _runs.get()\n    _runs.set((*before, run))\n    y = f()\n"
          "    _runs.set(before)\n    return y\n",
          "tests/test_interrupts.py::test_later_calls_are_as_if_nothing_had_been_interrupted"),

@@ -9,6 +9,8 @@ from functrans.errors import UnsupportedError
 from functrans.scipy import bands, interpolate
 from tests.scipy.agreement import assert_derivatives, assert_transforms
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 X = np.array([0.0, 0.7, 1.0, 2.0, 3.5])
 Y = np.random.default_rng(0).normal(size=(2, 5, 3))
 P = np.array([[-0.5, 0.0, 0.3], [1.0, 2.9, 4.0]])
@@ -102,7 +104,7 @@ def test_in_knots_the_derivative_is_that_of_scipy_s_values(kind):
 @pytest.mark.parametrize("kind, dense", [
     ("pchip", bands.DENSE), ("spline", bands.DENSE), ("natural", 1), ("periodic", 1),
 ])
-def test_knots_are_batched_and_compiled(kind, dense, monkeypatch, unoptimised):
+def test_knots_are_batched_and_compiled(kind, dense, monkeypatch):
     monkeypatch.setattr(bands, "DENSE", dense)
     assert_derivatives(IN_KNOTS[kind], X + 0.01, order=1)
     assert_transforms(IN_KNOTS[kind], X + 0.01)

@@ -13,6 +13,8 @@ from functrans.testing import check_grads
 from tests.drawing import generator
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 RNG = generator(0)
 Q, W, V, B = [RNG.normal(size=s) for s in ((3, 3), (5, 3), (3,), (3, 2))]
 A = RNG.normal(size=(3, 3)) + 3 * np.eye(3)

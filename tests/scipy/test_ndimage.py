@@ -10,6 +10,8 @@ from functrans.scipy import ndimage
 from tests.drawing import generator
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 si = scipy.ndimage
 RNG = generator(0)
 X = RNG.normal(size=(4, 5))

@@ -11,6 +11,9 @@ from functrans.errors import SolverError, UnsupportedError
 from functrans.scipy import implicit, optimize
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
+
 # x = a**(1/3) at a = 8: value and three derivatives
 CUBE_ROOT = [2.0, 1 / 12, -1 / 144, 5 / 3456]
 

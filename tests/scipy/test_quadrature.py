@@ -9,6 +9,8 @@ import functrans as ft
 from functrans.errors import SolverError, UnsupportedError
 from functrans.scipy import integrate
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 K = 1.3
 RANGES = {
     # limits and integrand of k; the integral in closed form

@@ -14,6 +14,8 @@ from functrans.testing import check_grads
 from tests.drawing import generator
 from tests.scipy.agreement import close
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 RNG = generator(0)
 V, ONE = RNG.normal(size=(2, 3))
 M = Theirs.from_rotvec(V).as_matrix() + 0.2 * RNG.normal(size=(3, 3))

@@ -9,6 +9,8 @@ from functrans.errors import SolverError, UnsupportedError
 from functrans.scipy import integrate, linalg, optimize
 from tests.scipy.agreement import close
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 T = np.linspace(0.0, 1.0, 5)
 W = np.arange(9.0).reshape(3, 3)
 

@@ -10,6 +10,8 @@ from functrans.scipy import interpolate as fi
 from functrans.testing import check_grads
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 DRAW = np.random.default_rng(0)
 X = np.sort(DRAW.normal(size=9))
 Y = DRAW.normal(size=(9, 2))

@@ -207,3 +207,9 @@ def test_sparse_tensors_have_older_constructors():
     assert s.dtype is torch.float64 and torch.sparse.sum(s).item() == 3.0
     assert torch.sparse.sum(s, 0).item() == 3.0
     assert torch.sparse.FloatTensor([[1]], [4.0]).to_dense().tolist() == [0.0, 4.0]
+
+
+@pytest.mark.parametrize("constant", [torch.strided, torch.sparse_coo, torch.channels_last,
+                                      torch.preserve_format, torch.float32], ids=repr)
+def test_constants_are_the_same_after_copying(constant):
+    assert pickle.loads(pickle.dumps(constant)) is constant is copy.deepcopy(constant)

@@ -233,7 +233,7 @@ class _Writer:
     def _part(self, part: Any) -> Atom:
         if part.kind == "constants":
             return constant(np.stack([a.value if isinstance(a, Const) else a for a in part.atoms]))
-        if part.kind == "variables" or part.atoms[0] in self.known:  # the last one of its pieces
+        if part.kind == "variables" or not (part.of_array or part.kind in self.columns):
             return self.add(stack, *map(self.read, part.atoms), axis=0)
         owner, *rest = part.kind
         first, step, n = part.first, part.step or 1, len(part.atoms)
@@ -287,7 +287,7 @@ class _Writer:
         eqns: list[Eqn] = []
         for a, v in zip(consts, program.inputs, strict=False):
             kind, k = self.home.get(a, (None, 0))
-            if read[kind] < ENTRIES or a in self.known:
+            if read[kind] < ENTRIES or kind not in self.columns or a.weak:
                 given[v] = self.read(a)
                 continue
             column, reverse = self.columns[kind]

@@ -29,24 +29,18 @@ def _mean(f, v, x):
 
 # ---- of any order: 10.6.1, 10.29.1
 
-jv = ufunc("jv", ORDER, lambda g, x1, x2: g * _fall(jv, x1, x2), domain=POSITIVE, singular=True)
-yv = ufunc("yv", ORDER, lambda g, x1, x2: g * _fall(yv, x1, x2), domain=POSITIVE, singular=True)
-yn = ufunc(
-    "yn", ORDER, lambda g, x1, x2: g * _fall(yn, trunc(x1), x2), domain=POSITIVE, singular=True,
-)
-iv = ufunc("iv", ORDER, lambda g, x1, x2: g * _mean(iv, x1, x2), domain=POSITIVE, singular=True)
-kv = ufunc("kv", ORDER, lambda g, x1, x2: -g * _mean(kv, x1, x2), domain=POSITIVE, singular=True)
-kn = ufunc(
-    "kn", ORDER, lambda g, x1, x2: -g * _mean(kn, trunc(x1), x2), domain=POSITIVE, singular=True,
-)
+jv = ufunc("jv", ORDER, lambda g, x1, x2: g * _fall(jv, x1, x2), domain=POSITIVE)
+yv = ufunc("yv", ORDER, lambda g, x1, x2: g * _fall(yv, x1, x2), domain=POSITIVE)
+yn = ufunc("yn", ORDER, lambda g, x1, x2: g * _fall(yn, trunc(x1), x2), domain=POSITIVE)
+iv = ufunc("iv", ORDER, lambda g, x1, x2: g * _mean(iv, x1, x2), domain=POSITIVE)
+kv = ufunc("kv", ORDER, lambda g, x1, x2: -g * _mean(kv, x1, x2), domain=POSITIVE)
+kn = ufunc("kn", ORDER, lambda g, x1, x2: -g * _mean(kn, trunc(x1), x2), domain=POSITIVE)
 
 hankel1 = ufunc(
-    "hankel1", ORDER, lambda g, x1, x2: g * _fall(hankel1, x1, x2), domain="complex", singular=True,
-    cython="",
+    "hankel1", ORDER, lambda g, x1, x2: g * _fall(hankel1, x1, x2), domain="complex", cython="",
 )
 hankel2 = ufunc(
-    "hankel2", ORDER, lambda g, x1, x2: g * _fall(hankel2, x1, x2), domain="complex", singular=True,
-    cython="",
+    "hankel2", ORDER, lambda g, x1, x2: g * _fall(hankel2, x1, x2), domain="complex", cython="",
 )
 
 # ---- exponentially scaled
@@ -67,13 +61,9 @@ def _series_of_slope(v, x, alternating):
     return total * inverse * sqrt(inverse)
 
 
-def _far(v, x):
-    return x > FAR + v * v
-
-
 def _scaled_slope(v, x, slope, kind):
     """``slope`` up to where it has lost digits, and then that of the series."""
-    far = _far(v, x)
+    far = x > FAR + v * v
     series = _series_of_slope(v, where(far, x, FAR), kind == "i")
     factor = 1 / np.sqrt(2 * np.pi) if kind == "i" else np.sqrt(np.pi / 2)
     return where(far, series * factor.item(), slope(where(far, 1.0, x)))
@@ -89,22 +79,10 @@ def _slope_of_kve(v, x):
     return _scaled_slope(v, x, lambda z: kve(v, z) - _mean(kve, v, z), "k")
 
 
-jve = ufunc(
-    "jve", ORDER, lambda g, x1, x2: g * _fall(jve, x1, real("jve", x2)), domain=POSITIVE,
-    singular=True,
-)
-yve = ufunc(
-    "yve", ORDER, lambda g, x1, x2: g * _fall(yve, x1, real("yve", x2)), domain=POSITIVE,
-    singular=True,
-)
-ive = ufunc(
-    "ive", ORDER, lambda g, x1, x2: g * _slope_of_ive(x1, real("ive", x2)), domain=POSITIVE,
-    singular=True,
-)
-kve = ufunc(
-    "kve", ORDER, lambda g, x1, x2: g * _slope_of_kve(x1, real("kve", x2)), domain=POSITIVE,
-    singular=True,
-)
+jve = ufunc("jve", ORDER, lambda g, x1, x2: g * _fall(jve, x1, real("jve", x2)), domain=POSITIVE)
+yve = ufunc("yve", ORDER, lambda g, x1, x2: g * _fall(yve, x1, real("yve", x2)), domain=POSITIVE)
+ive = ufunc("ive", ORDER, lambda g, x1, x2: g * _slope_of_ive(x1, real("ive", x2)), domain=POSITIVE)
+kve = ufunc("kve", ORDER, lambda g, x1, x2: g * _slope_of_kve(x1, real("kve", x2)), domain=POSITIVE)
 
 # ---- of orders 0 and 1
 
@@ -114,8 +92,8 @@ TINY = 1e-100
 
 j0 = ufunc("j0", lambda g, x: -g * j1(x))
 j1 = ufunc("j1", lambda g, x: g * ((j0(x) - jv(2, x)) * 0.5))
-y0 = ufunc("y0", lambda g, x: -g * y1(x), domain=POSITIVE, singular=True)
-y1 = ufunc("y1", lambda g, x: g * ((y0(x) - yn(2, x)) * 0.5), domain=POSITIVE, singular=True)
+y0 = ufunc("y0", lambda g, x: -g * y1(x), domain=POSITIVE)
+y1 = ufunc("y1", lambda g, x: g * ((y0(x) - yn(2, x)) * 0.5), domain=POSITIVE)
 i0 = ufunc("i0", lambda g, x: g * i1(x), singular=True)
 
 
@@ -129,8 +107,8 @@ def _i2(x):
 
 
 i1 = ufunc("i1", lambda g, x: g * ((i0(x) + _i2(x)) * 0.5), singular=True)
-k0 = ufunc("k0", lambda g, x: -g * k1(x), domain=POSITIVE, singular=True)
-k1 = ufunc("k1", lambda g, x: -g * ((k0(x) + kn(2, x)) * 0.5), domain=POSITIVE, singular=True)
+k0 = ufunc("k0", lambda g, x: -g * k1(x), domain=POSITIVE)
+k1 = ufunc("k1", lambda g, x: -g * ((k0(x) + kn(2, x)) * 0.5), domain=POSITIVE)
 
 
 # of these SciPy's own functions take a twentieth of the time of those of any order
@@ -157,26 +135,26 @@ i0e = ufunc(
 i1e = ufunc(
     "i1e", lambda g, x: g * _slope_of_i1e(absolute(x)), kinks="0: 1/2", at_kink=lambda x: x == 0,
 )
-k0e = ufunc("k0e", lambda g, x: g * _slope_of_k0e(x), domain=POSITIVE, singular=True)
-k1e = ufunc("k1e", lambda g, x: g * _slope_of_k1e(x), domain=POSITIVE, singular=True)
+k0e = ufunc("k0e", lambda g, x: g * _slope_of_k0e(x), domain=POSITIVE)
+k1e = ufunc("k1e", lambda g, x: g * _slope_of_k1e(x), domain=POSITIVE)
 
 # ---- spherical: 10.51.2, in the form that holds at 0 too
 
 spherical_jn = ufunc(
     "spherical_jn", NUMBER, lambda g, x1, x2: g * neighbours(spherical_jn, x1, x2, -1),
-    domain=POSITIVE, singular=True, cython="",
+    domain=POSITIVE, cython="",
 )
 spherical_yn = ufunc(
     "spherical_yn", NUMBER, lambda g, x1, x2: g * neighbours(spherical_yn, x1, x2, -1),
-    domain=POSITIVE, singular=True, cython="",
+    domain=POSITIVE, cython="",
 )
 spherical_in = ufunc(
     "spherical_in", NUMBER, lambda g, x1, x2: g * neighbours(spherical_in, x1, x2, 1),
-    domain=POSITIVE, singular=True, cython="",
+    domain=POSITIVE, cython="",
 )
 spherical_kn = ufunc(
     "spherical_kn", NUMBER, lambda g, x1, x2: -g * neighbours(spherical_kn, x1, x2, 1),
-    domain=POSITIVE, singular=True, cython="",
+    domain=POSITIVE, cython="",
 )
 
 
@@ -228,28 +206,28 @@ aie = part(
     lambda g, y, x: g * _slope_of_scaled(
         x, aipe(x) + _scaled_root(real("airye", x)) * y, 0.5, kve, _slope_of_kve, (1 / 3,),
         1 / (np.sqrt(3.0) * np.pi).item()),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 aipe = part(
     "aipe", "airye", 1,
     lambda g, y, x: g * _slope_of_scaled(
         x, x * aie(x) + _scaled_root(real("airye", x)) * y, 1.0, kve, _slope_of_kve, (2 / 3,),
         -1 / (np.sqrt(3.0) * np.pi).item()),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 bie = part(
     "bie", "airye", 2,
     lambda g, y, x: g * _slope_of_scaled(
         x, bipe(x) - _scaled_root(real("airye", x)) * y, 0.5, ive, _slope_of_ive, (-1 / 3, 1 / 3),
         1 / np.sqrt(3.0).item()),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 bipe = part(
     "bipe", "airye", 3,
     lambda g, y, x: g * _slope_of_scaled(
         x, x * bie(x) - _scaled_root(real("airye", x)) * y, 1.0, ive, _slope_of_ive,
         (-2 / 3, 2 / 3), 1 / np.sqrt(3.0).item()),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 
 
@@ -266,22 +244,14 @@ def _over(y, x, at_zero):
     return where(x == 0, at_zero, y / where(x == 0, 1.0, x))
 
 
-ber = ufunc("ber", lambda g, x: g * berp(x), domain=POSITIVE, singular=True)
-berp = ufunc(
-    "berp", lambda g, y, x: g * (-bei(x) - _over(y, x, 0.0)), domain=POSITIVE, singular=True,
-)
-bei = ufunc("bei", lambda g, x: g * beip(x), domain=POSITIVE, singular=True)
-beip = ufunc(
-    "beip", lambda g, y, x: g * (ber(x) - _over(y, x, 0.5)), domain=POSITIVE, singular=True,
-)
-ker = ufunc("ker", lambda g, x: g * kerp(x), domain=POSITIVE, singular=True)
-kerp = ufunc(
-    "kerp", lambda g, y, x: g * (-kei(x) - _over(y, x, -np.inf)), domain=POSITIVE, singular=True,
-)
-kei = ufunc("kei", lambda g, x: g * keip(x), domain=POSITIVE, singular=True)
-keip = ufunc(
-    "keip", lambda g, y, x: g * (ker(x) - _over(y, x, 0.0)), domain=POSITIVE, singular=True,
-)
+ber = ufunc("ber", lambda g, x: g * berp(x), domain=POSITIVE)
+berp = ufunc("berp", lambda g, y, x: g * (-bei(x) - _over(y, x, 0.0)), domain=POSITIVE)
+bei = ufunc("bei", lambda g, x: g * beip(x), domain=POSITIVE)
+beip = ufunc("beip", lambda g, y, x: g * (ber(x) - _over(y, x, 0.5)), domain=POSITIVE)
+ker = ufunc("ker", lambda g, x: g * kerp(x), domain=POSITIVE)
+kerp = ufunc("kerp", lambda g, y, x: g * (-kei(x) - _over(y, x, -np.inf)), domain=POSITIVE)
+kei = ufunc("kei", lambda g, x: g * keip(x), domain=POSITIVE)
+keip = ufunc("keip", lambda g, y, x: g * (ker(x) - _over(y, x, 0.0)), domain=POSITIVE)
 
 
 # ---- Struve: 11.4.27 and 11.4.29 in one form; at 0 the first terms of 11.2.1 and 11.2.2
@@ -303,9 +273,8 @@ def _slope_of_struve(f, sign, v, x):
 
 struve = ufunc(
     "struve", ORDER, lambda g, x1, x2: g * _slope_of_struve(struve, -1, x1, x2), domain=POSITIVE,
-    singular=True,
 )
 modstruve = ufunc(
     "modstruve", ORDER, lambda g, x1, x2: g * _slope_of_struve(modstruve, 1, x1, x2),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )

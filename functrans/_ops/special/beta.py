@@ -93,11 +93,11 @@ def _mean(values):
 
 beta = ufunc(
     "beta", lambda g, y, x1, x2: g * _slope(y, x1, x2), lambda g, y, x1, x2: g * _slope(y, x2, x1),
-    domain=POSITIVE, singular=True, commutes=True,
+    domain=POSITIVE, commutes=True,
 )
 betaln = ufunc(
     "betaln",
     lambda g, x1, x2: -g * psi_increase(x1, x2, x1 + x2),
     lambda g, x1, x2: -g * psi_increase(x2, x1, x1 + x2),
-    domain=POSITIVE, singular=True, commutes=True,
+    domain=POSITIVE, commutes=True,
 )

@@ -53,7 +53,7 @@ elliprf = ufunc(
     lambda g, x1, x2, x3: g * _slope_of_rf(x2, x3, x1),
     lambda g, x1, x2, x3: g * _slope_of_rf(x1, x3, x2),
     lambda g, x1, x2, x3: g * _slope_of_rf(x1, x2, x3),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 
 
@@ -74,7 +74,7 @@ elliprc = ufunc(
     "elliprc",
     lambda g, x1, x2: g * _slope_of_rc(real("elliprc", x1), real("elliprc", x2), False),
     lambda g, x1, x2: g * _slope_of_rc(real("elliprc", x1), real("elliprc", x2), True),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 
 
@@ -88,7 +88,7 @@ elliprg = ufunc(
     lambda g, x1, x2, x3: g * _slope_of_rg(x1, x2, x3),
     lambda g, x1, x2, x3: g * _slope_of_rg(x2, x1, x3),
     lambda g, x1, x2, x3: g * _slope_of_rg(x3, x1, x2),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 
 
@@ -102,7 +102,7 @@ elliprd = ufunc(
     lambda g, x1, x2, x3: g * _slope_of_rd(x1, x2, x3, 3, 1, 3, -0.75),
     lambda g, x1, x2, x3: g * _slope_of_rd(x1, x2, x3, 1, 3, 3, -0.75),
     lambda g, x1, x2, x3: g * _slope_of_rd(x1, x2, x3, 1, 1, 5, -2.25),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 
 
@@ -118,5 +118,5 @@ elliprj = ufunc(
     lambda g, x1, x2, x3, x4: g * _slope_of_rj(x1, x2, x3, x4, 1, 3, 1, 2, -0.75),
     lambda g, x1, x2, x3, x4: g * _slope_of_rj(x1, x2, x3, x4, 1, 1, 3, 2, -0.75),
     lambda g, x1, x2, x3, x4: g * _slope_of_rj(x1, x2, x3, x4, 1, 1, 1, 4, -1.5),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )

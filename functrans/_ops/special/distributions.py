@@ -60,15 +60,15 @@ def chdtri(v, p):
 
 pdtr = ufunc(
     "pdtr", "k, a count", lambda g, x1, x2: -g * gammainc_in_x(floor(x1) + 1.0, x2),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 pdtrc = ufunc(
     "pdtrc", "k, a count", lambda g, x1, x2: g * gammainc_in_x(floor(x1) + 1.0, x2),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 pdtri = ufunc(
     "pdtri", "k, a count", lambda g, y, x1: -g / gammainc_in_x(floor(x1) + 1.0, y),
-    domain="probability", singular=True,
+    domain="probability",
 )
 
 # ---- beta: binomial, negative binomial, F
@@ -85,19 +85,19 @@ def _negative_binomial(k, n, p):
 
 bdtr = ufunc(
     "bdtr", "k, a count", "n, a count", lambda g, x1, x2, x3: -g * _binomial(x1, x2, x3),
-    domain="probability", singular=True,
+    domain="probability",
 )
 bdtrc = ufunc(
     "bdtrc", "k, a count", "n, a count", lambda g, x1, x2, x3: g * _binomial(x1, x2, x3),
-    domain="probability", singular=True,
+    domain="probability",
 )
 nbdtr = ufunc(
     "nbdtr", "k, a count", "n, a count", lambda g, x1, x2, x3: g * _negative_binomial(x1, x2, x3),
-    domain="probability", singular=True,
+    domain="probability",
 )
 nbdtrc = ufunc(
     "nbdtrc", "k, a count", "n, a count", lambda g, x1, x2, x3: -g * _negative_binomial(x1, x2, x3),
-    domain="probability", singular=True,
+    domain="probability",
 )
 
 

@@ -6,11 +6,10 @@ import numpy as np
 
 from functrans._core.aval import ndim_of
 from functrans._ops.declare import NONZERO, POSITIVE, where
-from functrans._ops.elementwise import WHOLE, cos, exp, log, remainder, rint, sin
+from functrans._ops.elementwise import DEGREE, LN2, LN10, WHOLE, cos, exp, log, remainder, rint, sin
 from functrans._ops.special.declare import ufunc
 
-PI, LN2, LN10 = float(np.pi), float(np.log(2)), float(np.log(10))
-DEGREE = PI / 180
+PI = float(np.pi)
 
 
 def sinpi(x):
@@ -34,16 +33,16 @@ def _parity(whole):
     return 1 - 2 * remainder(whole, 2)
 
 
-cbrt = ufunc("cbrt", lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True, libm="cbrt")
+cbrt = ufunc("cbrt", lambda g, y: g / (3 * (y * y)), domain=NONZERO, libm="cbrt")
 exp2 = ufunc("exp2", lambda g, y: g * (y * LN2), singular=True, libm="exp2")
 exp10 = ufunc("exp10", lambda g, y: g * (y * LN10), singular=True)
 expm1 = ufunc("expm1", lambda g, x: g * exp(x), singular=True)
-log1p = ufunc("log1p", lambda g, x: g / (1 + x), domain=POSITIVE, singular=True, libm="log1p")
+log1p = ufunc("log1p", lambda g, x: g / (1 + x), domain=POSITIVE, libm="log1p")
 cosm1 = ufunc("cosm1", lambda g, x: -g * sin(x))
 sindg = ufunc("sindg", lambda g, x: g * (DEGREE * cosdg(x)))
 cosdg = ufunc("cosdg", lambda g, x: -g * (DEGREE * sindg(x)))
 tandg = ufunc("tandg", lambda g, y: g * (DEGREE * (1 + y * y)), singular=True)
-cotdg = ufunc("cotdg", lambda g, y: -g * (DEGREE * (1 + y * y)), domain=NONZERO, singular=True)
+cotdg = ufunc("cotdg", lambda g, y: -g * (DEGREE * (1 + y * y)), domain=NONZERO)
 radian = ufunc(
     "radian", lambda g: g * DEGREE, lambda g: g * (DEGREE / 60), lambda g: g * (DEGREE / 3600),
 )

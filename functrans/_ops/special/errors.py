@@ -48,10 +48,7 @@ def _slope_of_wofz(z, y):
 
 
 # row: Faddeeva's function exp(-z^2) erfc(-i z), complex also for real z
-wofz = ufunc(
-    "wofz", lambda g, x, y: g * _slope_of_wofz(x + 0j, y), domain="complex", singular=True,
-    cython="",
-)
+wofz = ufunc("wofz", lambda g, x, y: g * _slope_of_wofz(x + 0j, y), domain="complex", cython="")
 
 
 def voigt_profile(x, sigma, gamma):
@@ -76,10 +73,8 @@ erfc = ufunc("erfc", lambda g, x: -g * (SLOPE * exp(-x * x)), libm="erfc")
 erfi = ufunc("erfi", lambda g, x: g * (SLOPE * exp(x * x)), singular=True)
 erfcx = ufunc("erfcx", lambda g, x, y: g * _slope_of_erfcx(x, y), singular=True)
 dawsn = ufunc("dawsn", lambda g, x, y: g * _slope_of_dawsn(x, y))
-erfinv = ufunc("erfinv", lambda g, y: g * (ROOT_PI / 2 * exp(y * y)), domain=UNIT, singular=True)
-erfcinv = ufunc(
-    "erfcinv", lambda g, y: -g * (ROOT_PI / 2 * exp(y * y)), domain="probability", singular=True,
-)
+erfinv = ufunc("erfinv", lambda g, y: g * (ROOT_PI / 2 * exp(y * y)), domain=UNIT)
+erfcinv = ufunc("erfcinv", lambda g, y: -g * (ROOT_PI / 2 * exp(y * y)), domain="probability")
 ndtr = ufunc("ndtr", lambda g, x: g * (DENSITY * exp(-0.5 * (x * x))))
 
 
@@ -95,13 +90,10 @@ def _slope_of_log_ndtr(x):
 
 # row: log(ndtr(x)) is -inf below -38
 log_ndtr = ufunc("log_ndtr", lambda g, x: g * _slope_of_log_ndtr(x), singular=True)
-ndtri = ufunc(
-    "ndtri", lambda g, y: g * (exp(0.5 * (y * y)) / DENSITY), domain="probability", singular=True,
-)
+ndtri = ufunc("ndtri", lambda g, y: g * (exp(0.5 * (y * y)) / DENSITY), domain="probability")
 # row: ndtri(exp(x)) is -inf below -745
 ndtri_exp = ufunc(
     "ndtri_exp", lambda g, y: g * (0.5 / DENSITY * erfcx(-HALF * y)), domain="negative",
-    singular=True,
 )
 owens_t = ufunc(
     "owens_t",

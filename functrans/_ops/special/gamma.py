@@ -10,10 +10,7 @@ from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import exp, log, subtract
 from functrans._ops.special.arguments import nowhere
 from functrans._ops.special.declare import ufunc
-from functrans._ops.special.elementary import column, cospi, log1p, sinpi
-
-PI = float(np.pi)
-
+from functrans._ops.special.elementary import PI, column, cospi, log1p, sinpi
 
 # Where the terms of zeta left of zero, which are added up one by one, become too many.
 LEFT = -50
@@ -92,11 +89,11 @@ riemann_zeta = elementwise(
     "special.riemann_zeta", lambda x: sp.zeta(x), lambda g, x: g * _zeta_in_s(x, 1.0),
     domain="above one", singular=True,
 )
-zetac = ufunc("zetac", lambda g, x: g * _zeta_in_s(x, 1.0), domain="above one", singular=True)
-psi = ufunc("psi", lambda g, x: g * zeta(2, x), domain=POSITIVE, singular=True)
-gamma = ufunc("gamma", lambda g, y, x: g * (y * psi(x)), domain=POSITIVE, singular=True)
-gammaln = ufunc("gammaln", lambda g, x: g * psi(x), domain=POSITIVE, singular=True)
-loggamma = ufunc("loggamma", lambda g, x: g * psi(x), domain=POSITIVE, singular=True)
+zetac = ufunc("zetac", lambda g, x: g * _zeta_in_s(x, 1.0), domain="above one")
+psi = ufunc("psi", lambda g, x: g * zeta(2, x), domain=POSITIVE)
+gamma = ufunc("gamma", lambda g, y, x: g * (y * psi(x)), domain=POSITIVE)
+gammaln = ufunc("gammaln", lambda g, x: g * psi(x), domain=POSITIVE)
+loggamma = ufunc("loggamma", lambda g, x: g * psi(x), domain=POSITIVE)
 
 
 def _slope_of_rgamma(x, y):
@@ -170,7 +167,7 @@ poch = ufunc(
     "poch",
     lambda g, y, x1, x2: g * _slope_of_poch(y, x1, x2),
     lambda g, y, x1, x2: g * (y * psi(x1 + x2)),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 
 
@@ -200,5 +197,5 @@ binom = ufunc(
     "binom",
     lambda g, y, x1, x2: g * _slope_in_n(y, x1, x2),
     lambda g, y, x1, x2: g * _slope_in_k(y, x1, x2),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )

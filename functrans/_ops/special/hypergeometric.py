@@ -18,9 +18,9 @@ hyp1f1 = ufunc(
 hyp2f1 = ufunc(
     "hyp2f1", "a, a parameter", "b, a parameter", "c, a parameter",
     lambda g, x1, x2, x3, x4: g * (x1 * x2) / x3 * (hyp2f1(x1 + 1, x2 + 1, x3 + 1, x4)),
-    domain=UNIT, singular=True,
+    domain=UNIT,
 )
 hyperu = ufunc(
     "hyperu", "a, a parameter", "b, a parameter",
-    lambda g, x1, x2, x3: -g * (x1 * hyperu(x1 + 1, x2 + 1, x3)), domain=POSITIVE, singular=True,
+    lambda g, x1, x2, x3: -g * (x1 * hyperu(x1 + 1, x2 + 1, x3)), domain=POSITIVE,
 )

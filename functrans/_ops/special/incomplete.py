@@ -155,21 +155,21 @@ def _inverse_in_shape(a, x):
 
 gammainc = ufunc(
     "gammainc", lambda g, x1, x2: g * _gammainc_in_shape(x1, x2),
-    lambda g, x1, x2: g * gammainc_in_x(x1, x2), domain="positive", singular=True,
+    lambda g, x1, x2: g * gammainc_in_x(x1, x2), domain="positive",
 )
 gammaincc = ufunc(
     "gammaincc",
     lambda g, x1, x2: -g * _gammainc_in_shape(x1, x2),
     lambda g, x1, x2: -g * gammainc_in_x(x1, x2),
-    domain="positive", singular=True,
+    domain="positive",
 )
 gammaincinv = ufunc(
     "gammaincinv", lambda g, y, x1: g * _inverse_in_shape(x1, y),
-    lambda g, y, x1: g / gammainc_in_x(x1, y), domain="positive", singular=True,
+    lambda g, y, x1: g / gammainc_in_x(x1, y), domain="positive",
 )
 gammainccinv = ufunc(
     "gammainccinv", lambda g, y, x1: g * _inverse_in_shape(x1, y),
-    lambda g, y, x1: -g / gammainc_in_x(x1, y), domain="positive", singular=True,
+    lambda g, y, x1: -g / gammainc_in_x(x1, y), domain="positive",
 )
 
 # ---- the beta distribution
@@ -238,26 +238,26 @@ betainc = ufunc(
     lambda g, x1, x2, x3: g * betainc_in_shapes(x1, x2, x3)[0],
     lambda g, x1, x2, x3: g * betainc_in_shapes(x1, x2, x3)[1],
     lambda g, x1, x2, x3: g * betainc_in_x(x1, x2, x3),
-    domain="probability", singular=True,
+    domain="probability",
 )
 betaincc = ufunc(
     "betaincc",
     lambda g, x1, x2, x3: -g * betainc_in_shapes(x1, x2, x3)[0],
     lambda g, x1, x2, x3: -g * betainc_in_shapes(x1, x2, x3)[1],
     lambda g, x1, x2, x3: -g * betainc_in_x(x1, x2, x3),
-    domain="probability", singular=True,
+    domain="probability",
 )
 betaincinv = ufunc(
     "betaincinv",
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[0],
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[1],
     lambda g, y, x1, x2: g / betainc_in_x(x1, x2, y),
-    domain="probability", singular=True,
+    domain="probability",
 )
 betainccinv = ufunc(
     "betainccinv",
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[0],
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[1],
     lambda g, y, x1, x2: -g / betainc_in_x(x1, x2, y),
-    domain="probability", singular=True,
+    domain="probability",
 )

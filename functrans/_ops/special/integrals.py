@@ -30,8 +30,8 @@ from functrans._ops.special.elementary import column, polynomial
 
 # ---- exponential and trigonometric
 
-exp1 = ufunc("exp1", lambda g, x: -g * (exp(-x) / x), domain=POSITIVE, singular=True)
-expi = ufunc("expi", lambda g, x: g * (exp(x) / x), domain=POSITIVE, singular=True)
+exp1 = ufunc("exp1", lambda g, x: -g * (exp(-x) / x), domain=POSITIVE)
+expi = ufunc("expi", lambda g, x: g * (exp(x) / x), domain=POSITIVE)
 
 
 def _next_expn(n, x):
@@ -42,19 +42,14 @@ def _next_expn(n, x):
 
 expn = ufunc(
     "expn", "n, the order", lambda g, x1, x2: -g * _next_expn(trunc(x1), x2), domain=POSITIVE,
-    singular=True,
 )
 
 
 # row: sin(x) / x keeps all derivatives at 0
 sine_integral = part("sine_integral", "sici", 0, lambda g, x: g * sinc_nth(x, 0))
-cosine_integral = part(
-    "cosine_integral", "sici", 1, lambda g, x: g * (cos(x) / x), domain=POSITIVE, singular=True,
-)
+cosine_integral = part("cosine_integral", "sici", 1, lambda g, x: g * (cos(x) / x), domain=POSITIVE)
 sinh_integral = part("sinh_integral", "shichi", 0, lambda g, x: g * _sinhc(x), singular=True)
-cosh_integral = part(
-    "cosh_integral", "shichi", 1, lambda g, x: g * (cosh(x) / x), domain=POSITIVE, singular=True,
-)
+cosh_integral = part("cosh_integral", "shichi", 1, lambda g, x: g * (cosh(x) / x), domain=POSITIVE)
 fresnel_s = part("fresnel_s", "fresnel", 0, lambda g, x: g * sin(math.pi / 2 * (x * x)))
 fresnel_c = part("fresnel_c", "fresnel", 1, lambda g, x: g * cos(math.pi / 2 * (x * x)))
 
@@ -95,7 +90,7 @@ def _log_over(x):
     return where(near, polynomial(_LOG_SERIES, where(near, x - 1, 0.0)), log(far) / (far - 1))
 
 
-spence = ufunc("spence", lambda g, x: -g * _log_over(x), domain=POSITIVE, singular=True)
+spence = ufunc("spence", lambda g, x: -g * _log_over(x), domain=POSITIVE)
 
 # ---- elliptic: K, E and D = (K - E) / m, of which none loses digits near m = 0
 
@@ -127,9 +122,9 @@ def _slope_of_km1(p):
     return where(near, slope, -_slope_of_k(1 - where(near, 0.5, p)))
 
 
-ellipk = ufunc("ellipk", lambda g, x: g * _slope_of_k(x), domain=UNIT, singular=True)
-ellipkm1 = ufunc("ellipkm1", lambda g, x: g * _slope_of_km1(x), domain="probability", singular=True)
-ellipe = ufunc("ellipe", lambda g, x: g * _slope_of_e(x), domain=UNIT, singular=True)
+ellipk = ufunc("ellipk", lambda g, x: g * _slope_of_k(x), domain=UNIT)
+ellipkm1 = ufunc("ellipkm1", lambda g, x: g * _slope_of_km1(x), domain="probability")
+ellipe = ufunc("ellipe", lambda g, x: g * _slope_of_e(x), domain=UNIT)
 
 # Takahasi and Mori's rule for [0, 1], which no singularity at an end disturbs: nodes and weights.
 _T = np.arange(-3.2, 3.25, 0.08)
@@ -158,13 +153,13 @@ ellipkinc = ufunc(
     "ellipkinc",
     lambda g, x1, x2: g / sqrt(_delta(x1, x2)),
     lambda g, x1, x2: g * (0.5 * _in_parameter(x1, x2, -1.5, lambda m: 2 * _slope_of_k(m))),
-    domain="probability", singular=True,
+    domain="probability",
 )
 ellipeinc = ufunc(
     "ellipeinc",
     lambda g, x1, x2: g * sqrt(_delta(x1, x2)),
     lambda g, x1, x2: -g * (0.5 * _in_parameter(x1, x2, -0.5, lambda m: -2 * _slope_of_e(m))),
-    domain="probability", singular=True,
+    domain="probability",
 )
 
 
@@ -179,26 +174,26 @@ def _in_m(u, m):
 
 amplitude = part(
     "amplitude", "ellipj", 3, lambda g, x1, x2: g * jacobi_dn(x1, x2),
-    lambda g, x1, x2: g * _in_m(x1, x2), domain="probability", singular=True, cython="",
+    lambda g, x1, x2: g * _in_m(x1, x2), domain="probability", cython="",
 )
 jacobi_sn = part(
     "jacobi_sn", "ellipj", 0,
     lambda g, x1, x2: g * (jacobi_cn(x1, x2) * jacobi_dn(x1, x2)),
     lambda g, x1, x2: g * (jacobi_cn(x1, x2) * _in_m(x1, x2)), domain="probability",
-    singular=True, cython="",
+    cython="",
 )
 jacobi_cn = part(
     "jacobi_cn", "ellipj", 1,
     lambda g, x1, x2: -g * (jacobi_sn(x1, x2) * jacobi_dn(x1, x2)),
     lambda g, x1, x2: -g * (jacobi_sn(x1, x2) * _in_m(x1, x2)), domain="probability",
-    singular=True, cython="",
+    cython="",
 )
 jacobi_dn = part(
     "jacobi_dn", "ellipj", 2,
     lambda g, x1, x2: -g * (x2 * (jacobi_sn(x1, x2) * jacobi_cn(x1, x2))),
     lambda g, y, x1, x2: -g * (jacobi_sn(x1, x2) / y * (
         0.5 * jacobi_sn(x1, x2) + x2 * jacobi_cn(x1, x2) * _in_m(x1, x2))),
-    domain="probability", singular=True, cython="",
+    domain="probability", cython="",
 )
 
 

@@ -30,7 +30,7 @@ expit_of_minus = elementwise(
     "special.expit_of_minus", lambda x: sp.expit(-x), lambda g, x, y: -g * (y * expit(x)),
     formula=lambda x: logistic_formula(-x),
 )
-logit = ufunc("logit", lambda g, x: g / (x * (1 - x)), domain="probability", singular=True)
+logit = ufunc("logit", lambda g, x: g / (x * (1 - x)), domain="probability")
 log_expit = ufunc(
     "log_expit", lambda g, x: g * expit_of_minus(x),
     formula=lambda x: -(log1p(exp(-absolute(x))) - minimum(x, 0.0)),
@@ -59,11 +59,11 @@ xdivy = elementwise(
 )
 xlogy = ufunc(
     "xlogy", lambda g, x2: g * log(x2), lambda g, x1, x2: g * xdivy(x1, x2), domain=POSITIVE,
-    singular=True, formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log(y)),
+    formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log(y)),
 )
 xlog1py = ufunc(
     "xlog1py", lambda g, x2: g * log1p(x2), lambda g, x1, x2: g * xdivy(x1, 1 + x2),
-    domain=POSITIVE, singular=True, formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log1p(y)),
+    domain=POSITIVE, formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log1p(y)),
 )
 
 # ---- entropies
@@ -76,14 +76,14 @@ def _log_ratio(x, y):
     return where(near, log1p(gap), log(where(near, 1.0, divide(x, y))))
 
 
-entr = ufunc("entr", lambda g, x: -g * (log(x) + 1), domain=POSITIVE, singular=True)
+entr = ufunc("entr", lambda g, x: -g * (log(x) + 1), domain=POSITIVE)
 rel_entr = ufunc(
     "rel_entr", lambda g, x1, x2: g * (_log_ratio(x1, x2) + 1),
-    lambda g, x1, x2: -g * xdivy(x1, x2), domain=POSITIVE, singular=True,
+    lambda g, x1, x2: -g * xdivy(x1, x2), domain=POSITIVE,
 )
 kl_div = ufunc(
     "kl_div", lambda g, x1, x2: g * _log_ratio(x1, x2), lambda g, x1, x2: g * xdivy(x2 - x1, x2),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 
 # ---- losses
@@ -92,7 +92,7 @@ huber = ufunc(
     "huber",
     lambda g, x1, x2: g * where(absolute(x2) <= x1, 0.0, absolute(x2) - x1),
     lambda g, x1, x2: g * clip(x2, -x1, x1),
-    domain=POSITIVE,
+    domain=POSITIVE, singular=False,
 )
 
 
@@ -117,14 +117,14 @@ pseudo_huber = ufunc(
     "pseudo_huber",
     lambda g, x1, x2: g * _slope_of_scale(x1, x2),
     lambda g, x1, x2: g * (x1 * steepness(x2 / where(x1 == 0, 1.0, x1))),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 
 # ---- powers
 
 powm1 = ufunc(
     "powm1", lambda g, x1, x2: g * (x2 * power(x1, x2 - 1)),
-    lambda g, x1, x2: g * xlogy(power(x1, x2), x1), domain=POSITIVE, singular=True,
+    lambda g, x1, x2: g * xlogy(power(x1, x2), x1), domain=POSITIVE,
 )
 
 
@@ -139,24 +139,24 @@ def _slope_of_exponent(u, lam):
 
 boxcox = ufunc(
     "boxcox", lambda g, x1, x2: g * power(x1, x2 - 1),
-    lambda g, x1, x2: g * _slope_of_exponent(log(x1), x2), domain=POSITIVE, singular=True,
+    lambda g, x1, x2: g * _slope_of_exponent(log(x1), x2), domain=POSITIVE,
 )
 boxcox1p = ufunc(
     "boxcox1p",
     lambda g, x1, x2: g * exp(xlog1py(x2 - 1, x1)),
     lambda g, x1, x2: g * _slope_of_exponent(log1p(x1), x2),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 # the inverses: y = boxcox(x, lam) moves by the slope in lam, and x by what undoes that
 inv_boxcox = ufunc(
     "inv_boxcox",
     lambda g, y, x2: g * power(y, 1 - x2),
     lambda g, y, x2: -g * (power(y, 1 - x2) * _slope_of_exponent(log(y), x2)),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )
 inv_boxcox1p = ufunc(
     "inv_boxcox1p",
     lambda g, y, x2: g * exp(xlog1py(1 - x2, y)),
     lambda g, y, x2: -g * (exp(xlog1py(1 - x2, y)) * _slope_of_exponent(log1p(y), x2)),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE,
 )

@@ -32,58 +32,58 @@ eval_jacobi = ufunc(
     "eval_jacobi", DEGREE, "alpha", "beta",
     lambda g, x1, x2, x3, x4: g * _lower(
         x1, lambda n: 0.5 * (x1 + x2 + x3 + 1) * eval_jacobi(n, x2 + 1, x3 + 1, x4)),
-    domain=UNIT,
+    domain=UNIT, singular=False,
 )
 eval_sh_jacobi = ufunc(
     "eval_sh_jacobi", DEGREE, "p", "q",
     lambda g, x1, x2, x3, x4: g * _lower(
         x1, lambda n: x1 * eval_sh_jacobi(n, x2 + 2, x3 + 1, x4)),
-    domain="probability",
+    domain="probability", singular=False,
 )
 eval_gegenbauer = ufunc(
     "eval_gegenbauer", DEGREE, "alpha",
     lambda g, x1, x2, x3: g * _lower(x1, lambda n: 2 * x2 * eval_gegenbauer(n, x2 + 1, x3)),
-    domain=UNIT,
+    domain=UNIT, singular=False,
 )
 eval_legendre = ufunc(
     "eval_legendre", DEGREE,
     lambda g, x1, x2: g * _lower(_legendre_s(x1), lambda n: eval_gegenbauer(n, 1.5, x2)),
-    domain=UNIT,
+    domain=UNIT, singular=False,
 )
 eval_chebyt = ufunc(
     "eval_chebyt", DEGREE, lambda g, x1, x2: g * _lower(x1, lambda n: x1 * eval_chebyu(n, x2)),
-    domain=UNIT,
+    domain=UNIT, singular=False,
 )
 eval_chebyu = ufunc(
     "eval_chebyu", DEGREE,
     lambda g, x1, x2: g * _of_second_kind(x1, lambda n: 2 * eval_gegenbauer(n, 2.0, x2)),
-    domain=UNIT,
+    domain=UNIT, singular=False,
 )
 eval_chebyc = ufunc(
     "eval_chebyc", DEGREE, lambda g, x1, x2: g * _lower(x1, lambda n: x1 * eval_chebys(n, x2)),
-    domain=UNIT,
+    domain=UNIT, singular=False,
 )
 eval_chebys = ufunc(
     "eval_chebys", DEGREE,
     lambda g, x1, x2: g * _of_second_kind(x1, lambda n: eval_gegenbauer(n, 2.0, x2 * 0.5)),
-    domain=UNIT,
+    domain=UNIT, singular=False,
 )
 eval_sh_legendre = ufunc(
     "eval_sh_legendre", DEGREE,
     lambda g, x1, x2: g * _lower(
         _legendre_s(x1), lambda n: 2 * eval_gegenbauer(n, 1.5, 2 * x2 - 1)),
-    domain="probability",
+    domain="probability", singular=False,
 )
 eval_sh_chebyt = ufunc(
     "eval_sh_chebyt", DEGREE,
     lambda g, x1, x2: g * _lower(x1, lambda n: 2 * x1 * eval_chebyu(n, 2 * x2 - 1)),
-    domain="probability",
+    domain="probability", singular=False,
 )
 eval_sh_chebyu = ufunc(
     "eval_sh_chebyu", DEGREE,
     lambda g, x1, x2: g * _of_second_kind(
         x1, lambda n: 4 * eval_gegenbauer(n, 2.0, 2 * x2 - 1)),
-    domain="probability",
+    domain="probability", singular=False,
 )
 eval_genlaguerre = ufunc(
     "eval_genlaguerre", DEGREE, "alpha",

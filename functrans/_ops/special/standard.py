@@ -168,11 +168,11 @@ stdtr = ufunc(
     "stdtr",
     lambda g, x1, x2: g * (_density_of_t(x1, x2) * _t_in_df(x1, x2)),
     lambda g, x1, x2: g * _density_of_t(x1, x2),
-    domain="positive", singular=True,
+    domain="positive",
 )
 stdtrit = ufunc(
     "stdtrit", lambda g, y, x1: -g * _t_in_df(x1, y), lambda g, y, x1: g / _density_of_t(x1, y),
-    domain="probability", singular=True,
+    domain="probability",
 )
 
 # ---- the skew normal distribution

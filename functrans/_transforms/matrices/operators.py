@@ -10,7 +10,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import AnyArray, Tracer, cast
-from functrans._ops.elementwise import from_parts
+from functrans._ops.elementwise import from_parts, real
 from functrans._transforms.arguments import describe, hand_out_all, open_argument, require_callable
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.matrices.directions import Batches, Rows
@@ -154,7 +154,7 @@ class Products:
             return self.push(ct)
         if not self.complex and np.result_type(aval_of(ct).dtype, self.dtype).kind == "c":
             # cotangents of real arguments are real parts
-            return from_parts(np.real(self._pull(ct)), np.real(self._pull(-1j * ct)))
+            return from_parts(real(self._pull(ct)), real(self._pull(-1j * ct)))
         return self._pull(ct)
 
     def _pull(self, ct: Any) -> AnyArray:

@@ -20,8 +20,8 @@ from scipy import fft as _theirs
 
 from functrans.numpy.structure import as_operand as _as_operand
 from functrans.scipy.fft import trigonometric as _trigonometric
-from functrans.scipy.public import counterpart as _counterpart
 from functrans.scipy.public import namespace as _namespace
+from functrans.scipy.public import published as _published
 
 
 def _single(name: str) -> _Callable:
@@ -67,10 +67,7 @@ def _functions() -> _types.ModuleType:
     functions: _Any = _types.ModuleType(f"{__name__}.functions")
     for make, names in kinds.items():
         for name in names:
-            f = make(name)
-            f.__name__ = f.__qualname__ = name
-            f.__doc__ = f"``scipy.fft.{name}``, of traced values too."
-            setattr(functions, name, _counterpart(getattr(_theirs, name))(f))
+            setattr(functions, name, _published(_theirs, name, make(name)))
     return functions
 
 

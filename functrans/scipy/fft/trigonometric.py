@@ -15,7 +15,7 @@ from scipy import fft as theirs
 from functrans._core.bind import AnyArray, bind
 from functrans._ops.fourier import PARTNER, SWAPPED, trigonometric
 from functrans.numpy.structure import as_floats, as_operand
-from functrans.scipy.public import counterpart
+from functrans.scipy.public import published
 
 
 def _resized(x: Any, axis: int, n: int) -> AnyArray:
@@ -48,8 +48,6 @@ def _transformed(kind: str, inverse: bool, x: Any, type: int, axis: int, norm: A
 
 
 def _single(kind: str, inverse: bool) -> Callable:
-    name = f"{'i' * inverse}{kind}"
-
     def transform(x, type=2, n=None, axis=-1, norm=None, overwrite_x=False, workers=None,
                   orthogonalize=None):
         x = as_operand(x)
@@ -57,12 +55,10 @@ def _single(kind: str, inverse: bool) -> Callable:
         x = x if n is None else _resized(x, axis, n)
         return _transformed(kind, inverse, x, type, axis, norm, orthogonalize)
 
-    return _named(transform, name)
+    return published(theirs, f"{'i' * inverse}{kind}", transform)
 
 
 def _several(kind: str, inverse: bool) -> Callable:
-    name = f"{'i' * inverse}{kind}n"
-
     def transform(x, type=2, s=None, axes=None, norm=None, overwrite_x=False, workers=None, *,
                   orthogonalize=None):
         x = as_operand(x)
@@ -74,13 +70,7 @@ def _several(kind: str, inverse: bool) -> Callable:
             x = _transformed(kind, inverse, x, type, axis, norm, orthogonalize)
         return x
 
-    return _named(transform, name)
-
-
-def _named(transform: Callable, name: str) -> Callable:
-    transform.__name__ = transform.__qualname__ = name
-    transform.__doc__ = f"``scipy.fft.{name}``, of traced values too."
-    return counterpart(getattr(theirs, name))(transform)
+    return published(theirs, f"{'i' * inverse}{kind}n", transform)
 
 
 dct, idct, dst, idst = [_single(k, i) for k in ("dct", "dst") for i in (False, True)]

@@ -109,13 +109,7 @@ class _Augmented:
 
     def slope(self, t: Any, z: Any) -> AnyArray:
         y, a, _ = self.parts(z)
-        moving = [c for c in self.consts if c.dtype.kind == "f"]
-
-        def f(y: Any, moving: Sequence) -> Any:
-            left = iter(moving)
-            consts = [next(left) if c.dtype.kind == "f" else c for c in self.consts]
-            return self.eq.at(consts)(t, y)
-
-        dy, pull = vjp(f, y, moving)
+        only, merged = search.movable(self.consts, "f")
+        dy, pull = vjp(lambda y, moving: self.eq.at(merged(moving))(t, y), y, only(self.consts))
         to_y, to_consts = pull(-a)
         return self.packed(dy, to_y, to_consts or [])

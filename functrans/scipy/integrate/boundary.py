@@ -20,8 +20,7 @@ from functrans._transforms.matrices.jacobian import jacobian
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Numbers
-from functrans.scipy.implicit import concrete, implicit
-from functrans.scipy.optimize.roots import require_success
+from functrans.scipy.implicit import concrete, implicit, require_success
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced, refused
 

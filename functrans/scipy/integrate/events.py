@@ -19,7 +19,7 @@ from functrans._transforms.control.scan import scan
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.rules.custom import custom_jvp
 from functrans._transforms.vmap import vmap
-from functrans.scipy.integrate.search import STOPPED, State
+from functrans.scipy.integrate.search import STOPPED, State, movable
 
 BISECTIONS = 64
 
@@ -108,17 +108,9 @@ def _root(equation: Any, method: Any) -> tuple[Callable, Callable]:
     def rule(primals: Any, tangents: Any) -> tuple[Any, Any]:
         (found, step, consts), (_, moved_step, moved_consts) = primals, tangents
         t = root(found, step, consts)
-        moving = [c.dtype.kind in "fc" for c in consts]
-
-        def rest(step: tuple, *movable: Any) -> Any:
-            left = iter(movable)
-            return residual(t, step, [next(left) if m else c
-                                      for c, m in zip(consts, moving, strict=True)])
-
-        _, moved = jvp(
-            rest, (step, *[c for c, m in zip(consts, moving, strict=True) if m]),
-            (moved_step, *[c for c, m in zip(moved_consts, moving, strict=True) if m]),
-        )
+        only, merged = movable(consts)
+        _, moved = jvp(lambda step, moving: residual(t, step, merged(moving)),
+                       (step, only(consts)), (moved_step, only(moved_consts)))
         _, slope = jvp(lambda t: residual(t, step, consts), (t,), (np.ones(()),))
         return t, -moved / np.where(found, slope, 1.0)
 

@@ -25,7 +25,7 @@ from functrans.errors import (
 )
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args
-from functrans.scipy.implicit import Numberless, concrete, implicit
+from functrans.scipy.implicit import Numberless, concrete, implicit, require_success
 from functrans.scipy.integrate import adjoint as continuous
 from functrans.scipy.integrate import staged
 from functrans.scipy.integrate.search import Tolerances
@@ -98,10 +98,7 @@ def _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
     sol = run(dense_output or traced)
     if not (traced or any([n.traced for n in (f, *watched)])):
         return sol
-    if sol.status < 0:
-        raise SolverError(
-            f"{user_line()}: solve_ivp has no derivative, for the solver failed: {sol.message}"
-        )
+    require_success("solve_ivp", sol.status >= 0, sol.message)
     stepped, options = _single_step(method, options)
     if stepped != method:
         return _by_scipy(fun, t_span, y0, stepped, t_eval, dense_output, events, vectorized, rest,
@@ -258,10 +255,10 @@ def _by_lsoda(func, fun, y0, t, args, Dfun, full_output, band, tolerances, tcrit
             f"{user_line()}: odeint got tcrit={tcrit!r} beside a traced value. Integrate up to "
             "the critical time, and on from there."
         )
-    if not info["message"].startswith(("Integration successful", "Nothing was done")):
-        raise SolverError(
-            f"{user_line()}: odeint has no derivative, for the solver failed: {info['message']}"
-        )
+    message = info["message"]
+    require_success(
+        "odeint", message.startswith(("Integration successful", "Nothing was done")), message
+    )
     options = _lsoda_options(tolerances[0], tolerances[1], sizes[1], sizes[0])
     method = "Radau" if np.any(info["mused"] == 2) else "DOP853"
     values = _at_times(fun, y0, t, args, method, options)

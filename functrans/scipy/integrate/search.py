@@ -6,7 +6,7 @@ Differential Equations I, II.4 and II.10, and II, IV.8.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,17 @@ class State(NamedTuple):
 
 def rms(x: Any) -> AnyArray:
     return np.sqrt(square(x).mean())
+
+
+def movable(consts: Sequence, kinds: str = "fc") -> tuple[Callable, Callable]:
+    """Functions to those of constants that have derivatives, from one a constant, and back."""
+    moves = [c.dtype.kind in kinds for c in consts]
+
+    def merged(moving: Sequence) -> list:
+        left = iter(moving)
+        return [next(left) if m else c for c, m in zip(consts, moves, strict=True)]
+
+    return lambda xs: [x for x, m in zip(xs, moves, strict=True) if m], merged
 
 
 def first_step(f: Callable, t0: Any, t1: Any, y: Any, slope: Any, order: int,
@@ -153,7 +164,7 @@ def resized(s: State, h: Any, ok: Any, error: Any, order: int, tol: Tolerances) 
 
 def _stiff(method: Explicit, new: State, s: State, y: Any, ks: list, h: Any, ok: Any) -> State:
     """Two values at the end of a step show the largest eigenvalue: Hairer and others, II, IV.2."""
-    other = s.y + h * sum([float(a) * k for a, k in zip(method.A[-1 - _extra(method) - 1], ks,
+    other = s.y + h * sum([float(a) * k for a, k in zip(method.A[method.plain - 2], ks,
                                                         strict=False)])
     apart = square(y - other).sum()
     slopes = square(ks[-1] - ks[-2]).sum()
@@ -163,11 +174,6 @@ def _stiff(method: Explicit, new: State, s: State, y: Any, ks: list, h: Any, ok:
     calm = np.where(border, 0, calm + ok.astype(np.int64))
     row = np.where(border, row + 1, np.where(calm >= NOT_ANY_MORE, 0, row))
     return new._replace(extra=(row, calm), status=np.where(row >= IN_A_ROW, STIFF, 0))
-
-
-def _extra(method: Explicit) -> int:
-    """How many stages serve interpolation alone."""
-    return len(method.A) - method.plain
 
 
 # ---- Radau

@@ -194,15 +194,9 @@ def collocation(eq: Equation, method: Radau) -> Callable:
     def rule(primals: Any, tangents: Any) -> tuple[Any, Any]:
         (guess, *rest), ts = primals, tangents[1:]
         Z = root(guess, *rest)
-        moving = [c for c in rest[3] if c.dtype.kind in "fc"]
-        moved = [d for c, d in zip(rest[3], ts[3], strict=True) if c.dtype.kind in "fc"]
-
-        def at(t: Any, h: Any, y: Any, moving: Sequence) -> Any:
-            left = iter(moving)
-            return residual(Z, t, h, y, [next(left) if c.dtype.kind in "fc" else c
-                                         for c in rest[3]])
-
-        _, tangent = jvp(at, (*rest[:3], moving), (*ts[:3], moved))
+        only, merged = search.movable(rest[3])
+        _, tangent = jvp(lambda t, h, y, moving: residual(Z, t, h, y, merged(moving)),
+                         (*rest[:3], only(rest[3])), (*ts[:3], only(ts[3])))
         return Z, -solve(Z, tangent, *rest)
 
     return root

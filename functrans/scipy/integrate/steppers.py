@@ -45,10 +45,6 @@ def combined(weights: Any, xs: Sequence) -> AnyArray:
     return _combination(*xs, weights=weights)
 
 
-def _sums(*xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return np.tensordot(weights, np.array(xs), 1)
-
-
 def _parts(ct: Any, *xs: Aval, wanted: Sequence[bool], weights: np.ndarray) -> list:
     if weights.ndim == 1:
         return [ct * w if need else None for w, need in zip(weights.tolist(), wanted, strict=True)]
@@ -65,12 +61,12 @@ def _batched(size: int, xs: Sequence, batched: Sequence[bool], weights: np.ndarr
     return move_axis(y, 1, 0) if weights.ndim > 1 else y
 
 
-def _aval(*xs: Aval, weights: np.ndarray) -> Aval:
-    return Aval(weights.shape[:-1] + xs[0].shape, np.result_type(*[x.dtype for x in xs]))
-
-
-_combination = Linear("combination", _sums, _parts, _batched, None, abstract=_aval, domain="",
-                      doc="Weighted sums of arrays.")
+_combination = Linear(
+    "combination", lambda *xs, weights: np.tensordot(weights, np.array(xs), 1), _parts, _batched,
+    None, abstract=lambda *xs, weights: Aval(
+        weights.shape[:-1] + xs[0].shape, np.result_type(*[x.dtype for x in xs])),
+    domain="", doc="Weighted sums of arrays.",
+)
 
 
 # ---- explicit methods

@@ -120,6 +120,21 @@ def combined(bases: Sequence[Basis], c: Any, xs: Sequence[Any], nus: Sequence[in
     return (terms * weights.reshape(weights.shape + (1,) * len(rest))).sum(axis=len(shape))
 
 
+def column(x: Any, ndim: int) -> AnyArray:
+    """A vector along the first of ``ndim`` axes."""
+    return x.reshape((-1,) + (1,) * (ndim - 1))
+
+
+def whole_line(extrapolate: Any) -> bool:
+    """Whether an integral goes on beyond the ends; of a periodic function it is not known here."""
+    if extrapolate == "periodic":
+        raise UnsupportedError(
+            f"{user_line()}: integrate got extrapolate='periodic' beside a traced value; "
+            "integrate within one period."
+        )
+    return extrapolate
+
+
 def axis_back(y: Any, points: int, axis: int) -> AnyArray:
     """``y`` with the axes of the points, which are the first, where the axis of the values was."""
     if axis == 0:

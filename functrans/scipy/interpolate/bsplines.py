@@ -27,8 +27,10 @@ from functrans.scipy.interpolate.bases import (
     Basis,
     OfScipy,
     axis_back,
+    column,
     combined,
     refuse_traced,
+    whole_line,
 )
 from functrans.scipy.public import is_traced
 
@@ -102,7 +104,7 @@ class BSpline(OfScipy):
         n = len(t) - k - 1
         widths = t[k + 1 : n + k] - t[1:n]
         factors = np.divide(k, widths, out=np.zeros(n - 1), where=widths > 0)
-        return self._with(t[1:-1], np.diff(c, axis=0) * _column(factors, c.ndim), k - 1)
+        return self._with(t[1:-1], np.diff(c, axis=0) * column(factors, c.ndim), k - 1)
 
     def antiderivative(self, nu: int = 1) -> BSpline:
         """The spline that is its integral from the first knot, ``nu`` times."""
@@ -117,7 +119,7 @@ class BSpline(OfScipy):
         t, k, c = self.t, self.k, self.c
         n = len(t) - k - 1
         widths = (t[k + 1 :] - t[:n]) / (k + 1)
-        areas = np.cumsum(c * _column(widths, c.ndim), axis=0)
+        areas = np.cumsum(c * column(widths, c.ndim), axis=0)
         return self._with(np.concatenate([t[:1], t, t[-1:]]),
                           np.concatenate([0 * areas[:1], areas]), k + 1)
 
@@ -133,21 +135,11 @@ class BSpline(OfScipy):
         """The integral from ``a`` to ``b``; without ``extrapolate``, of 0 beyond the ends."""
         if self._traced is None and not is_traced((a, b)):
             return self._plain.integrate(a, b, extrapolate)
-        extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        if extrapolate == "periodic":
-            raise UnsupportedError(
-                f"{user_line()}: integrate got extrapolate='periodic' beside a traced value; "
-                "integrate within one period."
-            )
-        if not extrapolate:
+        if not whole_line(self.extrapolate if extrapolate is None else extrapolate):
             low, high = self.t[self.k], self.t[len(self.t) - self.k - 1]
             a, b = np.clip(as_operand(a), low, high), np.clip(as_operand(b), low, high)
         whole = self.antiderivative()
         return whole(b, 0, True) - whole(a, 0, True)
-
-
-def _column(x: np.ndarray, ndim: int) -> np.ndarray:
-    return x.reshape((-1,) + (1,) * (ndim - 1))
 
 
 def wrapped(plain: Any) -> BSpline:
@@ -255,7 +247,7 @@ def closest(t: np.ndarray, k: int, x: Any, y: Any, w: Any = None) -> AnyArray:
     first, values = Basis(t, k).at(np.asarray(x, float))
     w = np.ones(m) if w is None else np.asarray(w, float)
     places, data = _places(first, k, n), (values * w[:, None]).ravel()
-    matrix, y = places.matrix(data), y * _column(w, y.ndim)
+    matrix, y = places.matrix(data), y * column(w, y.ndim)
     if n <= bands.DENSE:
         q, r = np.linalg.qr(matrix.toarray())
         return np.tensordot(np.linalg.solve(r, q.T), y, 1)
@@ -309,17 +301,17 @@ def _smoothed(x: np.ndarray, y: Any, w: Any, lam: Any) -> AnyArray:
     beside = h[1:-1] / 6 + lam * (b[:-1] * a[1:] * v[1:-2] + c[:-1] * b[1:] * v[2:-1])
     beyond = lam * (c[:-2] * a[2:] * v[2:-2])
     data = np.concatenate([main, beside, beside, beyond, beyond])
-    factors = [_column(d, y.ndim) for d in (a, b, c)]
+    factors = [column(d, y.ndim) for d in (a, b, c)]
     moments = sum([d * part for d, part in zip(factors, (y[:-2], y[1:-1], y[2:]), strict=True)])
     bends = bands.solve_well(_five_diagonals(len(a)), data, moments)
     gap = np.zeros((1, *y.shape[1:]))
     a, b, c = [d * bends for d in factors]
     moved = (np.concatenate([a, gap, gap]) + np.concatenate([gap, b, gap])
              + np.concatenate([gap, gap, c]))
-    values = y - lam * _column(v, y.ndim) * moved
+    values = y - lam * column(v, y.ndim) * moved
     whole = BSpline(np.r_[x[0], x, x[-1]], np.concatenate([gap, bends, gap]), 1).antiderivative(2)
     # a line is added, of which coefficients are the values at means of knots
-    at = _column((whole.t[1:-3] + whole.t[2:-2] + whole.t[3:-1]) / 3, y.ndim)
+    at = column((whole.t[1:-3] + whole.t[2:-2] + whole.t[3:-1]) / 3, y.ndim)
     rest = values[[0, -1]] - whole.c[[0, -1]]
     return whole.c + rest[0] + (rest[1] - rest[0]) * (at - at[0]) / (at[-1] - at[0])
 

@@ -129,9 +129,6 @@ class RegularGridInterpolator:
 
 def _along(knots: np.ndarray, y: Any, x: Any) -> AnyArray:
     """PCHIP's interpolant along axis 0, of its last axis but one at one point each."""
-    h = np.diff(knots).reshape((-1,) + (1,) * (y.ndim - 1))
-    d, m = slopes.monotone(knots, y), np.diff(y, axis=0) / h
-    t = (d[:-1] + d[1:] - 2 * m) / h
     left = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
     gap = (x - take(knots, left))[:, None]
 
@@ -142,7 +139,7 @@ def _along(knots: np.ndarray, y: Any, x: Any) -> AnyArray:
         index = index + np.zeros((1, *c.shape[1:]), np.intp)
         return np.take_along_axis(c, index, axis=0)[0]
 
-    cubic, square, slope, value = [at(c) for c in (t / h, (m - d[:-1]) / h - t, d[:-1], y[:-1])]
+    cubic, square, slope, value = map(at, slopes.cubics(knots, y, slopes.monotone(knots, y)))
     return ((cubic * gap + square) * gap + slope) * gap + value
 
 
@@ -172,6 +169,12 @@ def interpn(points, values, xi, method="linear", bounds_error=True, fill_value: 
     return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
 
 
+def _of_fitpack(spline: Any) -> tuple:
+    """The knots, coefficients and degrees of SciPy's spline of two variables."""
+    (tx, ty, c), (kx, ky) = spline.tck[:3], spline.degrees
+    return tx, ty, c.reshape(len(tx) - kx - 1, len(ty) - ky - 1), kx, ky
+
+
 class RectBivariateSpline(OfScipy):
     """FITPACK's spline of two variables on a rectangular grid; of traced values, with ``s=0``.
 
@@ -190,8 +193,7 @@ class RectBivariateSpline(OfScipy):
         self._plain = si.RectBivariateSpline(x, y, values, list(bbox), kx, ky, s, **options)
         self._traced = is_traced(z) or None
         if not self._traced:
-            (tx, ty, c), (kx, ky) = self._plain.tck[:3], self._plain.degrees
-            self._hold(tx, ty, c.reshape(len(tx) - kx - 1, len(ty) - ky - 1), kx, ky)
+            self._hold(*_of_fitpack(self._plain))
             return
         if s != 0:
             raise refused("RectBivariateSpline", "s", s,
@@ -238,8 +240,7 @@ class RectBivariateSpline(OfScipy):
         """The spline that is a partial derivative."""
         if not self._traced:
             made = self._plain.partial_derivative(dx, dy)
-            (tx, ty, c), (kx, ky) = made.tck[:3], made.degrees
-            c = c.reshape(len(tx) - kx - 1, len(ty) - ky - 1)
+            tx, ty, c, kx, ky = _of_fitpack(made)
         else:
             (tx, ty), (kx, ky) = self._knots, self.degrees
             along_x = BSpline(tx, self._c, kx).derivative(dx)

@@ -18,7 +18,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.interpolate import slopes
-from functrans.scipy.interpolate.bases import NAMED_ENDS, axis_back
+from functrans.scipy.interpolate.bases import NAMED_ENDS, axis_back, column, whole_line
 from functrans.scipy.public import is_traced
 
 si: Any = interpolate  # its types say less than its functions take
@@ -82,8 +82,8 @@ class _Evaluated:
         """The piecewise polynomial that is its integral from the first knot."""
         if self.traced is None:
             return super().antiderivative(nu)  # type: ignore[misc]  # SciPy's
-        c, widths = self.traced.c, np.diff(self.traced.x)
-        widths = widths.reshape((-1,) + (1,) * (c.ndim - 2))
+        c = self.traced.c
+        widths = column(np.diff(self.traced.x), c.ndim - 1)
         for _ in range(nu):
             powers = np.arange(len(c), 0, -1.0)
             c = c / powers.reshape(-1, *(1,) * (c.ndim - 1))
@@ -97,12 +97,7 @@ class _Evaluated:
         if self.traced is None and not is_traced((a, b)):
             return super().integrate(a, b, extrapolate)  # type: ignore[misc]  # SciPy's
         own: Any = self.traced or self
-        extrapolate = own.extrapolate if extrapolate is None else extrapolate
-        if extrapolate == "periodic":
-            raise UnsupportedError(
-                f"{user_line()}: integrate got extrapolate='periodic' beside a traced value; "
-                "integrate within one period."
-            )
+        extrapolate = whole_line(own.extrapolate if extrapolate is None else extrapolate)
         whole = self.antiderivative()
         return whole(b, 0, extrapolate) - whole(a, 0, extrapolate)
 
@@ -181,10 +176,7 @@ class _Interpolant(_Evaluated):
 
     def _from_slopes(self, x: Any, y: Any, d: Any, axis: int, extrapolate: Any) -> None:
         """Hermite's cubics. Values and slopes have their axis first."""
-        h = np.diff(x).reshape((-1,) + (1,) * (y.ndim - 1))
-        m = np.diff(y, axis=0) / h
-        t = (d[:-1] + d[1:] - 2 * m) / h
-        c = np.stack([t / h, (m - d[:-1]) / h - t, d[:-1], y[:-1]])
+        c = np.stack(slopes.cubics(x, y, d))
         self.traced = _Parts(c, x, axis, True if extrapolate is None else extrapolate)
 
 

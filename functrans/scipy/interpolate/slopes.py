@@ -15,18 +15,23 @@ from functrans._core.bind import AnyArray
 from functrans._ops.declare import where
 from functrans._ops.sparse import Pattern, directly
 from functrans.scipy import bands
+from functrans.scipy.interpolate.bases import column
 
 # Sums of changes of slopes, relative to the largest, below which Akima's weights are not used.
 NEGLIGIBLE = 1e-9
 
 
-def _columns(h: Any, ndim: int) -> np.ndarray:
-    return h.reshape((-1,) + (1,) * (ndim - 1))
+def cubics(x: Any, y: Any, d: Any) -> list:
+    """Hermite's, of values and slopes: coefficients of each interval, the highest power first."""
+    h = column(np.diff(x), y.ndim)
+    m = np.diff(y, axis=0) / h
+    t = (d[:-1] + d[1:] - 2 * m) / h
+    return [t / h, (m - d[:-1]) / h - t, d[:-1], y[:-1]]
 
 
 def monotone(x: Any, y: Any) -> AnyArray:
     """Those of PCHIP (F. Fritsch and J. Butland, 1984): weighted harmonic means, 0 at extremes."""
-    h = _columns(np.diff(x), y.ndim)
+    h = column(np.diff(x), y.ndim)
     m = np.diff(y, axis=0) / h
     if y.shape[0] == 2:
         return np.concatenate([m, m])
@@ -49,7 +54,7 @@ def _at_end(h0: Any, h1: Any, m0: Any, m1: Any) -> AnyArray:
 
 def akima(x: Any, y: Any, modified: bool) -> AnyArray:
     """Akima's (1970): means of neighbouring slopes, weighted by how these change."""
-    m = np.diff(y, axis=0) / _columns(np.diff(x), y.ndim)
+    m = np.diff(y, axis=0) / column(np.diff(x), y.ndim)
     if y.shape[0] == 2:
         return np.concatenate([m, m])
     left = 2 * m[0] - m[1]
@@ -74,7 +79,7 @@ def smooth(x: Any, y: Any, ends: Any) -> AnyArray:
     (C. de Boor, A Practical Guide to Splines, chapter IV).
     """
     h, n = np.diff(x), y.shape[0]
-    m = np.diff(y, axis=0) / _columns(h, y.ndim)
+    m = np.diff(y, axis=0) / column(h, y.ndim)
     if isinstance(ends, str):
         return _periodic(h, m)
     free = [isinstance(end, str) for end in ends]
@@ -86,7 +91,7 @@ def smooth(x: Any, y: Any, ends: Any) -> AnyArray:
     first, last = _row(ends[0], h, m, 1), _row(ends[1], h[::-1], m[::-1], -1)
     before, after = h[:-1], h[1:]
     data = [*first[1::-1], before, 2 * (before + after), after, *last[:2]]
-    inner = 3 * (_columns(after, y.ndim) * m[:-1] + _columns(before, y.ndim) * m[1:])
+    inner = 3 * (column(after, y.ndim) * m[:-1] + column(before, y.ndim) * m[1:])
     rhs = [np.broadcast_to(v, y.shape[1:]) for v in (first[2], last[2])]
     return bands.solve_well(_tridiagonal(n), np.concatenate([np.reshape(v, (-1,)) for v in data]),
                             np.concatenate([rhs[0][None], inner, rhs[1][None]]))
@@ -120,7 +125,7 @@ def _row(end: Any, h: Any, m: Any, side: int) -> tuple[Any, Any, Any]:
 def _periodic(h: Any, m: Any) -> AnyArray:
     n = len(m)
     before, after = np.roll(h, 1), h
-    sides = [_columns(v, m.ndim) for v in (before, after)]
+    sides = [column(v, m.ndim) for v in (before, after)]
     rhs = sides[1] * np.roll(m, 1, axis=0) + sides[0] * m
     if n < 3:
         s = (rhs / (sides[0] + sides[1])).sum(axis=0) / n

@@ -129,13 +129,13 @@ def _gaussian(sigma: Any, order: int, radius: int) -> AnyArray:
     return phi * sum([c * x**k for k, c in enumerate(q)])
 
 
-def _radius(who: str, sigma: Any, truncate: float, radius: Any) -> int:
+def _radius(sigma: Any, truncate: float, radius: Any) -> int:
     if radius is None:
         known = sigma.concrete() if isinstance(sigma, Tracer) else sigma
         if known is None:
             raise UnsupportedError(
-                f"{user_line()}: {who} got sigma={sigma!r}, whose number is not known here and "
-                "which says how many weights there are. Pass radius."
+                f"{user_line()}: gaussian_filter1d got sigma={sigma!r}, whose number is not known "
+                "here and which says how many weights there are. Pass radius."
             )
         radius = int(truncate * float(known) + 0.5)
     if not isinstance(radius, int | np.integer) or radius < 0:
@@ -148,7 +148,7 @@ def gaussian_filter1d(input, sigma, axis=-1, order=0, output=None, mode="reflect
                       truncate=4.0, *, radius=None):
     """The correlation with a Gaussian, or its derivative, along one axis; differentiated in sigma
     too, for the number of weights that there are."""
-    radius = _radius("gaussian_filter1d", sigma, truncate, radius)
+    radius = _radius(sigma, truncate, radius)
     weights = np.flip(as_operand(_gaussian(sigma, order, radius)))
     return _one_axis("gaussian_filter1d", input, weights, axis, output, mode, cval, 0, False)
 

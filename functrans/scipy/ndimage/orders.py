@@ -2,6 +2,10 @@
 
 Entries that tie for an extreme have equal shares of its derivative; of those that tie for a rank
 one has it, as in a sort.
+
+>>> import functrans as ft
+>>> ft.grad(lambda x: maximum_filter(x, 3).sum())(np.array([1.0, 3.0, 2.0]))
+Array([0., 3., 0.])
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from functrans._ops import windows as rows
 from functrans.errors import UnsupportedError, user_line, warn
 from functrans.numpy.structure import one_axis
 from functrans.scipy.ndimage.common import all_axes, each, image, reach, spread_out, widened
-from functrans.scipy.public import counterpart
+from functrans.scipy.public import counterpart, published
 
 si: Any = ndimage  # its types say less than its functions take
 
@@ -55,47 +59,25 @@ def _around(who: str, x: Any, size: Any, footprint: Any, output: Any, mode: Any,
     return windowed(wide, sizes)[..., np.flatnonzero(footprint)], dtype
 
 
-@counterpart(si.maximum_filter)
-def maximum_filter(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0,
-                   origin=0, *, axes=None):
-    """The largest entry around each.
+def _extreme(name: str, of: Callable) -> tuple[Callable, Callable]:
+    """A filter of the extreme around each, and that along one axis."""
 
-    >>> import functrans as ft
-    >>> ft.grad(lambda x: maximum_filter(x, 3).sum())(np.array([1.0, 3.0, 2.0]))
-    Array([0., 3., 0.])
-    """
-    around, dtype = _around("maximum_filter", input, size, footprint, output, mode, cval, origin,
-                            axes)
-    return np.max(around, axis=-1).astype(dtype)
+    def several(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0,
+                origin=0, *, axes=None):
+        around, dtype = _around(name, input, size, footprint, output, mode, cval, origin, axes)
+        return of(around, axis=-1).astype(dtype)
 
+    def one(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
+        if size < 1:
+            raise RuntimeError("incorrect filter size")
+        axes = (one_axis(axis, input.ndim),)
+        return several(input, size, None, output, mode, cval, origin, axes=axes)
 
-@counterpart(si.minimum_filter)
-def minimum_filter(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0,
-                   origin=0, *, axes=None):
-    """The smallest entry around each."""
-    around, dtype = _around("minimum_filter", input, size, footprint, output, mode, cval, origin,
-                            axes)
-    return np.min(around, axis=-1).astype(dtype)
+    return published(si, name, several), published(si, f"{name}1d", one)
 
 
-def _along_one(several: Callable, x: Any, size: int, axis: int, rest: tuple) -> AnyArray:
-    if size < 1:
-        raise RuntimeError("incorrect filter size")
-    output, mode, cval, origin = rest
-    axes = (one_axis(axis, x.ndim),)
-    return several(x, size, None, output, mode, cval, origin, axes=axes)
-
-
-@counterpart(si.maximum_filter1d)
-def maximum_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
-    """The largest of ``size`` entries along one axis."""
-    return _along_one(maximum_filter, input, size, axis, (output, mode, cval, origin))
-
-
-@counterpart(si.minimum_filter1d)
-def minimum_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
-    """The smallest of ``size`` entries along one axis."""
-    return _along_one(minimum_filter, input, size, axis, (output, mode, cval, origin))
+maximum_filter, maximum_filter1d = _extreme("maximum_filter", np.max)
+minimum_filter, minimum_filter1d = _extreme("minimum_filter", np.min)
 
 
 def _ranked(around: Any, rank: int, dtype: np.dtype) -> AnyArray:

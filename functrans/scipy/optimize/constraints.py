@@ -142,7 +142,7 @@ class Conditions:
     def __init__(self, who: str, gradient: Callable, x: np.ndarray, ends: Any, constraints: Any):
         self.who, self.gradient, self.size = who, gradient, x.size
         self.limits = [*_bounds(x, ends), *separate(constraints)]
-        slack = [np.asarray(concrete(_vector(c.value(x)))) for c in self.limits]
+        slack = [np.asarray(concrete(vector(c.value(x)))) for c in self.limits]
         equal = [np.full(v.size, c.equal) for c, v in zip(self.limits, slack, strict=True)]
         close = [e | (np.abs(v) <= NEARBY) for e, v in zip(equal, slack, strict=True)]
         force = self._forces(x, close)
@@ -180,7 +180,7 @@ class Conditions:
     def _values(self, x: Any) -> AnyArray:
         """The active constraints."""
         pairs = zip(self.limits, self.active, strict=True)
-        return np.concatenate([np.zeros(0), *[_vector(c.value(x))[rows] for c, rows in pairs]])
+        return np.concatenate([np.zeros(0), *[vector(c.value(x))[rows] for c, rows in pairs]])
 
     def __call__(self, z: Any) -> AnyArray:
         x, force = z[: self.size], z[self.size :]
@@ -201,5 +201,6 @@ def _bounds(x: np.ndarray, ends: Any) -> list[Constraint]:
             Constraint(lambda x: upper[high] - x[high], False)]
 
 
-def _vector(y: Any) -> AnyArray:
+def vector(y: Any) -> AnyArray:
+    """What a function returns, flat."""
     return as_operand(y).reshape(-1)

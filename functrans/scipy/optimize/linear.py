@@ -16,9 +16,8 @@ from scipy import optimize
 from functrans._core.bind import AnyArray
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.implicit import concrete, implicit
+from functrans.scipy.implicit import concrete, implicit, require_success
 from functrans.scipy.optimize.constraints import ends_of
-from functrans.scipy.optimize.roots import require_success
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
 

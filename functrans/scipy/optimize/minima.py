@@ -14,9 +14,8 @@ from functrans._transforms.matrices.products import hvp
 from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args
-from functrans.scipy.implicit import concrete, implicit
+from functrans.scipy.implicit import concrete, implicit, require_success
 from functrans.scipy.optimize.constraints import Conditions, as_list, ends_of, for_scipy
-from functrans.scipy.optimize.roots import require_success
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
 
@@ -64,8 +63,7 @@ def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bou
         require_success("minimize", sol.success, sol.message)
     values = (lambda x: fun(x, *args)[0]) if jac is True else (lambda x: fun(x, *args))
     gradient = (lambda x: jac(x, *args)) if callable(jac) else grad(values)
-    conditions = Conditions("minimize", gradient, sol.x, ends, constraints)
-    sol.x = conditions.solution()
+    sol.x = Conditions("minimize", gradient, sol.x, ends, constraints).solution()
     sol.fun = values(sol.x)
     return sol
 

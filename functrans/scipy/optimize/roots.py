@@ -8,23 +8,14 @@ from typing import Any
 from scipy import optimize
 
 from functrans._transforms.matrices.jacobian import jacobian
-from functrans.errors import SolverError, user_line
 from functrans.scipy.calls import Derivative, Numbers, as_args
-from functrans.scipy.implicit import concrete, implicit
+from functrans.scipy.implicit import concrete, implicit, require_success
 from functrans.scipy.programs import in_programs
 
 so: Any = optimize  # its types say less than its functions take
 
 # SciPy's methods of ``root`` that take a Jacobian.
 WITH_JACOBIAN = ("hybr", "lm")
-
-
-def require_success(who: str, success: bool, message: str) -> None:
-    """SolverError with SciPy's message where a solver has failed: it has no derivative."""
-    if not success:
-        raise SolverError(
-            f"{user_line()}: {who} has no derivative, for the solver failed: {message}"
-        )
 
 
 @in_programs

@@ -15,9 +15,8 @@ from functrans._transforms.reverse.grad import grad
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args
-from functrans.scipy.implicit import concrete
-from functrans.scipy.optimize.constraints import Conditions
-from functrans.scipy.optimize.roots import require_success
+from functrans.scipy.implicit import concrete, require_success
+from functrans.scipy.optimize.constraints import Conditions, vector
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
 
@@ -54,7 +53,7 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
     start, numbers, named = concrete((x0, args, kwargs))
     ends = _ends_of(bounds)
     if jac is None:
-        exact = jacobian(lambda x: _vector(fun(x, *numbers, **named)))
+        exact = jacobian(lambda x: vector(fun(x, *numbers, **named)))
         jac = Derivative(lambda x: exact(x.reshape(-1)))
     elif callable(jac):
         jac = Numbers(jac)
@@ -65,7 +64,7 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
     require_success("least_squares", sol.success, sol.message)
 
     def residuals(x: Any) -> AnyArray:
-        return _vector(fun(x, *args, **kwargs))
+        return vector(fun(x, *args, **kwargs))
 
     sol.x = _least("least_squares", residuals, sol.x, ends, loss, f_scale)
     sol.fun = residuals(sol.x)
@@ -88,7 +87,7 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
     if Dfun is not None:
         prime: Any = Numbers(Dfun)
     else:
-        exact = jacobian(lambda x: _vector(func(x, *numbers)))
+        exact = jacobian(lambda x: vector(func(x, *numbers)))
         prime = None if col_deriv else Derivative(lambda x: exact(x.reshape(-1)))
     x, covariance, info, message, flag = so.leastsq(f, start, numbers, prime, True, col_deriv,
                                                     **options)
@@ -96,7 +95,7 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
         require_success("leastsq", flag in (1, 2, 3, 4), message)
 
         def residuals(x: Any) -> AnyArray:
-            return _vector(func(x, *args))
+            return vector(func(x, *args))
 
         x = _least("leastsq", residuals, x, (-np.inf, np.inf), "linear", 1.0)
         covariance = _covariance(residuals, x, True)
@@ -108,10 +107,6 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
 def _ends_of(bounds: Any) -> tuple:
     """Lower and upper bounds, as these functions take them."""
     return (bounds.lb, bounds.ub) if isinstance(bounds, so.Bounds) else tuple(bounds)
-
-
-def _vector(y: Any) -> AnyArray:
-    return as_operand(y).reshape(-1)
 
 
 def _cost(r: Any, loss: Any, scale: Any) -> AnyArray:
@@ -126,8 +121,7 @@ def _cost(r: Any, loss: Any, scale: Any) -> AnyArray:
 def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: Any) -> AnyArray:
     """``x`` with its derivatives, where the slope of the cost is zero."""
     slope = grad(lambda x: _cost(residuals(x), loss, scale))
-    conditions = Conditions(who, slope, x, ends, ())
-    return conditions.solution()
+    return Conditions(who, slope, x, ends, ()).solution()
 
 
 @in_programs
@@ -165,7 +159,7 @@ def curve_fit(f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_
     weigh = _weights(sigma)
 
     def residuals(p: Any) -> AnyArray:
-        return weigh(_vector(f(xdata, *p) - ydata))
+        return weigh(vector(f(xdata, *p) - ydata))
 
     loss, scale = options.get("loss", "linear"), options.get("f_scale", 1.0)
     p = _least("curve_fit", residuals, out[0], ends, loss, scale)
@@ -183,7 +177,7 @@ class _Slopes:
     def __call__(self, x: Any, *p: Any) -> Any:
         if self.derivative is None or self.x is not x:
             self.x = x
-            self.derivative = Derivative(jacobian(lambda p: _vector(self.f(x, *p))))
+            self.derivative = Derivative(jacobian(lambda p: vector(self.f(x, *p))))
         return self.derivative(np.array(p))
 
 
@@ -253,5 +247,4 @@ def lsq_linear(A, b, bounds=(-np.inf, np.inf), method="trf", *rest: Any, **optio
 def _closest(who: str, A: Any, b: Any, x: np.ndarray, ends: Any) -> AnyArray:
     """``x`` with its derivatives, where the slope of the squares is zero or held by a bound."""
     A = as_operand(A)
-    conditions = Conditions(who, lambda x: A.T @ (A @ x - b), x, ends, ())
-    return conditions.solution()
+    return Conditions(who, lambda x: A.T @ (A @ x - b), x, ends, ()).solution()

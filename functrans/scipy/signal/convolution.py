@@ -51,10 +51,7 @@ def convolve(in1, in2, mode="full", method="auto", *, axes=None, dot_axes=((), (
 
 
 def _over_axes(x1: Any, x2: Any, mode: str, axes: Any, dot_axes: Any) -> AnyArray:
-    if mode not in MODES:
-        raise ValueError(
-            f"Acceptable mode flags are 'valid', 'same', or 'full', not mode={mode}"
-        )
+    _require_mode(mode)
     lengths: list = [tuple([x.shape[i] for i in mine])
                      for x, mine in zip((x1, x2), axes, strict=True)]
     n = len(lengths[0])
@@ -87,11 +84,9 @@ def _middle(y: Any, lengths: tuple) -> AnyArray:
 
 @counterpart(ss.convolve)
 def _of_all_axes(in1: Any, in2: Any, mode: str, method: str) -> AnyArray:
-    x1, x2 = as_operand(in1), as_operand(in2)
-    if x1.ndim == x2.ndim == 0:
+    x1, x2 = _alike(in1, in2, "volume and kernel")
+    if not x1.ndim:
         return x1 * x2
-    if x1.ndim != x2.ndim:
-        raise ValueError("volume and kernel should have the same dimensionality")
     if method not in ("auto", "direct", "fft"):
         raise ValueError("Acceptable method flags are 'auto', 'direct', or 'fft'.")
     if not (x1.size and x2.size):
@@ -102,20 +97,22 @@ def _of_all_axes(in1: Any, in2: Any, mode: str, method: str) -> AnyArray:
 @counterpart(ss.correlate)
 def correlate(in1, in2, mode="full", method="auto"):
     """The correlation of two arrays: the convolution with the second backwards, conjugated."""
+    x1, x2 = _alike(in1, in2)
+    return x1 * np.conj(x2) if not x1.ndim else convolve(x1, reversed_conjugate(x2), mode, method)
+
+
+def _alike(in1: Any, in2: Any, who: str = "in1 and in2") -> tuple[Any, Any]:
+    """Two operands with as many axes."""
     x1, x2 = as_operand(in1), as_operand(in2)
-    if x1.ndim == x2.ndim == 0:
-        return x1 * np.conj(x2)
     if x1.ndim != x2.ndim:
-        raise ValueError("in1 and in2 should have the same dimensionality")
-    return convolve(x1, reversed_conjugate(x2), mode, method)
+        raise ValueError(f"{who} should have the same dimensionality")
+    return x1, x2
 
 
 def _along_axes(in1: Any, in2: Any, mode: str, axes: Any) -> AnyArray:
-    x1, x2 = as_operand(in1), as_operand(in2)
-    if x1.ndim == x2.ndim == 0:
+    x1, x2 = _alike(in1, in2)
+    if not x1.ndim:
         return x1 * x2
-    if x1.ndim != x2.ndim:
-        raise ValueError("in1 and in2 should have the same dimensionality")
     axes = range(x1.ndim) if axes is None else normalize_axes(axes, x1.ndim)
     if not len(axes):
         raise ValueError("when provided, axes cannot be empty")
@@ -135,10 +132,7 @@ def oaconvolve(in1, in2, mode="full", axes=None):
 
 
 def _convolved(x1: Any, x2: Any, mode: str, axes: Sequence[int], method: str) -> AnyArray:
-    if mode not in MODES:
-        raise ValueError(
-            f"Acceptable mode flags are 'valid', 'same', or 'full', not mode={mode}"
-        )
+    _require_mode(mode)
     if not (x1.size and x2.size):
         return np.zeros(0)
     if mode == "valid" and needs_swap(x1.shape, x2.shape, axes):
@@ -151,6 +145,13 @@ def _convolved(x1: Any, x2: Any, mode: str, axes: Sequence[int], method: str) ->
              by_fft=by_fft and np.result_type(x1.dtype, x2.dtype).kind in "fc")
     y = y if list(axes) == list(last) else move_axis(y, last, axes)
     return centred(y, shape, axes) if mode == "same" else y
+
+
+def _require_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise ValueError(
+            f"Acceptable mode flags are 'valid', 'same', or 'full', not mode={mode}"
+        )
 
 
 def needs_swap(shape1: tuple, shape2: tuple, axes: Sequence[int]) -> bool:
@@ -219,8 +220,7 @@ def _matrices(who: str, in1: Any, in2: Any) -> tuple[Any, Any]:
 
 def _bounded(x1: Any, x2: Any, mode: str, boundary: str, fillvalue: Any) -> AnyArray:
     """The convolution of ``x2`` with ``x1`` and its continuation, wherever they meet."""
-    if mode not in MODES:
-        raise ValueError("Acceptable mode flags are 'valid', 'same', or 'full'.")
+    _require_mode(mode)
     if boundary not in PADDING:
         raise ValueError("Acceptable boundary flags are 'fill', 'circular' (or 'wrap'), and "
                          "'symmetric' (or 'symm').")

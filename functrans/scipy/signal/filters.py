@@ -33,9 +33,7 @@ def lfilter(b, a, x, axis=-1, zi=None):
     >>> ft.grad(lambda b: lfilter(b, [1.0, -0.5], np.ones(3)).sum())(np.ones(2))
     Array([4.25, 2.5 ])
     """
-    b, a, x = _taps("b", b), _taps("a", a), as_operand(x)
-    if not x.ndim:
-        raise ValueError("x must be at least 1-D")
+    b, a, x = _taps("b", b), _taps("a", a), _signal(x)
     axis = one_axis(axis, x.ndim)
     x = move_axis(x, axis, -1)
     _require_float(b, a, x)
@@ -51,6 +49,22 @@ def _taps(name: str, x: Any) -> AnyArray:
         raise ValueError(f"Parameter {name} is not a non-empty 1d array, since "
                          f"{name}.shape={x.shape}!")
     return x
+
+
+def _signal(x: Any) -> AnyArray:
+    x = as_operand(x)
+    if not x.ndim:
+        raise ValueError("x must be at least 1-D")
+    return x
+
+
+def _normalised(b: Any, a: Any) -> tuple[Any, Any]:
+    """Taps whose first one of ``a`` is 1, without zeros before it where they are known."""
+    if (lead := known(a)) is not None:
+        if not np.any(lead):
+            raise ValueError("There must be at least one nonzero `a` coefficient.")
+        a = a[int(np.argmax(lead != 0)) :]
+    return b / a[0], a / a[0]
 
 
 def _require_float(*xs: Any) -> None:
@@ -118,13 +132,9 @@ def lfilter_zi(b, a):
     if not a.ndim == b.ndim == 1:
         raise ValueError("Numerator `b` and Denominator `a` must be 1-D arrays, "
                          f"but b.shape = {b.shape}, a.shape = {a.shape}!")
-    lead = known(a)
-    first = 0 if lead is None else int(np.argmax(lead != 0))
-    if lead is not None and not np.any(lead):
-        raise ValueError("There must be at least one nonzero `a` coefficient.")
-    a = a[first:]
+    b, a = _normalised(b, a)
     n = max(len(a), len(b))
-    b, a = _resized(b / a[0], n), _resized(a / a[0], n)
+    b, a = _resized(b, n), _resized(a, n)
     # the sums of the equations of SciPy, in which all but the first unknown cancel
     moved = b[1:] - a[1:] * b[0]
     zi = np.sum(moved) / np.sum(a)
@@ -143,11 +153,7 @@ def lfiltic(b, a, y, x=None):
     """
     b, a, y = [np.atleast_1d(as_operand(v)) for v in (b, a, y)]
     x = np.zeros(0, b.dtype) if x is None else np.atleast_1d(as_operand(x))
-    if (lead := known(a)) is not None:
-        if not np.any(lead):
-            raise ValueError("There must be at least one nonzero `a` coefficient.")
-        a = a[int(np.argmax(lead != 0)) :]
-    b, a = b / a[0], a / a[0]
+    b, a = _normalised(b, a)
     m, n = len(b) - 1, len(a) - 1
     x, y = _resized(x, m), _resized(y, n)
     state = [np.sum(b[k + 1 :] * x[: max(m - k, 0)]) - np.sum(a[k + 1 :] * y[: max(n - k, 0)])
@@ -216,13 +222,6 @@ def _sections(sos: Any) -> AnyArray:
     if not isinstance(sos, Tracer) and not (sos[:, 3] == 1).all():
         raise ValueError("sos[:, 3] should be all ones")
     return sos
-
-
-def _signal(x: Any) -> AnyArray:
-    x = as_operand(x)
-    if not x.ndim:
-        raise ValueError("x must be at least 1-D")
-    return x
 
 
 @counterpart(ss.sosfilt)

@@ -282,9 +282,20 @@ def _from_parts(name: str, arg1: Any, shape: Any, dtype: Any) -> SparseArray:
             f"{user_line()}: {name} got {arg1!r}. With traced entries it is made of (data, "
             "indices, indptr) or (data, (row, col)), whose places are constants, or of a matrix."
         )
-    m, n = dense.shape
-    i, j = np.indices((m, n)).reshape(2, -1)  # no entry is known to be 0
-    return _made(dense.reshape((-1,)), rows.Pattern(i, j, (m, n)), dtype, name)
+    entries = full(dense)
+    return _made(entries.data, entries.pattern, dtype, name)
+
+
+def are_ours(args: tuple, kwargs: dict) -> bool:
+    """Whether an argument is a sparse array with traced entries, or a traced value is in one."""
+    found = any([isinstance(x, SparseArray) for x in (*args, *kwargs.values())])
+    return found or is_traced((args, kwargs))
+
+
+def full(dense: Any, kind: str = "csr_array") -> SparseArray:
+    """A matrix as a sparse one with an entry in each place: of none it is known to be 0."""
+    i, j = np.indices(dense.shape).reshape(2, -1)
+    return SparseArray(dense.reshape((-1,)), rows.Pattern(i, j, dense.shape), kind)
 
 
 def _made(data: Any, pattern: rows.Pattern, dtype: Any, name: str) -> SparseArray:
@@ -305,16 +316,7 @@ def _coordinates(name: str) -> Callable:
 def _named(make: Callable, name: str) -> Callable:
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"``scipy.sparse.{name}``, of traced entries in constant places too."
-    theirs = getattr(ss, name)
-
-    def either(*args: Any, **kwargs: Any) -> Any:
-        ours = isinstance(args[0], SparseArray)
-        return (make if ours else chosen)(*args, **kwargs)
-
-    chosen: Any = counterpart(theirs)(make)
-    either.__name__ = either.__qualname__ = name
-    either.__doc__ = make.__doc__
-    return either
+    return counterpart(getattr(ss, name), when=are_ours)(make)
 
 
 csr_array, csr_matrix = _compressed("csr_array", True), _compressed("csr_matrix", True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from scipy import sparse
 
 from functrans._core.bind import Tracer
 from functrans._ops.sparse import Pattern
-from functrans.scipy.sparse.arrays import SparseArray, lifted
+from functrans.scipy.public import counterpart
+from functrans.scipy.sparse.arrays import SparseArray, full, lifted
 
 ss: Any = sparse  # its types say less than its functions take
 
@@ -22,26 +23,14 @@ def _is_traced(x: Any) -> bool:
     return isinstance(x, SparseArray | Tracer)
 
 
-def _or_scipy(theirs: Callable) -> Callable[[Callable], Callable]:
-    """Decorator: the function below it where an operand is traced, else ``theirs``."""
-
-    def enter(ours: Callable) -> Callable:
-        @functools.wraps(ours)
-        def either(*args: Any, **kwargs: Any) -> Any:
-            return (ours if _is_traced(args) else theirs)(*args, **kwargs)
-
-        return either
-
-    return enter
+_or_scipy = functools.partial(counterpart, when=lambda args, kwargs: _is_traced(args))
 
 
 def _as_sparse(x: Any) -> SparseArray:
     """A sparse array; of a dense one, all entries."""
     if isinstance(x, SparseArray) or ss.issparse(x):
         return lifted(x)
-    x = np.atleast_2d(x)
-    rows, cols = np.indices(x.shape)
-    return SparseArray(x.reshape(-1), Pattern(rows.ravel(), cols.ravel(), x.shape), "coo_array")
+    return full(np.atleast_2d(x), "coo_array")
 
 
 @_or_scipy(ss.kron)

@@ -13,7 +13,7 @@ from functrans._ops import sparse as rows
 from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced, refused
-from functrans.scipy.sparse.arrays import SparseArray
+from functrans.scipy.sparse.arrays import SparseArray, full
 from functrans.scipy.sparse.systems import spsolve
 
 sl: Any = linalg  # its types say less than its functions take
@@ -35,9 +35,7 @@ def inv(A):
     """The inverse, which has an entry in each place."""
     if not isinstance(A, SparseArray):
         return sl.inv(A)
-    inverse = spsolve(A, np.eye(A.shape[0]))
-    i, j = np.indices(A.shape).reshape(2, -1)
-    return SparseArray(inverse.reshape((-1,)), rows.Pattern(i, j, A.shape), A.kind)
+    return full(spsolve(A, np.eye(A.shape[0])), A.kind)
 
 
 def eigsh(A, k=6, M=None, sigma=None, which="LM", v0=None, ncv=None, maxiter=None, tol=0,

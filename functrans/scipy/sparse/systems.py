@@ -21,22 +21,14 @@ from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.public import counterpart, is_traced
-from functrans.scipy.sparse.arrays import SparseArray, lifted
+from functrans.scipy.sparse.arrays import SparseArray, are_ours, full, lifted
 
 sl: Any = linalg  # its types say less than its functions take
 
 
-def _is_ours(A: Any, *others: Any) -> bool:
-    return isinstance(A, SparseArray) or is_traced(A) or is_traced(others)
-
-
 def _matrix(A: Any) -> SparseArray:
     """``A`` as a sparse array; a dense one has an entry in each place."""
-    if isinstance(A, SparseArray) or sparse.issparse(A):
-        return lifted(A)
-    A = as_operand(A)
-    i, j = np.indices(A.shape).reshape(2, -1)
-    return SparseArray(A.reshape((-1,)), rows.Pattern(i, j, A.shape))
+    return lifted(A) if isinstance(A, SparseArray) or sparse.issparse(A) else full(as_operand(A))
 
 
 def _square(A: SparseArray, n: int) -> None:
@@ -51,19 +43,14 @@ def _solved(A: SparseArray, b: Any, solver: Callable) -> AnyArray:
     return bind(rows.solve, A.data, b, places=A.pattern, solver=solver)
 
 
-@counterpart(sl.spsolve)
-def _spsolve(A, b, permc_spec=None, use_umfpack=True):
+@counterpart(sl.spsolve, when=are_ours)
+def spsolve(A, b, permc_spec=None, use_umfpack=True):
+    """The solution of ``A @ x = b``, differentiated in the entries of ``A`` and in ``b``."""
     b = b.toarray() if isinstance(b, SparseArray) or sparse.issparse(b) else as_operand(b)
     A = _matrix(A)
     _square(A, b.shape[0])
     x = _solved(A, b, rows.directly)
     return x.reshape((-1,)) if b.ndim == 2 and b.shape[1] == 1 else x
-
-
-def spsolve(A, b, permc_spec=None, use_umfpack=True):
-    """The solution of ``A @ x = b``, differentiated in the entries of ``A`` and in ``b``."""
-    traced = isinstance(A, SparseArray) or isinstance(b, SparseArray)
-    return (_spsolve.__wrapped__ if traced else _spsolve)(A, b, permc_spec, use_umfpack)  # type: ignore[attr-defined]  # set by functools.wraps
 
 
 class Factors:
@@ -118,6 +105,14 @@ def factorized(A):
 # ---- iterations
 
 
+def _require_solved(name: str, info: int) -> None:
+    if info:
+        raise SolverError(
+            f"{user_line()}: {name} did not solve the system (info {info}), so that its result "
+            "has no derivative. Raise maxiter or rtol, or pass a preconditioner M."
+        )
+
+
 @functools.cache
 def _iteration(name: str, options: tuple) -> Callable:
     """``solver(pattern, data, b)`` by one of SciPy's iterations; SolverError where it fails."""
@@ -128,11 +123,7 @@ def _iteration(name: str, options: tuple) -> Callable:
         xs = []
         for column in columns:
             x, info = method(A, column, **dict(options))
-            if info:
-                raise SolverError(
-                    f"{user_line()}: {name} did not solve the system (info {info}), so that its "
-                    "result has no derivative. Raise maxiter or rtol, or pass a preconditioner M."
-                )
+            _require_solved(name, info)
             xs.append(x)
         return np.stack(xs, axis=-1).reshape(b.shape)
 
@@ -147,16 +138,14 @@ def _iterative(name: str) -> Callable:
         if options.pop("callback", None) is not None:
             raise UnsupportedError(f"{user_line()}: {name} got callback= beside a traced value; "
                                    "leave it out.")
-        if isinstance(A, sl.LinearOperator):
-            return _matrix_free(name, A, b, x0, options), 0
-        if options.get("M") is not None:
+        if isinstance(A, sl.LinearOperator) or options.get("M") is not None:
             return _matrix_free(name, A, b, x0, options), 0
         A = _matrix(A)
         _square(A, b.shape[0])
         return _solved(A, b, _iteration(name, tuple(sorted(options.items())))), 0
 
     def either(A, b, x0=None, **options):
-        traced = _is_ours(A, b, x0)
+        traced = are_ours((A, b, x0), {})
         if isinstance(A, sl.LinearOperator):
             traced = traced or is_traced(A._matvec(np.zeros(A.shape[1])))
         return (ours if traced else theirs)(A, b, x0, **options)
@@ -176,10 +165,7 @@ def _matrix_free(name: str, A: Any, b: Any, x0: Any, options: dict) -> AnyArray:
     like = sl.LinearOperator((b.shape[0],) * 2, matvec=lambda x: concrete(product(x)),
                              dtype=np.result_type(b.dtype, np.float32))
     x, info = getattr(sl, name)(like, concrete(b), x0, **options)
-    if info:
-        raise SolverError(f"{user_line()}: {name} did not solve the system (info {info}), so that "
-                          "its result has no derivative. Raise maxiter or rtol, or pass a "
-                          "preconditioner M.")
+    _require_solved(name, info)
     return implicit(name, lambda x: product(x) - b, x)
 
 

@@ -10,7 +10,7 @@ from scipy.spatial import distance as sd
 
 from functrans._core.bind import AnyArray, Tracer
 from functrans.numpy.structure import as_floats, as_operand
-from functrans.scipy.public import counterpart
+from functrans.scipy.public import counterpart, published
 from functrans.scipy.spatial import metrics
 
 
@@ -33,14 +33,11 @@ def _weights(w: Any) -> AnyArray | None:
 def _of_vectors(name: str) -> Callable:
     """The metric of two vectors and weights."""
     metric: Any = metrics.METRICS[name]
-    doc = metric.__doc__
 
     def distance(u, v, w=None):
         return metric(_vector(u), _vector(v), w=_weights(w))
 
-    distance.__name__ = distance.__qualname__ = name
-    distance.__doc__ = f"``scipy.spatial.distance.{name}``, of traced vectors too. {doc or ''}"
-    return counterpart(getattr(sd, name))(distance)
+    return published(sd, name, distance, f" {metric.__doc__ or ''}")
 
 
 braycurtis = _of_vectors("braycurtis")

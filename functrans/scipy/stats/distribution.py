@@ -18,7 +18,7 @@ import numpy as np
 from functrans._core.bind import AnyArray, Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import where
-from functrans._ops.special.elementary import log1p
+from functrans._ops.special.elementary import expm1, log1mexp, log1p
 from functrans._ops.special.standard import counts, less_log, standardised
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
@@ -67,6 +67,29 @@ class Form:
         if not isinstance(end, Tracer) and not np.any(end):
             return y
         return where(end, by_powers(z, *shapes), y)
+
+
+def by_hazard(hazard: Callable, inverse: Callable | None = None) -> dict[str, Any]:
+    """Functions of a ``Form`` by the cumulative hazard -log(sf), none of which loses digits."""
+    functions = {
+        "cdf": lambda x, *s: -expm1(-hazard(x, *s)), "sf": lambda x, *s: ops.exp(-hazard(x, *s)),
+        "logcdf": lambda x, *s: log1mexp(hazard(x, *s)), "logsf": lambda x, *s: -hazard(x, *s),
+    }
+    if inverse is not None:
+        functions["ppf"] = lambda q, *s: inverse(-log1p(-q), *s)
+        functions["isf"] = lambda q, *s: inverse(-ops.log(q), *s)
+    return functions
+
+
+def odd(cdf: Callable, ppf: Callable, logcdf: Callable | None = None) -> dict[str, Any]:
+    """Functions of a ``Form`` whose density is even."""
+    functions = {
+        "cdf": cdf, "sf": lambda x, *s: cdf(-x, *s),
+        "ppf": ppf, "isf": lambda q, *s: -ppf(q, *s),
+    }
+    if logcdf is not None:
+        functions |= {"logcdf": logcdf, "logsf": lambda x, *s: logcdf(-x, *s)}
+    return functions
 
 
 def _wide(x: Any) -> AnyArray:
@@ -125,6 +148,20 @@ class Named:
         )
 
 
+def method(ours: Callable) -> Callable:
+    """A method with SciPy's name, which runs SciPy's own where nothing is traced."""
+    name = ours.__name__
+
+    def either(self: Any, *args: Any, **kwds: Any) -> Any:
+        if not any([isinstance(x, Tracer) for x in args]) and not is_traced((args, kwds)):
+            return getattr(self.theirs, name)(*args, **kwds)
+        with np.errstate(all="ignore"):
+            return ours(self, *args, **kwds)
+
+    either.__name__, either.__doc__ = name, ours.__doc__
+    return either
+
+
 class _Distribution(Named):
     __doc__ = Named.__doc__
 
@@ -158,6 +195,73 @@ class _Distribution(Named):
                 f"{self.name} takes {', '.join(names)}, and got {unknown[0]!r} besides or twice"
             )
         return [v if v is None else as_operand(v) for v in values]
+
+    def _placing(self, args: tuple, kwds: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+        """The shapes, the location, and the scale, which counts have none of."""
+        values = self._parameters(args, kwds)
+        return (values[:-2], *values[-2:]) if self.scales else (values[:-1], values[-1], None)
+
+    def _valid(self, shapes: list[Any], scale: Any) -> AnyArray:
+        valid: Any = True if scale is None else asked(lambda s: s > 0, scale)
+        if self.form.valid is None:
+            return valid
+        return both(valid, asked(self.form.valid, *shapes))
+
+    def _distribution(self, f: Callable, x: Any, args: tuple, kwds: dict, low: float, high: float):
+        """``f`` of the variable; ``low`` below the support, and ``high`` above."""
+        raise NotImplementedError
+
+    @method
+    def cdf(self, x, *args, **kwds):
+        """The distribution function."""
+        return self._distribution(self.form.cdf, x, args, kwds, 0.0, 1.0)
+
+    @method
+    def sf(self, x, *args, **kwds):
+        """The survival function, 1 - cdf."""
+        return self._distribution(self.form.sf, x, args, kwds, 1.0, 0.0)
+
+    @method
+    def logcdf(self, x, *args, **kwds):
+        """The logarithm of the distribution function."""
+        return self._distribution(self.logcdf_, x, args, kwds, -np.inf, 0.0)
+
+    @method
+    def logsf(self, x, *args, **kwds):
+        """The logarithm of the survival function."""
+        return self._distribution(self.logsf_, x, args, kwds, 0.0, -np.inf)
+
+    def _moment(self, name: str, args: tuple, kwds: dict, place: Callable) -> AnyArray:
+        f = getattr(self.form, name)
+        if f is None:
+            raise self._lacks(name)
+        shapes, loc, scale = self._placing(args, kwds)
+        y = place(f(*shapes), loc, scale)
+        shape = np.broadcast_shapes(*[p.shape for p in (*shapes, loc, scale) if p is not None])
+        y = y if np.shape(y) == shape else np.broadcast_to(as_operand(y), shape)
+        return or_nan(self._valid(shapes, scale), y, *shapes, scale)
+
+    @method
+    def mean(self, *args, **kwds):
+        """The mean."""
+        return self._moment("mean", args, kwds, _placed)
+
+    @method
+    def var(self, *args, **kwds):
+        """The variance."""
+        return self._moment("var", args, kwds, lambda y, _, s: y if s is None else y * (s * s))
+
+    @method
+    def std(self, *args, **kwds):
+        """The standard deviation."""
+        return self._moment("var", args, kwds,
+                            lambda y, _, s: ops.sqrt(y) if s is None else ops.sqrt(y) * s)
+
+    @method
+    def entropy(self, *args, **kwds):
+        """The entropy, of a density the differential one."""
+        return self._moment("entropy", args, kwds,
+                            lambda y, _, s: y if s is None else y + ops.log(s))
 
     def _has(self) -> list[str]:
         optional = {"ppf", "isf", "mean", "var", "entropy"}
@@ -204,20 +308,6 @@ class Frozen:
         return f"<functrans.scipy.stats.{self.dist.name} frozen>"
 
 
-def method(ours: Callable) -> Callable:
-    """A method with SciPy's name, which runs SciPy's own where nothing is traced."""
-    name = ours.__name__
-
-    def either(self: Any, *args: Any, **kwds: Any) -> Any:
-        if not any([isinstance(x, Tracer) for x in args]) and not is_traced((args, kwds)):
-            return getattr(self.theirs, name)(*args, **kwds)
-        with np.errstate(all="ignore"):
-            return ours(self, *args, **kwds)
-
-    either.__name__, either.__doc__ = name, ours.__doc__
-    return either
-
-
 class Continuous(_Distribution):
     __doc__ = _Distribution.__doc__
 
@@ -227,19 +317,13 @@ class Continuous(_Distribution):
 
     def _standard(self, x: Any, args: tuple, kwds: dict[str, Any]) -> tuple[Any, ...]:
         """The variable at location 0 and scale 1, the shapes, the scale, where all is valid."""
-        *shapes, loc, scale = self._parameters(args, kwds)
+        shapes, loc, scale = self._placing(args, kwds)
         z = as_operand(x)
         if loc is not None:
             z = ops.subtract(z, loc) if scale is None else standardised(z, loc, scale)
         elif scale is not None:
             z = ops.divide(z, scale)
         return _wide(z), shapes, scale, self._valid(shapes, scale)
-
-    def _valid(self, shapes: list[Any], scale: Any) -> AnyArray:
-        valid: Any = True if scale is None else asked(lambda s: s > 0, scale)
-        if self.form.valid is None:
-            return valid
-        return both(valid, asked(self.form.valid, *shapes))
 
     def _sides(self, z: Any, shapes: list[Any]) -> tuple[Any, Any]:
         """Where z is not below the support, and where it is not above."""
@@ -287,30 +371,10 @@ class Continuous(_Distribution):
         y = chosen(below, y, nan_or(z, high))
         return or_nan(valid, y, z, *shapes)
 
-    @method
-    def cdf(self, x, *args, **kwds):
-        """The distribution function."""
-        return self._distribution(self.form.cdf, x, args, kwds, 0.0, 1.0)
-
-    @method
-    def sf(self, x, *args, **kwds):
-        """The survival function, 1 - cdf."""
-        return self._distribution(self.form.sf, x, args, kwds, 1.0, 0.0)
-
-    @method
-    def logcdf(self, x, *args, **kwds):
-        """The logarithm of the distribution function."""
-        return self._distribution(self.logcdf_, x, args, kwds, -np.inf, 0.0)
-
-    @method
-    def logsf(self, x, *args, **kwds):
-        """The logarithm of the survival function."""
-        return self._distribution(self.logsf_, x, args, kwds, 0.0, -np.inf)
-
     def _quantile(self, f: Callable | None, name: str, q: Any, args: tuple, kwds: dict) -> AnyArray:
         if f is None:
             raise self._lacks(name)
-        *shapes, loc, scale = self._parameters(args, kwds)
+        shapes, loc, scale = self._placing(args, kwds)
         q = _wide(as_operand(q))
         valid = both(self._valid(shapes, scale), asked(lambda q: (q >= 0) & (q <= 1), q))
         return or_nan(valid, _placed(f(q, *shapes), loc, scale), q, *shapes, loc, scale)
@@ -324,38 +388,6 @@ class Continuous(_Distribution):
     def isf(self, q, *args, **kwds):
         """The inverse of the survival function."""
         return self._quantile(self.form.isf, "isf", q, args, kwds)
-
-    def _moment(self, name: str, args: tuple, kwds: dict, place: Callable) -> AnyArray:
-        f = getattr(self.form, name)
-        if f is None:
-            raise self._lacks(name)
-        *shapes, loc, scale = self._parameters(args, kwds)
-        y = place(f(*shapes), loc, scale)
-        shape = np.broadcast_shapes(*[p.shape for p in (*shapes, loc, scale) if p is not None])
-        y = y if np.shape(y) == shape else np.broadcast_to(as_operand(y), shape)
-        return or_nan(self._valid(shapes, scale), y, *shapes, scale)
-
-    @method
-    def mean(self, *args, **kwds):
-        """The mean."""
-        return self._moment("mean", args, kwds, _placed)
-
-    @method
-    def var(self, *args, **kwds):
-        """The variance."""
-        return self._moment("var", args, kwds, lambda y, _, s: y if s is None else y * (s * s))
-
-    @method
-    def std(self, *args, **kwds):
-        """The standard deviation."""
-        return self._moment("var", args, kwds,
-                            lambda y, _, s: ops.sqrt(y) if s is None else ops.sqrt(y) * s)
-
-    @method
-    def entropy(self, *args, **kwds):
-        """The differential entropy."""
-        return self._moment("entropy", args, kwds,
-                            lambda y, _, s: y if s is None else y + ops.log(s))
 
     @method
     def median(self, *args, **kwds):
@@ -377,11 +409,10 @@ class Continuous(_Distribution):
         x = self.theirs.rvs(*numbers, **named, **rest)
         if not is_traced((args, kwds)):
             return x
-        *shapes, loc, scale = self._parameters(args[:n], kwds)
+        shapes, loc, scale = self._placing(args[:n], kwds)
         plain = [np.asarray(1.0 if p is None else concrete(p)) for p in (loc, scale)]
         z = (x - (0.0 if loc is None else plain[0])) / plain[1]
-        form = self.form
-        z = quantile_kept(form.cdf, form.sf, form.log_density, z, shapes)
+        z = quantile_kept(self.form, z, shapes)
         return same_number(x, _placed(z, loc, scale))
 
 
@@ -404,11 +435,10 @@ class Discrete(_Distribution):
     methods = ("pmf", "logpmf", "cdf", "logcdf", "sf", "logsf", "mean", "var", "std", "entropy")
 
     def _variable(self, k: Any, args: tuple, kwds: dict[str, Any]) -> tuple[Any, list[Any], Any]:
-        *shapes, loc = self._parameters(args, kwds)
+        shapes, loc, _ = self._placing(args, kwds)
         k = as_operand(k)
         k = k if loc is None else ops.subtract(k, loc)
-        valid = True if self.form.valid is None else asked(self.form.valid, *shapes)
-        return _wide(k), shapes, valid
+        return _wide(k), shapes, self._valid(shapes, None)
 
     @method
     def logpmf(self, k, *args, **kwds):
@@ -431,64 +461,14 @@ class Discrete(_Distribution):
         y = self.form.density(y, count(k), shapes, self._inside(k, shapes))
         return or_nan(valid, y, *shapes)
 
-    def _distribution(self, f: Callable, k: Any, args: tuple, kwds: dict, low: float, high: float):
-        k, shapes, valid = self._variable(k, args, kwds)
+    def _distribution(self, f: Callable, x: Any, args: tuple, kwds: dict, low: float, high: float):
+        k, shapes, valid = self._variable(x, args, kwds)
         first, last = self.form.support
         top = last if callable(last) else lambda *_: last
         y = f(count(k), *shapes)
         y = chosen(asked(lambda k: k >= first, k), y, nan_or(k, low))
         y = chosen(asked(lambda k, *s: ~(k >= top(*s)), k, *shapes), y, high)
         return or_nan(valid, y, *shapes)
-
-    @method
-    def cdf(self, k, *args, **kwds):
-        """The probability of k or less."""
-        return self._distribution(self.form.cdf, k, args, kwds, 0.0, 1.0)
-
-    @method
-    def sf(self, k, *args, **kwds):
-        """The probability of more than k."""
-        return self._distribution(self.form.sf, k, args, kwds, 1.0, 0.0)
-
-    @method
-    def logcdf(self, k, *args, **kwds):
-        """The logarithm of the probability of k or less."""
-        return self._distribution(self.logcdf_, k, args, kwds, -np.inf, 0.0)
-
-    @method
-    def logsf(self, k, *args, **kwds):
-        """The logarithm of the probability of more than k."""
-        return self._distribution(self.logsf_, k, args, kwds, 0.0, -np.inf)
-
-    def _moment(self, name: str, args: tuple, kwds: dict) -> AnyArray:
-        f = getattr(self.form, name)
-        if f is None:
-            raise self._lacks(name)
-        *shapes, loc = self._parameters(args, kwds)
-        y = f(*shapes)
-        y = y if loc is None or name != "mean" else y + loc
-        valid = True if self.form.valid is None else asked(self.form.valid, *shapes)
-        return or_nan(valid, y, *shapes)
-
-    @method
-    def mean(self, *args, **kwds):
-        """The mean."""
-        return self._moment("mean", args, kwds)
-
-    @method
-    def var(self, *args, **kwds):
-        """The variance."""
-        return self._moment("var", args, kwds)
-
-    @method
-    def std(self, *args, **kwds):
-        """The standard deviation."""
-        return ops.sqrt(self._moment("var", args, kwds))
-
-    @method
-    def entropy(self, *args, **kwds):
-        """The entropy."""
-        return self._moment("entropy", args, kwds)
 
 
 def count(k: Any) -> AnyArray:

@@ -33,18 +33,17 @@ def numbers_of(name: str, parameters: Any) -> Any:
         ) from None
 
 
-def quantile_kept(cdf: Callable, sf: Callable, log_density: Callable, z: Any,
-                  shapes: Sequence) -> AnyArray:
-    """The number ``z`` with the derivatives in ``shapes`` of the quantile that it is."""
+def quantile_kept(form: Any, z: Any, shapes: Sequence) -> AnyArray:
+    """The number ``z`` with the derivatives in ``shapes`` of the quantile of a form that it is."""
     orders = orders_of(list(shapes))
     if not orders:
         return z
     plain = [np.asarray(concrete(s)) for s in shapes]
-    upper = np.asarray(cdf(z, *plain)) > 0.5
-    slope = np.exp(log_density(z, *plain))
+    upper = np.asarray(form.cdf(z, *plain)) > 0.5
+    slope = np.exp(form.log_density(z, *plain))
     y: Any = z
     for _ in range(orders):  # each step makes one more order right, as in ``implicit``
-        place = where(upper, -sf(y, *shapes), cdf(y, *shapes))
+        place = where(upper, -form.sf(y, *shapes), form.cdf(y, *shapes))
         y = y - (place - stop(place)) / slope
     return y
 

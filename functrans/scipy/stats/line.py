@@ -29,6 +29,7 @@ from functrans.scipy.stats.distribution import (
     FINITE,
     Continuous,
     Form,
+    odd,
 )
 
 PI, EULER, LOG2 = math.pi, float(np.euler_gamma), math.log(2)
@@ -36,12 +37,7 @@ PI, EULER, LOG2 = math.pi, float(np.euler_gamma), math.log(2)
 norm = Continuous(theirs.norm, "", Form(
     log_density=standard.log_density_of_normal,
     placed=standard.placed_normal,
-    cdf=ndtr,
-    sf=lambda x: ndtr(-x),
-    logcdf=log_ndtr,
-    logsf=lambda x: log_ndtr(-x),
-    ppf=ndtri,
-    isf=lambda q: -ndtri(q),
+    **odd(ndtr, ndtri, log_ndtr),
     mean=lambda: 0.0,
     var=lambda: 1.0,
     entropy=lambda: LOG_ROOT_2PI + 0.5,
@@ -75,10 +71,7 @@ t = Continuous(theirs.t, "df", Form(
     valid=lambda df: df > 0,
     support=FINITE,
     log_density=_log_density_of_t,
-    cdf=_t_cdf,
-    sf=lambda x, df: _t_cdf(-x, df),
-    ppf=_t_ppf,
-    isf=lambda q, df: -_t_ppf(q, df),
+    **odd(_t_cdf, _t_ppf),
     mean=lambda df: _finite_from(df, 1, 0.0),
     var=lambda df: where(df > 1, _finite_from(df, 2, df / (df - 2)), np.nan),
     entropy=lambda df: (
@@ -125,12 +118,7 @@ def _laplace_ppf(q):
 
 laplace = Continuous(theirs.laplace, "", Form(
     log_density=lambda x: -absolute(x) - LOG2,
-    cdf=_laplace_cdf,
-    sf=lambda x: _laplace_cdf(-x),
-    logcdf=_laplace_logcdf,
-    logsf=lambda x: _laplace_logcdf(-x),
-    ppf=_laplace_ppf,
-    isf=lambda q: -_laplace_ppf(q),
+    **odd(_laplace_cdf, _laplace_ppf, _laplace_logcdf),
     mean=lambda: 0.0,
     var=lambda: 2.0,
     entropy=lambda: LOG2 + 1,
@@ -138,12 +126,7 @@ laplace = Continuous(theirs.laplace, "", Form(
 
 logistic = Continuous(theirs.logistic, "", Form(
     log_density=lambda x: log_expit(x) + log_expit(-x),
-    cdf=expit,
-    sf=lambda x: expit(-x),
-    logcdf=log_expit,
-    logsf=lambda x: log_expit(-x),
-    ppf=logit,
-    isf=lambda q: -logit(q),
+    **odd(expit, logit, log_expit),
     mean=lambda: 0.0,
     var=lambda: PI * PI / 3,
     entropy=lambda: 2.0,
@@ -293,10 +276,7 @@ def _log_norm_of_vonmises(kappa):
 vonmises = Continuous(theirs.vonmises, "kappa", Form(
     valid=lambda kappa: kappa >= 0,
     log_density=lambda x, kappa: kappa * cosm1(x) - _log_norm_of_vonmises(kappa),
-    cdf=circle.cdf,
-    sf=lambda x, kappa: circle.cdf(-x, kappa),
-    ppf=circle.ppf,
-    isf=lambda q, kappa: -circle.ppf(q, kappa),
+    **odd(circle.cdf, circle.ppf),
     mean=lambda kappa: 0.0 * kappa,
     var=circle.variance,
     entropy=lambda kappa: (

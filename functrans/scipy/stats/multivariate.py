@@ -104,7 +104,16 @@ def _of_singular(gap: Any, a: Any) -> tuple[Any, Any, Any]:
     return where(outside, np.inf, squared), log(where(keep, w, 1.0)).sum(-1), keep.sum(-1)
 
 
-class MultivariateNormal(Named):
+class _Density(Named):
+    __doc__ = Named.__doc__
+
+    @method
+    def pdf(self, *args, **kwds):
+        """The density."""
+        return exp(self.logpdf(*args, **kwds))
+
+
+class MultivariateNormal(_Density):
     __doc__ = Named.__doc__
 
     methods = ("pdf", "logpdf", "entropy")
@@ -124,11 +133,6 @@ class MultivariateNormal(Named):
             factor = rows.cholesky(cov)
             squared, half, rank = _squared_lengths(gap, factor), _half_log_det(factor), dim
         return _squeezed(-0.5 * squared - (half + rank * (0.5 * LOG_2PI)))
-
-    @method
-    def pdf(self, x, mean=None, cov: Any = 1, allow_singular=False, seed=None):
-        """The density."""
-        return exp(self.logpdf(x, mean, cov, allow_singular))
 
     @method
     def entropy(self, mean=None, cov: Any = 1):
@@ -155,7 +159,7 @@ def _location(mean: Any, a: Any) -> tuple[Any, Any]:
     return mean, rows.cholesky(_matrix(a, dim))
 
 
-class MultivariateT(Named):
+class MultivariateT(_Density):
     __doc__ = Named.__doc__
 
     methods = ("pdf", "logpdf", "entropy")
@@ -175,11 +179,6 @@ class MultivariateT(Named):
         constant = gammaln_increase(0.5 * df, rest) - rest * log(df * math.pi)
         squared = _squared_lengths(gap, factor)
         return _squeezed(constant - 0.5 * _log_det(factor) - half * log1p(squared / df))
-
-    @method
-    def pdf(self, x, loc=None, shape: Any = 1, df: Any = 1, allow_singular=False, seed=None):
-        """The density."""
-        return exp(self.logpdf(x, loc, shape, df, allow_singular))
 
     @method
     def entropy(self, loc=None, shape: Any = 1, df: Any = 1):
@@ -205,7 +204,7 @@ class MultivariateT(Named):
         if isinstance(df, Tracer):
             e = np.linalg.solve(concrete(factor), (vectors - concrete(loc)).T)
             square = (e * e).sum(0) / dim
-            kept = quantile_kept(f.form.cdf, f.form.sf, f.form.log_density, square, (dim, df))
+            kept = quantile_kept(f.form, square, (dim, df))
             e = (e * sqrt(kept / square)).T
             return same_number(vectors, loc + e @ factor.T).reshape(np.shape(x))
         return gaussian(vectors, loc, factor).reshape(np.shape(x))
@@ -291,8 +290,7 @@ def _product(x: Any, powers: Any, log_factor: Any, axis: int) -> AnyArray:
 
 
 def _share(v: Any, a: Any, b: Any) -> AnyArray:
-    form = beta.form
-    return quantile_kept(form.cdf, form.sf, form.log_density, v, (a, b))
+    return quantile_kept(beta.form, v, (a, b))
 
 
 def _log_beta(alpha: Any) -> AnyArray:
@@ -371,7 +369,7 @@ def _shares(p: Any) -> AnyArray:
     return np.concatenate([p[..., :-1], last.reshape((*last.shape, 1))], axis=-1)
 
 
-class Wishart(Named):
+class Wishart(_Density):
     __doc__ = Named.__doc__
 
     methods = ("pdf", "logpdf", "mean", "var", "mode", "entropy")
@@ -387,11 +385,6 @@ class Wishart(Named):
         trace = rows.diagonal_of(rows.solve(scale, x)).sum(-1)
         y = 0.5 * ((df - dim - 1) * _log_det(rows.cholesky(x)) - trace - df * _log_det(factor))
         return _squeezed(y - half * (dim * math.log(2)) - multigammaln(half, dim))
-
-    @method
-    def pdf(self, x, df, scale):
-        """The density."""
-        return exp(self.logpdf(x, df, scale))
 
     @method
     def mean(self, df, scale):
@@ -435,8 +428,7 @@ class Wishart(Named):
         factor, matrices = rows.cholesky(_matrix(scale, dim)), np.asarray(x).reshape(-1, dim, dim)
         A = np.linalg.solve(concrete(factor), np.linalg.cholesky(matrices))
         squares, freedoms = A.diagonal(axis1=1, axis2=2) ** 2, as_operand(df) - np.arange(dim)
-        form = chi2.form
-        kept = quantile_kept(form.cdf, form.sf, form.log_density, squares, (freedoms,))
+        kept = quantile_kept(chi2.form, squares, (freedoms,))
         product = factor @ (np.tril(A, -1) + np.eye(dim) * sqrt(kept)[:, None, :])
         return same_number(matrices, product @ product.swapaxes(1, 2)).reshape(np.shape(x))
 

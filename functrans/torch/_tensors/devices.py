@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from functrans.torch._tensors.layouts import Constant
+
 # Kinds that programs name; one that is not among them is misspelt.
 _KINDS = ("cpu", "cuda", "mps", "xpu", "meta", "hip", "xla", "vulkan", "mtia", "hpu", "ipu")
 _NAMES = ("cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, "
@@ -74,16 +76,10 @@ class device:
 CPU = device("cpu")
 
 
-class memory_format:
+class memory_format(Constant):
     """An order of the axes in memory. It is accepted, and everything stays in row order."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str):
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
+    __slots__ = ()
 
 
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format(

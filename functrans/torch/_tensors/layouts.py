@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 
-class layout:
-    """How the entries of a tensor are stored."""
+class Constant:
+    """What has a name in torch, and is the same one after copying and pickling."""
 
     __slots__ = ("name",)
 
@@ -20,6 +20,15 @@ class layout:
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+class layout(Constant):
+    """How the entries of a tensor are stored."""
+
+    __slots__ = ()
 
 
 strided, sparse_coo = layout("strided"), layout("sparse_coo")
