@@ -219,7 +219,8 @@ def _halved(who: str, slope: Callable, pieces: list, tolerance: Tolerance) -> li
             raise SolverError(
                 f"{user_line()}: {who} has no derivative here: that of the integral did not "
                 f"converge in {len(done)} pieces, as beside a singularity of its integrand. "
-                "Change variables so that this is smooth, or split the range with points=."
+                "Change variables so that this is smooth, split the range with points=, or pass a "
+                "larger limit= or tolerance."
             )
         del done[worst]
         for piece in ((start, middle), (middle, end)):
