@@ -99,7 +99,7 @@ def _summed(a, b, axis):
     n1, n2 = len(a.shape), len(b.shape)
     if not n1 or not n2:  # a traced number of Python's has its type as an array, as in NumPy
         dtype = np.result_type(a.dtype, b.dtype)
-        return ops.multiply(cast(a, dtype), cast(b, dtype))
+        return cast(a, dtype) * cast(b, dtype)
     if a.shape[-1] != b.shape[axis]:
         raise ValueError(
             f"shapes {_show(a.shape)} and {_show(b.shape)} not aligned: {a.shape[-1]} (dim "
