@@ -128,23 +128,32 @@ def _change(*, call: Any = _LOG, **how: Any) -> None:
         np.seterrcall(call)
 
 
+def _logged(f: Callable, args: tuple, kwargs: dict) -> Any:
+    """``f`` called; what it has changed of NumPy's state for good is changed behind it too."""
+    before, changed = STATE.get(), None
+    state = LOGGING.within(before)
+    try:
+        STATE.set(state)
+        try:
+            return f(*args, **kwargs)
+        finally:
+            if STATE.get() is not state:
+                changed = _changes()
+    finally:
+        STATE.set(before)
+        if changed:
+            _change(**changed)
+
+
 def at_users_lines(f: Callable, args: tuple, kwargs: dict) -> Any:
     """``f`` called, with NumPy's warnings at the user's lines."""
     if _outside.get() is not None:
         return f(*args, **kwargs)
-    before, changed = STATE.get(), None
-    state = LOGGING.within(before)
     try:
         _outside.set(copy_context())
-        STATE.set(state)
-        return f(*args, **kwargs)
+        return _logged(f, args, kwargs)
     finally:
-        if STATE.get() is not state and _outside.get() is not None:
-            changed = _changes()
-        STATE.set(before)
         _outside.set(None)
-        if changed:
-            _change(**changed)
 
 
 def geterr() -> dict[str, str]:
