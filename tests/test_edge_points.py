@@ -125,7 +125,7 @@ SPELLINGS = {  # of a norm n of x, with the factor c in c x @ x
     "times the same": (lambda n, x: n * np.linalg.norm(x), 1),
     "2 n n": (lambda n, x: 2 * n * n, 2), "n (2 n)": (lambda n, x: n * (2 * n), 2),
     "-n n": (lambda n, x: -n * n, -1), "n -n": (lambda n, x: n * -n, -1),
-    "dot": (lambda n, x: np.dot(n, n), 1),
+    "dot": (lambda n, x: np.dot(n, n), 1), "inner": (lambda n, x: np.inner(n, n), 1),
     "many factors": (lambda n, x: (n * 2 * np.float64(1.5) / 3 * -1) ** 2, 1),
     "vector n": (lambda n, x: np.sum((np.array([1.0, 2.0]) * n) ** 2), 5),
 }
