@@ -14,7 +14,7 @@ from typing import Any
 
 from llvmlite import ir as llvm
 from numba.core import ir, types
-from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.compiler_machinery import register_pass
 from numba.extending import intrinsic
 
 from functrans.numba.arrays import ActiveArray, fresh, write
@@ -22,7 +22,7 @@ from functrans.numba.complexes import Pair
 from functrans.numba.inputs import InputArray
 from functrans.numba.numbers import Active
 from functrans.numba.overloads import for_kernels
-from functrans.numba.text import called, is_expr, passed_through
+from functrans.numba.text import Pass, called, is_expr, passed_through
 
 ADDERS = ("append", "insert")
 
@@ -68,13 +68,10 @@ def room_of(element: Active) -> Any:
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
-class EntriesOfLists(FunctionPass):
+class EntriesOfLists(Pass):
     """Exchange the floats of lists, and arrays, where a function stores into one."""
 
     _name = "functrans_entries_of_lists"
-
-    def __init__(self) -> None:  # numba's is abstract
-        super().__init__()
 
     def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
         text, element = state.func_ir, state.pipeline.element

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from llvmlite import ir as llvm
 from numba.core import ir
-from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.compiler_machinery import register_pass
 from numba.core.ir_utils import replace_vars_stmt
 from numba.core.untyped_passes import ReconstructSSA
 from numba.extending import intrinsic
@@ -23,7 +23,7 @@ from functrans.numba.emit import Emitter
 from functrans.numba.numbers import Joint, Taped, taped
 from functrans.numba.rules import RULES
 from functrans.numba.sums import Sums, adding, close
-from functrans.numba.text import called, is_expr, passed_through
+from functrans.numba.text import Pass, called, is_expr, passed_through
 from functrans.numba.updates import UPDATES, KernelCompiler, constant_of
 
 
@@ -58,7 +58,7 @@ def settled(typingctx: Any, x: Any) -> Any:
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
-class Places(FunctionPass):
+class Places(Pass):
     """Give what operations read places, and settle what is kept of their results."""
 
     _name = "functrans_places"
@@ -69,9 +69,6 @@ class Places(FunctionPass):
             (UPDATES[operator.iadd], 1.0), (UPDATES[operator.isub], -1.0),
         )
     }
-
-    def __init__(self) -> None:  # numba's is abstract
-        super().__init__()
 
     def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
         _Function(state.func_ir, self.adding).rewrite()

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from numba.core import ir
+from numba.core.compiler_machinery import FunctionPass
 from numba.core.ir_utils import mk_unique_var
+
+
+class Pass(FunctionPass):
+    """What passes of ours have in common: numba's cannot be made as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
 
 def is_expr(e: Any, *ops: str) -> bool:

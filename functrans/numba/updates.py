@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba.core import ir, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.compiler_machinery import register_pass
 from numba.core.errors import TypingError
 from numba.core.ir_utils import get_definition, guard, mk_unique_var
 from numba.core.typed_passes import NopythonRewrites, NopythonTypeInference
@@ -25,7 +25,7 @@ from functrans.numba.arrays import ActiveArray, is_operand, write
 from functrans.numba.lists import EntriesOfLists
 from functrans.numba.numbers import Active
 from functrans.numba.overloads import for_kernels
-from functrans.numba.text import is_expr
+from functrans.numba.text import Pass, is_expr
 
 READONLY = "Cannot modify readonly array"
 
@@ -103,13 +103,10 @@ CASTS = {
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
-class UpdatesAsFunctions(FunctionPass):
+class UpdatesAsFunctions(Pass):
     """Exchange the functions of updates and casts."""
 
     _name = "functrans_updates_as_functions"
-
-    def __init__(self) -> None:  # numba's is abstract
-        super().__init__()
 
     def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
         text = state.func_ir
@@ -174,13 +171,10 @@ class KernelCompiler(CompilerBase):
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
-class Typed(FunctionPass):
+class Typed(Pass):
     """What a kernel returns, in place of its code."""
 
     _name = "functrans_typed"
-
-    def __init__(self) -> None:  # numba's is abstract
-        super().__init__()
 
     def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
         state.cr = state.return_type
