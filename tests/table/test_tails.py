@@ -8,6 +8,7 @@ import pytest
 
 import functrans as ft
 import functrans.scipy.linalg as linalg
+import functrans.scipy.special as special
 from functrans._ops.declare import TABLE, Elementwise
 from tests.covering import THOROUGH
 from tests.table.references import REFERENCES
@@ -219,3 +220,51 @@ def test_the_hyperbolic_tangent_of_a_matrix_has_slopes_far_out(x):
         # squares of the exponential each double its rounding
         assert float(slope(x)) == pytest.approx(want[0], rel=1e-11)
         assert float(ft.grad(slope)(x)) == pytest.approx(want[1], rel=1e-10)
+
+
+# ---- shares
+
+SHARES = {
+    "softmax of the greatest": (lambda x: special.softmax(x)[1],
+                                lambda v: mp.exp(v[1]) / sum(map(mp.exp, v))),
+    "softmax of another": (lambda x: special.softmax(x)[0],
+                           lambda v: mp.exp(v[0]) / sum(map(mp.exp, v))),
+    "log_softmax": (lambda x: special.log_softmax(x)[1],
+                    lambda v: v[1] - mp.log(sum(map(mp.exp, v)))),
+    "logsumexp": (special.logsumexp, lambda v: mp.log(sum(map(mp.exp, v)))),
+}
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("name", SHARES)
+@pytest.mark.parametrize("x", [[0.0, 40.0, -30.0], [-300.0, 300.0, 10.0], [5.0, 9.0, -6.0],
+                               [1.0, 2.0, 3.0]], ids=str)
+def test_shares_have_slopes_where_one_is_one_to_rounding(name, x):
+    f, reference = SHARES[name]
+    slope = ft.grad(f)
+    with mp.workdps(800):
+        e, v = mp.mpf(10) ** -100, list(map(mp.mpf, x))
+
+        def at(*moves):
+            return reference([w + e * moves.count(i) - e * moves.count(~i)
+                              for i, w in enumerate(v)])
+
+        want = [float((at(i) - at(~i)) / (2 * e)) for i in range(3)]
+        second = [[float((at(i, j) - at(i, ~j) - at(~i, j) + at(~i, ~j)) / (4 * e * e))
+                   for j in range(3)] for i in range(3)]
+    for how, expected in ((slope, want), (ft.jit(slope), want), (ft.hessian(f), second),
+                          (ft.jit(ft.jacobian(slope)), second)):
+        np.testing.assert_allclose(how(np.array(x)), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_arrays_of_shares_have_the_slopes_of_rows(dtype):
+    rng = np.random.default_rng(7)
+    x = (20 * rng.normal(size=(100, 16))).astype(dtype)
+    weights = rng.normal(size=16).astype(dtype)
+
+    def f(x):
+        return (special.softmax(x, axis=-1) * weights).sum()
+
+    found, rows = ft.grad(f)(x), np.stack([ft.grad(f)(row) for row in x])
+    np.testing.assert_allclose(found, rows, rtol=64 * np.finfo(dtype).eps)

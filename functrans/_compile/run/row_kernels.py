@@ -309,10 +309,14 @@ def _exp(w: _Writer, x: str) -> str:
 @_kernel(2, entry=CHEAP)
 def _softmax_slope(w: _Writer) -> None:
     with w.rows() as (lo, hi):
-        moved = w.single(w.total(lambda g, y: w.op("mul", g, y), lo, hi, "%x0", "%x1"))
+        # twice, as in ``_ops/exponentials.py``
+        mean = w.single(w.total(lambda g, y: w.op("mul", g, y), lo, hi, "%x0", "%x1"))
         with w.loop(lo, hi) as i:
-            g, y = w.load("%x0", i), w.load("%x1", i)
-            w.store(w.op("mul", y, w.op("sub", g, moved)), "%y", i)
+            w.store(w.op("sub", w.load("%x0", i), mean), "%y", i)
+        mean = w.single(w.total(lambda g, y: w.op("mul", g, y), lo, hi, "%y", "%x1"))
+        with w.loop(lo, hi) as i:
+            g, y = w.load("%y", i), w.load("%x1", i)
+            w.store(w.op("mul", y, w.op("sub", g, mean)), "%y", i)
 
 
 @_kernel(2, entry=CHEAP)

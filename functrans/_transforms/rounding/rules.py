@@ -118,6 +118,8 @@ def _steepest_at_ends(prim: Primitive, xs: Sequence, es: Sequence, y: Any, param
         room = 4 * U * np.abs(x)
         same = np.rint((low - room) / np.pi) == np.rint((high + room) / np.pi)
         slope = np.where(same, slope, np.inf)
+    if prim is ops.slope_of_arctanh:  # finite beyond its poles
+        slope = np.where((low <= -1) | (high >= 1), np.inf, slope)
     if prim in (ops.cbrt, elementary.cbrt):
         slope = np.where((low <= 0) & (high >= 0), np.inf, slope)
     return _times(e, slope * MORE + 4 * U), ulps_of(y, ULPS[prim])
@@ -127,6 +129,12 @@ def _curved_by_one(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: 
     """Of functions whose second derivative is nowhere larger than 1."""
     (x,), (e,) = xs, es
     return _times(e, _slope(prim, x) * MORE + 4 * U + e), ulps_of(y, ULPS.get(prim, 0))
+
+
+def _curved_by_two(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """Of functions whose second derivative is nowhere larger than 2."""
+    (x,), (e,) = xs, es
+    return _times(e, _slope(prim, x) * MORE + 4 * U + 2 * e), ulps_of(y, ULPS[prim])
 
 
 def _scaled(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
@@ -400,11 +408,13 @@ RULES: dict[Primitive, Rule] = {
     reductions.cumprod: _running_product, reductions.recurrence: _recurrence,
     **dict.fromkeys([ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p,
                      ops.sqrt, reductions.root, ops.cbrt, ops.tan, ops.arcsin, ops.arccos,
-                     ops.arctanh, ops.arccosh, ops.sinh, ops.cosh, elementary.cbrt,
+                     ops.arctanh, ops.arccosh, ops.sinh, ops.cosh, ops.slope_of_arcsin,
+                     ops.slope_of_arctanh, elementary.cbrt,
                      elementary.exp2, elementary.exp10, elementary.expm1, elementary.log1p],
                     _steepest_at_ends),
     **dict.fromkeys([ops.sin, ops.cos, ops.tanh, ops.arctan, ops.arcsinh, ops.logistic,
-                     errors.erf], _curved_by_one),
+                     ops.binary_logistic, errors.erf], _curved_by_one),
+    **dict.fromkeys([ops.sech2, ops.slope_of_arctan], _curved_by_two),
     errors.erfc: _tail, errors.ndtr: _tail, gamma.gammaln: _of_gamma, gamma.psi: _of_gamma,
     **dict.fromkeys([ops.deg2rad, ops.rad2deg], _scaled),
     **dict.fromkeys([ops.negative, ops.positive, ops.absolute, ops.fabs, ops.maximum, ops.minimum,

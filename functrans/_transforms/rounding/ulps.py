@@ -20,6 +20,10 @@ ULPS: dict[Primitive, float] = {
     ops.sqrt: 0.5, root: 0.5, ops.deg2rad: 2.0, ops.rad2deg: 2.0,
     errors.erf: 2 * LIBRARY,  # Cephes: 3.7e-16
     ops.logistic: 2 * LIBRARY + 2,  # an exponential, once as it is and once beside 1; a quotient
+    ops.binary_logistic: 2 * LIBRARY + 2,
+    # a hyperbolic cosine or an exponential, squared, in two quotients
+    ops.sech2: 2 * LIBRARY + 8,
+    **dict.fromkeys([ops.slope_of_arcsin, ops.slope_of_arctan, ops.slope_of_arctanh], 4.0),
     **dict.fromkeys([
         ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p, ops.cbrt,
         ops.sin, ops.cos, ops.tan, ops.arcsin, ops.arccos, ops.arctan, ops.arctan2,

@@ -80,7 +80,12 @@ def log_softmax(x, axis=None):
     x = as_operand(x)
     if x.dtype.kind == "c":
         return x - logsumexp(x, axis, keepdims=True)
-    return x - np.logaddexp.reduce(x, axis=_axes(axis, x.ndim), keepdims=True)
+    axes = _axes(axis, x.ndim)
+    if isinstance(x, Tracer) and x.size:
+        # the share of the greatest may be 1 to rounding, where its slope is that of the others
+        top = x.max(axes, keepdims=True)
+        x = x - where(ops.isfinite(top), top, 0)
+    return x - np.logaddexp.reduce(x, axis=axes, keepdims=True)
 
 
 def _floating(x: Any, least: Any) -> AnyArray:
