@@ -15,7 +15,7 @@ from functrans._transforms.matrices.jacobian import jacobian
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.writing import follow
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
-from functrans.scipy.implicit import concrete
+from functrans.scipy.implicit import PLAIN, concrete
 from functrans.scipy.public import is_traced
 
 T = TypeVar("T")
@@ -23,8 +23,6 @@ DIFFERENCES = "SciPy takes differences of it with jac='2-point'."
 # Where a function has what was compiled of it, by the derivative that it is.
 KEPT = "__functrans_derivatives__"
 DOUBLE = np.dtype(np.float64)
-# Types of results that hold nothing traced.
-PLAIN = frozenset([np.ndarray, np.float64, float])
 # Arguments that a compiled derivative may be called with; others choose its code.
 VALUES = (np.ndarray, np.floating, np.complexfloating, float, complex, Tracer)
 
@@ -42,11 +40,12 @@ class Numbers:
         return self.traced or is_traced(args)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.plain(self.f(*args, **kwargs))
+        y = self.f(*args, **kwargs)
+        return y if type(y) in PLAIN else self.plain(y)
 
     def plain(self, y: Any) -> Any:
         """``y``, numbers in a container or not, without derivatives."""
-        if type(y) in PLAIN or not is_traced(y):
+        if not is_traced(y):
             return y
         self.traced = True
         return concrete(y)
