@@ -132,7 +132,7 @@ def _moved(u1, u2, turned, outward, s, shape, most):
     grown = ratio(outward, where(small, 0, _by_row(s)))
     grown = where(small & visible(outward, most), np.nan, grown)
     du = du + grown
-    return du if u2 is None else beside(du, -(u1 @ (adjoint(grown) @ u2)))
+    return du if u2 is None else beside(du, _of_any_basis(-(u1 @ (adjoint(grown) @ u2))))
 
 
 def beside(a: Any, b: Any) -> AnyArray:
@@ -175,9 +175,9 @@ def _svd_vjp(ct, y, xs, wanted, kind, split=None):
         limit = limits.slope_ratio(common, _by_row(s) - _by_column(s))
         inner = where(near & ~both, limit, inner)
     unknown = unknown | both & _open_at_zero(common, opposite, cs, s, shape, most)
-    _refuse_phases(common, u, most)
+    phases = _of_phases(common, u, most)
     _refuse_pairs(unknown, s, both)
-    inner = where(unknown, np.nan, inner + ratio(opposite, total))
+    inner = where(unknown | phases, np.nan, inner + ratio(opposite, total))
     inner = limits.first_order(inner, unknown if split is None else near & ~both, u, s, vh)
     if cs is not None:
         inner = inner + _by_column(cs) * np.eye(s.shape[-1], dtype=s.dtype)
@@ -198,9 +198,8 @@ def _split(u1, u2, g, s, shape, most):
         return inner, None
     outward = g1 - u1 @ inner
     if u2 is not None:
-        g2 = g[..., k:]
-        _refuse_basis(_skew(adjoint(u2) @ g2), most, "svd with full_matrices=True",
-                      "singular vectors", "full_matrices=False")
+        g2 = _of_no_basis(u2, g[..., k:], most, "svd with full_matrices=True", "singular vectors",
+                          "full_matrices=False")
         outward = outward - u2 @ (adjoint(g2) @ u1)
     small = _by_row(_small(s, shape))
     unknown = small & visible(outward, most)
@@ -261,25 +260,44 @@ def _zero(s, at):
     )
 
 
-def _refuse_basis(turned, most, what, of, cure):
-    """Refuse a cotangent that depends on the basis of the complement."""
-    if first_flag(visible(turned, most)) is not None:
+def _of_no_basis(u2, g2, most, what, of, cure):
+    """``g2``, the cotangent of a basis ``u2`` of the complement; where it depends on which basis
+    that is an error, or NaN where values are not known."""
+    if _one_way(u2):
+        return g2
+    open_ = visible(_skew(adjoint(u2) @ g2), most).any(axis=(-2, -1))
+    open_ = open_.reshape((*open_.shape, 1, 1))
+    if first_flag(open_) is not None:
         raise NotDifferentiable(
             f"{what}: the output depends on which basis of the complement of the {of} LAPACK "
             f"picks, which has no derivative. Use {cure}, or only the projector on the complement."
         )
+    return where(open_, np.nan, g2)
 
 
-def _refuse_phases(common, u, most):
+def _of_any_basis(du2):
+    """``du2``, the change of a basis of the complement; NaN where LAPACK has a choice of them."""
+    return du2 if _one_way(du2) else du2 * np.full((), np.nan, du2.real.dtype)
+
+
+def _one_way(u2):
+    """Whether the complement has one basis only, up to signs: that of one real column."""
+    return u2.shape[-1] == 1 and u2.dtype.kind != "c"
+
+
+def _of_phases(common, u, most):
+    """Flags on the diagonal where the output depends on a phase: an error where that is known."""
     if u.dtype.kind != "c":
-        return
-    at = first_flag(visible(diagonal_of(common), most.reshape(most.shape[:-1])))
+        return False
+    turned = visible(diagonal_of(common), most.reshape(most.shape[:-1]))
+    at = first_flag(turned)
     if at is not None:
         raise NotDifferentiable(
             f"svd: the output depends on the phase of the singular vectors {at[-1]}"
             f"{of_matrix(at[:-1])}, which is LAPACK's choice. Use what does not change with it, "
             "such as absolute values or u * f(s) @ vh."
         )
+    return _by_row(turned) & np.eye(turned.shape[-1], dtype=bool)
 
 
 def _svd(x, kind):
@@ -405,7 +423,7 @@ def _qr_jvp(ts, y, xs, complete):
     dq, dr = c - q @ (x - turned), (x - turned) @ r
     if q2 is None:
         return dq, dr
-    dq = beside(dq, -(q @ (adjoint(c) @ q2)))
+    dq = beside(dq, _of_any_basis(-(q @ (adjoint(c) @ q2))))
     below = np.zeros((*dr.shape[:-2], q2.shape[-1], dr.shape[-1]), dr.dtype)
     return dq, concatenate(dr, below, axis=len(dr.shape) - 2)
 
@@ -422,8 +440,8 @@ def _qr_vjp(ct, y, xs, wanted, complete):
         seen = seen - adjoint(q) @ gc
         if q2 is not None:
             g2 = gq[..., n:]
-            _refuse_basis(_skew(adjoint(q2) @ g2), top(gq), "qr with mode='complete'", "columns",
-                          "mode='reduced'")
+            g2 = _of_no_basis(q2, g2, top(gq), "qr with mode='complete'", "columns",
+                              "mode='reduced'")
             gc = gc - q2 @ (adjoint(g2) @ q)
     gc = gc + q @ (seen - triangle(seen - adjoint(seen), True, False, 0.5))
     return [mT(triangular_solve(r, mT(conj(gc)), lower=False, transposed=False, unit=False))]
