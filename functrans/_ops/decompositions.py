@@ -93,9 +93,23 @@ def _svd_jvp(ts, y, xs, kind, split=None):
     opposite = where(both & visible(w, most), np.nan, ratio(w, total))
     if limits.may_meet(near):
         common, opposite = common + limits.unmoved(h, near), opposite + limits.unmoved(w, both)
-    du = _moved(u1, u2, common + opposite, moved - u1 @ p, s, shape, top(moved))
-    dv = _moved(v1, v2, common - opposite, back - v1 @ adjoint(p), s, shape, top(back))
+    left, right = moved - u1 @ p, back - v1 @ adjoint(p)
+    if kind != "values":
+        # a factor f(s) = 0 would hide that these vectors have no derivative
+        ds = where(_open_zeros(both, h, w, left, right), np.nan, ds)
+    du = _moved(u1, u2, common + opposite, left, s, shape, top(moved))
+    dv = _moved(v1, v2, common - opposite, right, s, shape, top(back))
     return du, ds, adjoint(dv)
+
+
+def _open_zeros(both, h, w, left, right):
+    """The singular values of zero that the perturbation mixes with others, or with what is
+    outside; all its parts are against the largest of them inside and outside."""
+    most = top(h, w, left, right)
+    mixed = both & ~np.eye(both.shape[-1], dtype=bool) & visible(h, most)
+    mixed = (mixed | both & visible(w, most)).any(axis=-2)
+    outside = visible(left, most).any(axis=-2) | visible(right, most).any(axis=-2)
+    return mixed | diagonal_of(both) & outside
 
 
 def _svd_choose(ts, y, kind):
