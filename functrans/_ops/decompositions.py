@@ -51,6 +51,12 @@ def _by_column(x):
 # ---- singular values
 
 
+def _within(s, power):
+    """Which two singular values are closer than eps**power of the largest."""
+    near = limits.within(_by_row(s) - _by_column(s), _by_row(s)[..., :1], power)
+    return near & ~np.eye(s.shape[-1], dtype=bool)
+
+
 def _small(s, shape):
     """Which singular values are zero up to rounding."""
     largest = s[..., :1]
@@ -89,10 +95,12 @@ def _svd_jvp(ts, y, xs, kind, split=None):
     gap, total, near, both = _pairs(s, shape)
     h, w = hermitian(p), _skew(p)
     most = top(p)
-    common = where(near & visible(h, most), np.nan, ratio(h, gap))
     opposite = where(both & visible(w, most), np.nan, ratio(w, total))
-    if limits.may_meet(near):
-        common, opposite = common + limits.unmoved(h, near), opposite + limits.unmoved(w, both)
+    common, twice = ratio(h, gap), _within(s, limits.TWICE)
+    if limits.may_meet(twice):
+        blurred = _within(s, limits.ONCE) & ~near & (h != 0)
+        common = where(near & visible(h, most) | blurred, np.nan, common)
+        common, opposite = common + limits.unmoved(h, twice), opposite + limits.unmoved(w, both)
     left, right = moved - u1 @ p, back - v1 @ adjoint(p)
     if kind != "values":
         # a factor f(s) = 0 would hide that these vectors have no derivative
@@ -143,10 +151,17 @@ def _moved(u1, u2, turned, outward, s, shape, most):
     if u1.shape[-2] == s.shape[-1]:
         return du
     small = _by_row(_small(s, shape))
-    grown = ratio(outward, where(small, 0, _by_row(s)))
-    grown = where(small & visible(outward, most), np.nan, grown)
+    grown = where(small & visible(outward, most), np.nan, _over(outward, s, small))
     du = du + grown
     return du if u2 is None else beside(du, _of_any_basis(-(u1 @ (adjoint(grown) @ u2))))
+
+
+def _over(outward, s, small):
+    """``outward`` over the singular values, 0 for those that are ``small``; of others that are
+    tiny, the derivative would divide by them once more, and is NaN."""
+    y = ratio(outward, where(small, 0, _by_row(s)))
+    tiny = limits.within(_by_row(s), _by_row(s)[..., :1], limits.ONCE)
+    return y + limits.unmoved(outward, tiny & ~small) if limits.may_meet(tiny) else y
 
 
 def beside(a: Any, b: Any) -> AnyArray:
@@ -160,7 +175,7 @@ def _svd_split(y, kind):
     if kind == "values" or limits.followed(s) or not s.size:
         return None
     _, _, near, both = _pairs(s, (u.shape[-2], vh.shape[-1]))
-    apart = limits.equal_and_apart(s, near & ~both)
+    apart = limits.equal_and_apart(s, near & ~both, _within(s, limits.LIMIT) & ~both)
     return apart and ((u, apart[0], vh), (None, apart[1], None))
 
 
@@ -179,25 +194,42 @@ def _svd_vjp(ct, y, xs, wanted, kind, split=None):
     most = top(gu, gv)
     m, out_u = _split(u1, u2, gu, s, shape, most)
     n, out_v = _split(v1, v2, gv, s, shape, most)
-    gap, total, near, both = _pairs(s, shape)
-    common, opposite = _skew(m + n), _skew(m - n)
-    inner = ratio(common, gap)
-    if split is None:
-        unknown = near & ~both & _undetermined(m + n, common, cs, most)
-    else:
-        unknown = near & ~both & visible(common, most)
-        limit = limits.slope_ratio(common, _by_row(s) - _by_column(s))
-        inner = where(near & ~both, limit, inner)
-    unknown = unknown | both & _open_at_zero(common, opposite, cs, s, shape, most)
-    phases = _of_phases(common, u, most)
-    _refuse_pairs(unknown, s, both)
-    inner = where(unknown | phases, np.nan, inner + ratio(opposite, total))
-    inner = limits.first_order(inner, unknown if split is None else near & ~both, u, s, vh)
+    inner = _inner(m, n, cs, y, shape, most, split)
     if cs is not None:
         inner = inner + _by_column(cs) * np.eye(s.shape[-1], dtype=s.dtype)
     left = u1 @ inner if out_u is None else u1 @ inner + out_u
     g = left @ adjoint(v1)
     return [limits.settled(conj(g if out_v is None else g + u1 @ adjoint(out_v)), split)]
+
+
+def _inner(m, n, cs, y, shape, most, split):
+    """What the cotangents of singular vectors, ``m`` and ``n`` inside their spans, give there."""
+    u, s, vh = y
+    gap, total, near, both = _pairs(s, shape)
+    common, opposite = _skew(m + n), _skew(m - n)
+    inner, unknown, moved = ratio(common, gap), False, False
+    if limits.may_meet(twice := _within(s, limits.TWICE)):
+        near = near & ~both
+        blurred = _within(s, limits.ONCE) & ~near & ~both
+        if split is None:
+            unknown = near & _undetermined(m + n, common, cs, most) | blurred & (common != 0)
+        else:
+            apart = _by_row(s) - _by_column(s)
+            limit = limits.slope_ratio(common, apart)
+            smooth = _within(s, limits.LIMIT) & ~near & ~both
+            smooth = smooth & limits.agrees(common, limit, apart, most)
+            inner = where(near | smooth, limit, inner)
+            unknown = near & visible(common, most) | blurred & ~smooth
+        moved = twice & ~near & ~both & (m + n != 0)
+        moved = moved | mT(moved)
+        if split is None and limits.followed(s):
+            _refuse_twice(moved, s)
+        moved = (unknown if split is None else near) | moved
+    open_ = both & _open_at_zero(common, opposite, cs, s, shape, most)
+    phases = _of_phases(common, u, most)
+    _refuse_pairs(unknown | open_, s, both)
+    inner = where(unknown | open_ | phases, np.nan, inner + ratio(opposite, total))
+    return limits.first_order(inner, moved | open_, u, s, vh)
 
 
 def _split(u1, u2, g, s, shape, most):
@@ -219,7 +251,7 @@ def _split(u1, u2, g, s, shape, most):
     unknown = small & visible(outward, most)
     if (at := first_flag(unknown)) is not None:
         raise NotDifferentiable(_zero(s, (*at[:-2], at[-1])))
-    return inner, where(unknown, np.nan, ratio(outward, where(small, 0, _by_row(s))))
+    return inner, where(unknown, np.nan, _over(outward, s, small))
 
 
 def _undetermined(inner, common, cs, most):
@@ -262,6 +294,16 @@ def _refuse_pairs(unknown, s, both):
         f"svd: {coinciding('singular values', s, at)}, and the output depends on their singular "
         f"vectors in a way whose derivative svd alone does not determine. {CURE}"
     )
+
+
+def _refuse_twice(lost, s):
+    at = first_flag(lost)
+    if at is not None:
+        raise NotDifferentiable(
+            f"svd: {coinciding('singular values', s, at, 'nearly coincide')}, and a second "
+            "derivative through their singular vectors would divide by the square of the gap, "
+            f"after which too few digits are left. {CURE}"
+        )
 
 
 def _zero(s, at):
