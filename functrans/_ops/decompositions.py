@@ -51,6 +51,12 @@ def _by_column(x):
 # ---- singular values
 
 
+def _within(s, power):
+    """Which two singular values are closer than eps**power of the largest."""
+    near = limits.within(_by_row(s) - _by_column(s), _by_row(s)[..., :1], power)
+    return near & ~np.eye(s.shape[-1], dtype=bool)
+
+
 def _small(s, shape):
     """Which singular values are zero up to rounding."""
     largest = s[..., :1]
@@ -89,13 +95,29 @@ def _svd_jvp(ts, y, xs, kind, split=None):
     gap, total, near, both = _pairs(s, shape)
     h, w = hermitian(p), _skew(p)
     most = top(p)
-    common = where(near & visible(h, most), np.nan, ratio(h, gap))
     opposite = where(both & visible(w, most), np.nan, ratio(w, total))
-    if limits.may_meet(near):
-        common, opposite = common + limits.unmoved(h, near), opposite + limits.unmoved(w, both)
-    du = _moved(u1, u2, common + opposite, moved - u1 @ p, s, shape, top(moved))
-    dv = _moved(v1, v2, common - opposite, back - v1 @ adjoint(p), s, shape, top(back))
+    common, twice = ratio(h, gap), _within(s, limits.TWICE)
+    if limits.may_meet(twice):
+        blurred = _within(s, limits.ONCE) & ~near & (h != 0)
+        common = where(near & visible(h, most) | blurred, np.nan, common)
+        common, opposite = common + limits.unmoved(h, twice), opposite + limits.unmoved(w, both)
+    left, right = moved - u1 @ p, back - v1 @ adjoint(p)
+    if kind != "values":
+        # a factor f(s) = 0 would hide that these vectors have no derivative
+        ds = where(_open_zeros(both, h, w, left, right), np.nan, ds)
+    du = _moved(u1, u2, common + opposite, left, s, shape, top(moved))
+    dv = _moved(v1, v2, common - opposite, right, s, shape, top(back))
     return du, ds, adjoint(dv)
+
+
+def _open_zeros(both, h, w, left, right):
+    """The singular values of zero that the perturbation mixes with others, or with what is
+    outside; all its parts are against the largest of them inside and outside."""
+    most = top(h, w, left, right)
+    mixed = both & ~np.eye(both.shape[-1], dtype=bool) & visible(h, most)
+    mixed = (mixed | both & visible(w, most)).any(axis=-2)
+    outside = visible(left, most).any(axis=-2) | visible(right, most).any(axis=-2)
+    return mixed | diagonal_of(both) & outside
 
 
 def _svd_choose(ts, y, kind):
@@ -129,10 +151,17 @@ def _moved(u1, u2, turned, outward, s, shape, most):
     if u1.shape[-2] == s.shape[-1]:
         return du
     small = _by_row(_small(s, shape))
-    grown = ratio(outward, where(small, 0, _by_row(s)))
-    grown = where(small & visible(outward, most), np.nan, grown)
+    grown = where(small & visible(outward, most), np.nan, _over(outward, s, small))
     du = du + grown
-    return du if u2 is None else beside(du, -(u1 @ (adjoint(grown) @ u2)))
+    return du if u2 is None else beside(du, _of_any_basis(-(u1 @ (adjoint(grown) @ u2))))
+
+
+def _over(outward, s, small):
+    """``outward`` over the singular values, 0 for those that are ``small``; of others that are
+    tiny, the derivative would divide by them once more, and is NaN."""
+    y = ratio(outward, where(small, 0, _by_row(s)))
+    tiny = limits.within(_by_row(s), _by_row(s)[..., :1], limits.ONCE)
+    return y + limits.unmoved(outward, tiny & ~small) if limits.may_meet(tiny) else y
 
 
 def beside(a: Any, b: Any) -> AnyArray:
@@ -146,7 +175,7 @@ def _svd_split(y, kind):
     if kind == "values" or limits.followed(s) or not s.size:
         return None
     _, _, near, both = _pairs(s, (u.shape[-2], vh.shape[-1]))
-    apart = limits.equal_and_apart(s, near & ~both)
+    apart = limits.equal_and_apart(s, near & ~both, _within(s, limits.LIMIT) & ~both)
     return apart and ((u, apart[0], vh), (None, apart[1], None))
 
 
@@ -165,25 +194,42 @@ def _svd_vjp(ct, y, xs, wanted, kind, split=None):
     most = top(gu, gv)
     m, out_u = _split(u1, u2, gu, s, shape, most)
     n, out_v = _split(v1, v2, gv, s, shape, most)
-    gap, total, near, both = _pairs(s, shape)
-    common, opposite = _skew(m + n), _skew(m - n)
-    inner = ratio(common, gap)
-    if split is None:
-        unknown = near & ~both & _undetermined(m + n, common, cs, most)
-    else:
-        unknown = near & ~both & visible(common, most)
-        limit = limits.slope_ratio(common, _by_row(s) - _by_column(s))
-        inner = where(near & ~both, limit, inner)
-    unknown = unknown | both & _open_at_zero(common, opposite, cs, s, shape, most)
-    _refuse_phases(common, u, most)
-    _refuse_pairs(unknown, s, both)
-    inner = where(unknown, np.nan, inner + ratio(opposite, total))
-    inner = limits.first_order(inner, unknown if split is None else near & ~both, u, s, vh)
+    inner = _inner(m, n, cs, y, shape, most, split)
     if cs is not None:
         inner = inner + _by_column(cs) * np.eye(s.shape[-1], dtype=s.dtype)
     left = u1 @ inner if out_u is None else u1 @ inner + out_u
     g = left @ adjoint(v1)
     return [limits.settled(conj(g if out_v is None else g + u1 @ adjoint(out_v)), split)]
+
+
+def _inner(m, n, cs, y, shape, most, split):
+    """What the cotangents of singular vectors, ``m`` and ``n`` inside their spans, give there."""
+    u, s, vh = y
+    gap, total, near, both = _pairs(s, shape)
+    common, opposite = _skew(m + n), _skew(m - n)
+    inner, unknown, moved = ratio(common, gap), False, False
+    if limits.may_meet(twice := _within(s, limits.TWICE)):
+        near = near & ~both
+        blurred = _within(s, limits.ONCE) & ~near & ~both
+        if split is None:
+            unknown = near & _undetermined(m + n, common, cs, most) | blurred & (common != 0)
+        else:
+            apart = _by_row(s) - _by_column(s)
+            limit = limits.slope_ratio(common, apart)
+            smooth = _within(s, limits.LIMIT) & ~near & ~both
+            smooth = smooth & limits.agrees(common, limit, apart, most)
+            inner = where(near | smooth, limit, inner)
+            unknown = near & visible(common, most) | blurred & ~smooth
+        moved = twice & ~near & ~both & (m + n != 0)
+        moved = moved | mT(moved)
+        if split is None and limits.followed(s):
+            _refuse_twice(moved, s)
+        moved = (unknown if split is None else near) | moved
+    open_ = both & _open_at_zero(common, opposite, cs, s, shape, most)
+    phases = _of_phases(common, u, most)
+    _refuse_pairs(unknown | open_, s, both)
+    inner = where(unknown | open_ | phases, np.nan, inner + ratio(opposite, total))
+    return limits.first_order(inner, moved | open_, u, s, vh)
 
 
 def _split(u1, u2, g, s, shape, most):
@@ -198,15 +244,14 @@ def _split(u1, u2, g, s, shape, most):
         return inner, None
     outward = g1 - u1 @ inner
     if u2 is not None:
-        g2 = g[..., k:]
-        _refuse_basis(_skew(adjoint(u2) @ g2), most, "svd with full_matrices=True",
-                      "singular vectors", "full_matrices=False")
+        g2 = _of_no_basis(u2, g[..., k:], most, "svd with full_matrices=True", "singular vectors",
+                          "full_matrices=False")
         outward = outward - u2 @ (adjoint(g2) @ u1)
     small = _by_row(_small(s, shape))
     unknown = small & visible(outward, most)
     if (at := first_flag(unknown)) is not None:
         raise NotDifferentiable(_zero(s, (*at[:-2], at[-1])))
-    return inner, where(unknown, np.nan, ratio(outward, where(small, 0, _by_row(s))))
+    return inner, where(unknown, np.nan, _over(outward, s, small))
 
 
 def _undetermined(inner, common, cs, most):
@@ -251,6 +296,16 @@ def _refuse_pairs(unknown, s, both):
     )
 
 
+def _refuse_twice(lost, s):
+    at = first_flag(lost)
+    if at is not None:
+        raise NotDifferentiable(
+            f"svd: {coinciding('singular values', s, at, 'nearly coincide')}, and a second "
+            "derivative through their singular vectors would divide by the square of the gap, "
+            f"after which too few digits are left. {CURE}"
+        )
+
+
 def _zero(s, at):
     *lead, j = at
     value, largest = number(s, at), number(s, (*lead, 0))
@@ -261,25 +316,44 @@ def _zero(s, at):
     )
 
 
-def _refuse_basis(turned, most, what, of, cure):
-    """Refuse a cotangent that depends on the basis of the complement."""
-    if first_flag(visible(turned, most)) is not None:
+def _of_no_basis(u2, g2, most, what, of, cure):
+    """``g2``, the cotangent of a basis ``u2`` of the complement; where it depends on which basis
+    that is an error, or NaN where values are not known."""
+    if _one_way(u2):
+        return g2
+    open_ = visible(_skew(adjoint(u2) @ g2), most).any(axis=(-2, -1))
+    open_ = open_.reshape((*open_.shape, 1, 1))
+    if first_flag(open_) is not None:
         raise NotDifferentiable(
             f"{what}: the output depends on which basis of the complement of the {of} LAPACK "
             f"picks, which has no derivative. Use {cure}, or only the projector on the complement."
         )
+    return where(open_, np.nan, g2)
 
 
-def _refuse_phases(common, u, most):
+def _of_any_basis(du2):
+    """``du2``, the change of a basis of the complement; NaN where LAPACK has a choice of them."""
+    return du2 if _one_way(du2) else du2 * np.full((), np.nan, du2.real.dtype)
+
+
+def _one_way(u2):
+    """Whether the complement has one basis only, up to signs: that of one real column."""
+    return u2.shape[-1] == 1 and u2.dtype.kind != "c"
+
+
+def _of_phases(common, u, most):
+    """Flags on the diagonal where the output depends on a phase: an error where that is known."""
     if u.dtype.kind != "c":
-        return
-    at = first_flag(visible(diagonal_of(common), most.reshape(most.shape[:-1])))
+        return False
+    turned = visible(diagonal_of(common), most.reshape(most.shape[:-1]))
+    at = first_flag(turned)
     if at is not None:
         raise NotDifferentiable(
             f"svd: the output depends on the phase of the singular vectors {at[-1]}"
             f"{of_matrix(at[:-1])}, which is LAPACK's choice. Use what does not change with it, "
             "such as absolute values or u * f(s) @ vh."
         )
+    return _by_row(turned) & np.eye(turned.shape[-1], dtype=bool)
 
 
 def _svd(x, kind):
@@ -405,7 +479,7 @@ def _qr_jvp(ts, y, xs, complete):
     dq, dr = c - q @ (x - turned), (x - turned) @ r
     if q2 is None:
         return dq, dr
-    dq = beside(dq, -(q @ (adjoint(c) @ q2)))
+    dq = beside(dq, _of_any_basis(-(q @ (adjoint(c) @ q2))))
     below = np.zeros((*dr.shape[:-2], q2.shape[-1], dr.shape[-1]), dr.dtype)
     return dq, concatenate(dr, below, axis=len(dr.shape) - 2)
 
@@ -422,8 +496,8 @@ def _qr_vjp(ct, y, xs, wanted, complete):
         seen = seen - adjoint(q) @ gc
         if q2 is not None:
             g2 = gq[..., n:]
-            _refuse_basis(_skew(adjoint(q2) @ g2), top(gq), "qr with mode='complete'", "columns",
-                          "mode='reduced'")
+            g2 = _of_no_basis(q2, g2, top(gq), "qr with mode='complete'", "columns",
+                              "mode='reduced'")
             gc = gc - q2 @ (adjoint(g2) @ q)
     gc = gc + q @ (seen - triangle(seen - adjoint(seen), True, False, 0.5))
     return [mT(triangular_solve(r, mT(conj(gc)), lower=False, transposed=False, unit=False))]
