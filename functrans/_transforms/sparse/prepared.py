@@ -24,6 +24,7 @@ from functrans._transforms.sparse.staged import (
     jacobian_pattern,
     kinds_of,
     numbers_in,
+    require_plain,
     require_scalar,
     staged,
 )
@@ -142,6 +143,8 @@ class Prepared:
         plain = self._plain_kinds is not None and self._plain_kinds == [
             (x.shape, x.dtype) if type(x) is np.ndarray else None for x in args
         ]  # the usual case, told in a tenth of the time
+        if not plain:
+            require_plain(self.who, self.name, args)
         if not plain and kinds_of(args) != self._kinds:
             found, expected = describe(args), _described(self._kinds)
             raise ShapeError(

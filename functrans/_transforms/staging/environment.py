@@ -206,6 +206,8 @@ class Environment:
                       if callable(v) and not isinstance(v, type)]
             self._given.update(map(id, inside))
             self._visit_all(inside, label)
+            if (held := getattr(x, "held", None)) is not None:
+                self._visit_all(held(), label, (id(x),))
         elif isinstance(x, type):
             self._look_into_kind(x, called=True)
         elif isinstance(x, ContextVar):
