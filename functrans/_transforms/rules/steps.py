@@ -26,8 +26,9 @@ from functrans._transforms.rules.differences import DerivativeRule, by_units, op
 # The second of two steps, as a part of the first: no power of two, in which what has few digits
 # may have the same slope as in the first.
 NEAR = 0.375
-# Up to how many times the size of x, or 1, a step grows.
-WIDEST = 64
+# Up to how many times the size of x, or 1, a step grows: further where the function is lost in
+# rounding over small ones, but not where it is rough.
+WIDE, WIDEST = 0.25, 64
 # How far, of the slope, differences with the two may lie apart to be extrapolated.
 COARSE = 0.02
 # A function is constant that stays the same over half of x, or over this.
@@ -142,7 +143,11 @@ class Search:
         self.accept(self.flat(first), 0.0)
         size = (self.line.scale or 1.0) / self.line.length
         self.sweep(first, 0.25, lambda h: h >= 16 * self.line.eps * size)
+        self.sweep(first, 4.0, lambda h: h <= WIDE * max(size, 1 / self.line.length))
+        rough = self.open & ~first.quiet
+        self.open = self.open & first.quiet
         self.sweep(first, 4.0, lambda h: h <= WIDEST * max(size, 1 / self.line.length))
+        self.open = self.open | rough
 
     def accept(self, ok: np.ndarray, slope: Any) -> None:
         ok = ok & self.open
