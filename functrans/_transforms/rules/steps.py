@@ -4,8 +4,8 @@ Along a tangent ``f`` is a function of one number. With two steps central differ
 extrapolated once: truncation is then of order h^4 and rounding of order eps/h, so that h^5 = eps
 is a good step where ``f`` changes with ``x`` itself. That is tried first, and believed in an entry
 where the two differences agree to the digits promised, eps^0.4 of the slope or of the change of
-``f`` over the step. For the other entries the step shrinks until they do, and then grows. What never
-agrees is NaN.
+``f`` over the step. For the other entries the step shrinks until they do, and then grows. What
+never agrees is NaN.
 
 A function that takes complex numbers gives its slope to the last digit as the imaginary part of
 ``f(x + ih)``, if it is analytic. That is taken where differences confirm it.
