@@ -31,8 +31,21 @@ from functrans._ops.declare import (
 )
 from functrans._ops.powers import is_whole_power, whole_power
 
+# Python's numbers, which stay weak; and of more digits, for longdoubles
 LN2, LN10 = float(np.log(2)), float(np.log(10))
 DEGREE = float(np.pi / 180)
+_LONG = {LN2: np.log(np.longdouble(2)), LN10: np.log(np.longdouble(10)),
+         DEGREE: np.arctan(np.longdouble(1)) / 45}
+
+
+def constant_for(number: float, x: Any) -> float | np.longdouble:
+    """ln 2, ln 10 or a degree with the digits that arithmetic with ``x`` has."""
+    return _LONG[number] if is_long(dtype_of(x)) else number
+
+
+def is_long(dtype: np.dtype) -> bool:
+    return dtype.char in "gG"
+
 
 # ---- where rows have their kinks
 
@@ -63,7 +76,7 @@ def _whole(x):
 
 WHOLE = {"jumps": "a whole number", "at_jump": _whole, "rounds": "never"}
 EQUAL = {"jumps": "equal numbers", "at_jump": _tie}
-TIE = {"kinks": "a tie: 1/2 each", "at_kink": _tie, "rounds": "never"}
+TIE = {"kinks": "a tie: 1/2 each", "at_kink": _tie, "rounds": "never", "mixed": True}
 TEST = {"rounds": "never", "cost": 1}
 COMPARISON = {"arity": 2, "computes": "common", **TEST}
 CONNECTIVE = {"arity": 2, "computes": "bool", "commutes": True, **TEST}
@@ -85,7 +98,7 @@ multiply = of_numpy(
 )
 divide = of_numpy(
     "divide", lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2, domain=NONZERO, singular=True,
-    rounds="once",
+    mixed=True, rounds="once",
 )
 negative = of_numpy("negative", lambda g: -g, domain=ANY, cost=1, rounds="never")
 positive = of_numpy("positive", lambda g: g, domain=ANY, cost=1, rounds="never")
@@ -124,7 +137,7 @@ def _ratio(a, b):
 # row: a quotient that is 0 wherever the divisor is 0: the least-norm slope of |x|, hypot, norm
 ratio = elementwise(
     "ratio", _ratio, lambda g, x2: ratio(g, x2), lambda g, y, x2: -ratio(g * y, x2), domain=NONZERO,
-    rounds="once",
+    mixed=True, rounds="once",
 )
 
 # ---- powers
@@ -142,6 +155,8 @@ def _slope_of_power(x1, x2):
         raised = whole_power(x1, int(x2) - 1)
     elif type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
         raised = np.power(x1, x2 - 1).item()  # Python's own raises at 0 and turns complex below
+    elif type(x2) is float and is_long(dtype_of(x1)):
+        raised = x1 ** (np.longdouble(x2) - 1)
     else:
         raised = x1 ** (x2 - 1)
     if type(x2) in PYTHON_SCALARS and x2 != 0:
@@ -149,32 +164,41 @@ def _slope_of_power(x1, x2):
     return strong_multiply(x2, raised)  # 0 where x2 = 0, even at x1 = 0
 
 
-def _log_of_base(x1):
+def _log_of_base(x1, y):
+    if type(x1) not in PYTHON_SCALARS:
+        return log(x1)
     # a Python number stays weak: 2**x of a float32 has a float32 derivative
-    return np.log(x1).item() if type(x1) in PYTHON_SCALARS else log(x1)
+    dtype = dtype_of(y)
+    return np.log(np.asarray(x1, dtype)) if is_long(dtype) else np.log(x1).item()
 
 
 power = elementwise(
     "power", large.power,
     lambda g, x1, x2: g * _slope_of_power(x1, x2),
-    lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
+    lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1, y)),
     domain=POSITIVE, singular=True, libm="pow",
 )
 float_power = of_numpy(
     "float_power",
     lambda g, x1, x2: g * _slope_of_power(x1, x2),
-    lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
+    lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1, y)),
     domain=POSITIVE, singular=True, libm="pow",
 )
 
 # ---- exponentials and logarithms
 
 exp = of_numpy("exp", lambda g, y: g * y, singular=True, libm="exp")
-exp2 = of_numpy("exp2", lambda g, y: g * (y * LN2), singular=True, libm="exp2")
+exp2 = of_numpy("exp2", lambda g, y: g * (y * constant_for(LN2, y)), singular=True, libm="exp2")
 expm1 = of_numpy("expm1", lambda g, x: g * exp(x), singular=True, libm="expm1")
 log = of_numpy("log", lambda g, x: g / x, domain=POSITIVE, singular=True, libm="log")
-log2 = of_numpy("log2", lambda g, x: g / (x * LN2), domain=POSITIVE, singular=True, libm="log2")
-log10 = of_numpy("log10", lambda g, x: g / (x * LN10), domain=POSITIVE, singular=True, libm="log10")
+log2 = of_numpy(
+    "log2", lambda g, x: g / (x * constant_for(LN2, x)), domain=POSITIVE, singular=True,
+    libm="log2",
+)
+log10 = of_numpy(
+    "log10", lambda g, x: g / (x * constant_for(LN10, x)), domain=POSITIVE, singular=True,
+    libm="log10",
+)
 log1p = elementwise(
     "log1p", large.valued(np.log1p, "log1p", "fd"), lambda g, x: g / (1 + x), domain=POSITIVE,
     singular=True, libm="log1p",
@@ -222,8 +246,8 @@ logaddexp = elementwise(
 )
 logaddexp2 = of_numpy(
     "logaddexp2",
-    lambda g, x1, x2: g * logistic(LN2 * _gap(x1, x2)),
-    lambda g, x1, x2: g * logistic(LN2 * _gap(x2, x1)),
+    lambda g, x1, x2: g * logistic(constant_for(LN2, x1) * _gap(x1, x2)),
+    lambda g, x1, x2: g * logistic(constant_for(LN2, x1) * _gap(x2, x1)),
 )
 
 # ---- trigonometric and hyperbolic
@@ -290,8 +314,8 @@ arctan2 = of_numpy(
     lambda g, x1, x2: -g * ratio(ratio(x1, hypot(x1, x2)), hypot(x1, x2)),
     kinks="the origin: 0", at_kink=_both_zero, libm="atan2",
 )
-deg2rad = of_numpy("deg2rad", lambda g: g * DEGREE, cost=1)
-rad2deg = of_numpy("rad2deg", lambda g: g / DEGREE, cost=1)
+deg2rad = of_numpy("deg2rad", lambda g: g * constant_for(DEGREE, g), cost=1)
+rad2deg = of_numpy("rad2deg", lambda g: g / constant_for(DEGREE, g), cost=1)
 
 
 def _sinc_nth(x, n):
@@ -329,7 +353,7 @@ def _sinc_of_order(x, n):
 
 # row: derivatives of sin(z)/z of any order n, which divided formulas lose near 0
 sinc_nth = elementwise(
-    "sinc_nth", _sinc_nth, lambda g, x1, x2: g * sinc_nth(x1, x2 + 1), None
+    "sinc_nth", _sinc_nth, lambda g, x1, x2: g * sinc_nth(x1, x2 + 1), None, whole=(1,)
 )
 
 # ---- absolute values, extremes and steps

@@ -154,12 +154,12 @@ Tracer.__pow__ = _pow  # type: ignore[attr-defined]
 Tracer.__rpow__ = _rpow  # type: ignore[attr-defined]
 
 
-def require_fit(who: str, out: Tracer, y: Any) -> None:
+def require_fit(who: str, out: Tracer, y: Any, casting: Any = "same_kind") -> None:
     """NumPy's own errors where a result has no place in an array, by its shape or its dtype."""
-    if not np.can_cast(y.dtype, out.dtype, "same_kind"):
+    if not np.can_cast(y.dtype, out.dtype, casting):
         raise TypeError(
             f"Cannot cast ufunc {who.removeprefix('np.')!r} output from {y.dtype!r} to "
-            f"{out.dtype!r} with casting rule 'same_kind'"
+            f"{out.dtype!r} with casting rule {casting!r}"
         )
     broadcasts = who != "matmul" and np.broadcast_shapes(y.shape, out.shape) == out.shape
     if y.shape != out.shape and not broadcasts:

@@ -10,6 +10,7 @@ import numpy as np
 from functrans._core.bind import spread
 from functrans._core.products import products
 from functrans._ops.declare import Action
+from functrans._ops.promotion import brought_to
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import VJPTrace
 
@@ -43,6 +44,8 @@ def _push_elementwise(node, ts, bare):
         t = ts[parent]
         if t is None:
             continue
+        if unlike is not None:
+            t = brought_to(t, unlike[1][1])
         c = (action.act if bare and type(action) is Action else action.push)(t, *saved)
         if unlike is not None:
             c = spread(c, *unlike[1])
