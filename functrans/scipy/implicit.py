@@ -14,7 +14,7 @@ transpose, and what F closes over is differentiated as in any function.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -42,6 +42,8 @@ POLISHING = 12
 PLAIN = frozenset([np.ndarray, np.float64, float, int, bool, complex, str, type(None)])
 # How far they may lead away, relative to 1 or the size of the solution: farther off is another one.
 NEARBY = 1e-2
+# The relative step up to which an entry has converged that is small beside others.
+FINE = 1e-9
 
 
 def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = None) -> AnyArray:
@@ -49,7 +51,8 @@ def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = Non
 
     ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it, dense or sparse.
     The number is improved by Newton's method where it can be. Raises SolverError where that does
-    not converge to a root nearby, and where the Jacobian is singular; its text names ``who``.
+    not converge to a root nearby, and where the Jacobian is singular; its text names ``who``. So it
+    does where the residual carries no derivative: then x is constant if it is determined at all.
     """
     shape = np.shape(x)
     z = np.array(x, np.result_type(np.asarray(x).dtype, np.float32)).reshape(-1)
@@ -57,15 +60,17 @@ def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = Non
     def flat(z: Any) -> AnyArray:
         return as_operand(residual(z.reshape(shape))).reshape(-1)
 
-    orders = orders_of(flat(z))
-    if not orders:
-        return x
-    z, inverse = _polished(who, flat, z, matrix)
-    y: Any = z
-    for _ in range(orders):
-        r = flat(y)
+    return followed(flat, polished(who, flat, z, matrix)).reshape(shape)
+
+
+def followed(f: Callable, root: Root) -> AnyArray:
+    """A root of ``f``, of flat values, with its derivatives."""
+    inverse = _inverse(root.solver)
+    y: Any = root.z
+    for _ in range(orders_of(f(root.z))):
+        r = f(y)
         y = y - inverse(r - stop(r))
-    return y.reshape(shape)
+    return y
 
 
 def orders_of(values: Any) -> int:
@@ -129,24 +134,37 @@ def require_success(who: str, success: bool, message: str) -> None:
 # ---- the linear system
 
 
-def _polished(
-    who: str, f: Callable, z: np.ndarray, matrix: Callable | None
-) -> tuple[np.ndarray, Linear]:
-    """The root near ``z``, and the inverse of the Jacobian there."""
-    last, before, start = np.inf, np.inf, z
+class Root(NamedTuple):
+    """A root, the Newton step that was left there, and systems with the Jacobian."""
+
+    z: np.ndarray
+    step: np.ndarray
+    solver: _Dense | _Sparse | _Products
+
+
+def polished(who: str, f: Callable, z: np.ndarray, matrix: Callable | None = None) -> Root:
+    """The root of ``f`` near ``z``. Raises SolverError where Newton's method finds none."""
+    last, before, start, fine = np.inf, np.inf, z, 0
     r = numbers(f)(z)
     for _ in range(POLISHING):
         solver = _solver(who, f, z, matrix)
         step = solver.solve(r)
         size, scale = np.max(np.abs(step), initial=0.0), np.max(np.abs(z), initial=0.0)
         if size <= 4 * np.finfo(z.dtype).eps * scale:
-            return z, _inverse(solver)
+            # entries that are small beside others are worth two more steps
+            if fine == 2 or np.all(np.abs(step) <= FINE * np.abs(z)):
+                return Root(z, step, solver)
+            fine += 1
         error = np.linalg.norm(r)
-        if not (size < 0.4 * last or error < 0.5 * before):
+        if not (fine or size < 0.4 * last or error < 0.5 * before):
             # nothing is gained any more: by rounding alone, if little is to be gained
-            if size <= 100 * np.sqrt(np.finfo(r.dtype).eps) * max(scale, 1.0):
-                return z, _inverse(solver)
+            little = 100 * np.sqrt(np.finfo(r.dtype).eps)
+            if size <= little * scale or size <= little and _is_noise(f, z, step, r, solver):
+                return Root(z, step, solver)
             break
+        far = np.max(np.abs(z - start), initial=0.0) > NEARBY * scale
+        if far and not (fine or size < 0.25 * last):
+            break  # that would be as far as the next root
         last, before = size, error
         z = z - step
         if not np.max(np.abs(z - start)) <= NEARBY * max(scale, 1.0):
@@ -157,6 +175,39 @@ def _polished(
         f"{user_line()}: {who} ended at {_short(z)}, which has no derivative: the residual there "
         f"is {_short(numbers(f)(z))}, and Newton's method does not bring it to zero nearby. Either "
         "this is no solution (a smaller tolerance may help), or the Jacobian there is singular."
+    )
+
+
+def _is_noise(f: Callable, z: np.ndarray, step: np.ndarray, r: np.ndarray, solver: Any) -> bool:
+    """Whether the residual changes as much within a thousandth of the last step: by rounding, where
+    a jump would stay on one side of it.
+    """
+    signs = np.where(np.arange(z.size) % 2, -1.0, 1.0)
+    moved = 1e-3 * signs * np.abs(step)
+    change = numbers(f)(z + moved) - r
+    return bool(np.max(np.abs(solver.solve(change) - moved)) > 0.01 * np.max(np.abs(step)))
+
+
+def require_smooth(who: str, f: Callable, root: Root) -> None:
+    """SolverError where ``f`` jumps at its root, on both sides of it."""
+    if isinstance(root.solver, _Products):
+        return
+    z, scale = root.z, np.max(np.abs(root.z), initial=0.0)
+    moved = np.where(z == 0, 1e-9 * scale or 1e-12, 1e-6 * z)
+    r = numbers(f)(z)
+
+    def off(by: np.ndarray) -> np.ndarray:
+        return root.solver.solve(numbers(f)(z + by) - r) - by
+
+    for by in (moved, -moved):
+        jump = off(by)
+        large = np.abs(jump) > np.maximum(0.5 * np.abs(by), 1e-7 * scale or 1e-10)
+        # half as far it is as large, unlike what comes of curvature or rounding
+        if not large.any() or not np.any(large & (np.abs(off(by / 2) - jump) < 0.3 * abs(jump))):
+            return
+    raise SolverError(
+        f"{user_line()}: the solution of {who} at {_short(z)} has no derivative: the slope of its "
+        "function jumps there, as that of an absolute value at 0"
     )
 
 
@@ -181,7 +232,7 @@ class _Dense:
             raise SolverError(
                 f"{user_line()}: {who} has {J.shape[0]} equations for {J.shape[1]} unknowns"
             )
-        worst = 1 / np.linalg.cond(J) if np.isfinite(J).all() and J.size else 1.0 * (not J.size)
+        worst = _reciprocal_condition(J) if J.size else 1.0
         if not worst > J.shape[0] * np.finfo(J.dtype).eps:
             raise SolverError(
                 f"{user_line()}: the solution of {who} at {_short(z)} has no derivative: the "
@@ -199,6 +250,20 @@ class _Dense:
         else:
             x = scipy.linalg.lu_solve(self.factors, columns, trans)
         return x.T.reshape(b.shape)
+
+
+def _reciprocal_condition(J: np.ndarray) -> float:
+    """Of a matrix whose rows and columns are multiplied to the size of 1: as equations and unknowns
+    of other units would have it.
+    """
+    if not np.isfinite(J).all():
+        return 0.0
+    for axis in (1, 0, 1, 0):
+        largest = np.max(np.abs(J), axis=axis, keepdims=True)
+        if not largest.all():
+            return 0.0
+        J = J / largest
+    return 1 / np.linalg.cond(J)
 
 
 class _Sparse:

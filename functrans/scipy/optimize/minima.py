@@ -15,8 +15,9 @@ from functrans._transforms.matrices.products import hvp
 from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args, exactly
-from functrans.scipy.implicit import concrete, implicit, require_success
-from functrans.scipy.optimize.constraints import Conditions, as_list, ends_of, for_scipy
+from functrans.scipy.implicit import concrete, require_success
+from functrans.scipy.optimize.conditions import Conditions
+from functrans.scipy.optimize.constraints import as_list, ends_of, for_scipy, is_given
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
 
@@ -51,18 +52,20 @@ def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bou
     args = as_args(args)
     start, numbers = concrete((x0, args))
     second = isinstance(method, str) and method.lower() == "trust-constr"
+    given = as_list(constraints)
     ends = ends_of(bounds)
-    plain = bounds if ends is None else so.Bounds(*concrete(ends))
+    plain = bounds if ends is None else so.Bounds(
+        *concrete(ends), getattr(bounds, "keep_feasible", False))
 
     def solve(exact: bool) -> tuple:
         f, primes = _for_scipy(fun, numbers, method, jac, hess, hessp, exact)
-        limits = [for_scipy(c, second, exact) for c in as_list(constraints)]
+        limits = [for_scipy(c, second, exact) for c in given]
         sol = so.minimize(f, start, numbers, method, *primes, plain, [c for c, _ in limits], tol,
                           callback, options)
         return sol, [f, *[n for _, ns in limits for n in ns]]
 
     sol, watched = exactly(solve)
-    if not (is_traced((args, ends)) or any([n.traced for n in watched])):
+    if not (is_traced((args, ends)) or is_given(given) or any([n.traced for n in watched])):
         return sol
     if "precision loss" not in sol.message:  # that may be a minimum: its equations will tell
         require_success("minimize", sol.success, sol.message)
@@ -117,13 +120,10 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     if f.depends_on((args, bounds)):
         require_success("minimize_scalar", sol.success, sol.message)
         slope = derivative(lambda x: fun(x, *args))
-        if bounds is None:
-            sol.x = implicit("minimize_scalar", slope, sol.x)
-        else:
-            conditions = Conditions(
-                "minimize_scalar", lambda x: as_operand(slope(x[0])).reshape(1),
-                np.array([sol.x], float), ends_of([bounds]), (),
-            )
-            sol.x = conditions.solution()[0]
+        conditions = Conditions(
+            "minimize_scalar", lambda x: as_operand(slope(x[0])).reshape(1),
+            np.array([sol.x], float), None if bounds is None else ends_of([bounds]), (),
+        )
+        sol.x = conditions.solution()[0]
         sol.fun = fun(sol.x, *args)
     return sol
