@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from functrans._core.locks import Lock
-from functrans._core.writing import patched
+from functrans._core.writing import patched, stood_for
 
 _changing = Lock()
 _ABSENT: Any = object()
@@ -60,6 +60,7 @@ class Group:
         try:
             for swap in self.swaps:
                 swap.put()
+                stood_for[id(swap.other)] = swap.original
         except BaseException:  # all or none
             self.set_blocks(0)
             raise

@@ -159,7 +159,7 @@ def polished(who: str, f: Callable, z: np.ndarray, matrix: Callable | None = Non
         if not (fine or size < 0.4 * last or error < 0.5 * before):
             # nothing is gained any more: by rounding alone, if little is to be gained
             little = 100 * np.sqrt(np.finfo(r.dtype).eps)
-            if size <= little * scale or size <= little and _is_noise(f, z, step, r, solver):
+            if size <= little * scale or (size <= little and _is_noise(f, z, step, r, solver)):
                 return Root(z, step, solver)
             break
         far = np.max(np.abs(z - start), initial=0.0) > NEARBY * scale

@@ -23,6 +23,7 @@ from functrans._compile.lowering.library import refused
 from functrans._compile.run import pool
 from functrans._compile.run.checksum import checksum
 from functrans._compile.run.entry import entry_of
+from functrans._compile.run.guards import Guards
 from functrans._compile.run.workers import on_threads
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import PYTHON_SCALARS
@@ -241,6 +242,11 @@ class Framed:
         """
         self._keep_memory()
         return entry_of(self, locked=True)
+
+    def guarded(self, guards: Guards) -> Callable | None:
+        """The entry, which declines while guards do not hold."""
+        self._keep_memory()
+        return entry_of(self, locked=True, guards=guards)
 
     @lazy
     def _direct(self) -> Callable | None:

@@ -31,7 +31,7 @@ from functrans.scipy.implicit import (
     polished,
     require_smooth,
 )
-from functrans.scipy.optimize.constraints import Constraint, separate, vector, within
+from functrans.scipy.optimize.constraints import separate, vector, within
 
 # How many roundings a slack or multiplier may be off.
 ROUNDINGS = 1e5

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import optimize
 
 from functrans._core.bind import AnyArray
-from functrans._transforms.matrices.jacobian import hessian, jacobian
+from functrans._transforms.matrices.jacobian import hessian
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args, jacobian_at
 from functrans.scipy.implicit import concrete
