@@ -98,11 +98,12 @@ def _hash(text: str) -> str:
 
 def _names() -> Iterator[tuple[str, str]]:
     for module in _public_modules():
-        for name in sorted(getattr(module, "__all__", None) or vars(module)):
-            if not name.startswith("_"):
-                value = getattr(module, name, None)
-                if not inspect.ismodule(value):
-                    yield f"{module.__name__}.{name}", _described(value)
+        published = getattr(module, "__all__", None)
+        for name in sorted(published or vars(module)):
+            value = getattr(module, name, None)
+            own = published or getattr(value, "__module__", "") == module.__name__
+            if own and not name.startswith("_") and not inspect.ismodule(value):
+                yield f"{module.__name__}.{name}", _described(value)
 
 
 def _public_modules() -> Iterator[Any]:
