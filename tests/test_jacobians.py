@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans import make_program, tree
 from functrans._compile.ir.program import interpret
-from functrans._transforms.matrices import colored, directions, memory
+from functrans._transforms.matrices import batches, colored, directions, memory
 from functrans.errors import ArgumentError, NotDifferentiable, OutOfMemoryError, UnsupportedError
 from tests.covering import covering
 from tests.sparse_programs import PROGRAMS
@@ -138,9 +138,9 @@ def test_a_point_that_a_rule_refuses_is_refused_in_a_batch_too():
 
 def test_the_direction_to_be_asked_alone_is_the_one_with_a_nan():
     images = [np.ones(3), np.array([[1.0, 2.0], [np.inf, 3.0], [4.0, np.nan]])]
-    assert directions._first_nan(images) == 2
-    assert directions._first_nan([np.array([np.nan, 1.0, np.nan])]) == 0
-    assert directions._first_nan([np.array([np.inf, 1.0])]) is None
+    assert batches._first_nan(images) == 2
+    assert batches._first_nan([np.array([np.nan, 1.0, np.nan])]) == 0
+    assert batches._first_nan([np.array([np.inf, 1.0])]) is None
 
 
 def test_nan_that_nobody_refuses_stays_in_its_place():
@@ -279,8 +279,8 @@ def test_batches_give_what_all_at_once_gives():
 
 
 def test_many_small_values_count_together(sizes, monkeypatch):
-    monkeypatch.setattr(directions, "UNASKED", 2**16)
-    monkeypatch.setattr(directions, "available", lambda: 2**18)
+    monkeypatch.setattr(batches, "UNASKED", 2**16)
+    monkeypatch.setattr(batches, "available", lambda: 2**18)
 
     def f(x):
         for _ in range(50):

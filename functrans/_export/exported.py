@@ -16,7 +16,8 @@ import numpy as np
 
 from functrans import tree
 from functrans._compile.run import store
-from functrans._compile.run.frame import Frame, Framed, Host
+from functrans._compile.run.frame import Frame, Host
+from functrans._compile.run.framed import Framed
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._compile.run.native import NativeProgram
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of

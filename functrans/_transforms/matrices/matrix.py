@@ -26,8 +26,9 @@ from functrans._transforms.arguments import (
 )
 from functrans._transforms.forward.api import run_jvp
 from functrans._transforms.matrices import waist
+from functrans._transforms.matrices.batches import Batches
 from functrans._transforms.matrices.budget import NAMES, Plan, bytes_of
-from functrans._transforms.matrices.directions import Batches, Directions, Span, directions
+from functrans._transforms.matrices.directions import Directions, Span, directions
 from functrans._transforms.matrices.placing import Placing
 from functrans._transforms.matrices.shared import SharedBatches
 from functrans._transforms.matrices.waist import Waist

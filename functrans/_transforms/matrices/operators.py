@@ -14,7 +14,8 @@ from functrans._ops.elementwise import from_parts, real
 from functrans._transforms.arguments import describe, hand_out_all, open_argument, require_callable
 from functrans._transforms.derived import OfRun
 from functrans._transforms.forward.api import as_arguments, jvp
-from functrans._transforms.matrices.directions import Batches, Rows
+from functrans._transforms.matrices.batches import Batches
+from functrans._transforms.matrices.directions import Rows
 from functrans._transforms.options import require_choice
 from functrans._transforms.reverse.api import Recording, active_tangents, conjugated, record
 from functrans._transforms.reverse.grad import grad, run_value_and_grad

@@ -16,7 +16,8 @@ import numpy as np
 from functrans._core.aval import Aval, aval_of
 from functrans._core.places import placed
 from functrans._transforms.arguments import zeros_like
-from functrans._transforms.matrices.directions import Batches, Directions, directions
+from functrans._transforms.matrices.batches import Batches
+from functrans._transforms.matrices.directions import Directions, directions
 from functrans._transforms.reverse.api import Recording
 from functrans._transforms.reverse.replay import advance
 from functrans._transforms.reverse.tracer import VJPTracer
