@@ -19,6 +19,7 @@ from functrans.numpy import contractions as _contractions
 from functrans.numpy import structure as _structure
 from functrans.numpy.lengths import length, squared_size
 from functrans.numpy.protocols import USE_RESULT, absolute, refused
+from functrans.numpy.scaling import safe_range, scale_beyond
 from functrans.numpy.structure import as_floats, as_operand, is_traced, normalize_axes, numpy_like
 
 LinAlgError = np.linalg.LinAlgError
@@ -236,7 +237,21 @@ def _vector_norm(x, ord, axis):
         return size.min(axis)
     if ord == 1:
         return size.sum(axis)
-    return ((size ** float(ord)).sum(axis)) ** (1 / float(ord))
+    return _root_of_powers(x, size, float(ord), axis % x.ndim)
+
+
+def _root_of_powers(x, size, power, axis):
+    """``sum(size**power)**(1 / power)`` along an axis, of the sizes of ``x``."""
+    scale = None
+    if size.size:
+        top = size.max(axis, keepdims=True) if power > 0 else size.min(axis, keepdims=True)
+        # its derivatives have the powers less 1 and 2
+        highest = max(power, 2 - power) if power > 0 else power - 2
+        scale = scale_beyond(top, *safe_range(size.dtype, highest, size.shape[axis]))
+    if scale is None:
+        return ((size**power).sum(axis)) ** (1 / power)
+    y = (absolute(x / scale) ** power).sum(axis) ** (1 / power)
+    return y * scale.reshape(y.shape)
 
 
 def _matrix_norm(x, ord, row, column):

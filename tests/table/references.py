@@ -6,7 +6,7 @@ import mpmath as mp
 import scipy.special as sp
 from scipy import stats
 
-LN2 = mp.log(2)
+LN2 = mp.ln2  # in whatever precision is set
 
 
 def _sinc_nth(x, n):
@@ -72,6 +72,10 @@ REFERENCES = {
     "arcsinh": mp.asinh,
     "arccosh": mp.acosh,
     "arctanh": mp.atanh,
+    "sech2": lambda x: mp.sech(x) ** 2,
+    "slope_of_arcsin": lambda x: 1 / mp.sqrt(1 - x * x),
+    "slope_of_arctan": lambda x: 1 / (1 + x * x),
+    "slope_of_arctanh": lambda x: 1 / (1 - x * x),
     "arctan2": lambda a, b: mp.atan2(a, b),
     "deg2rad": lambda x: x * mp.pi / 180,
     "rad2deg": lambda x: x * 180 / mp.pi,

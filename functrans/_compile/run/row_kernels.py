@@ -207,6 +207,7 @@ KERNELS |= {
     "sigmoid_slope": _entries(lambda g, y: (1.0 - y) * y * g, 2, CHEAP),
     "logistic": _entries(reals.logistic), "logaddexp": _entries(reals.logaddexp, 2),
     "logaddexp_slope": _entries(reals.logaddexp_slope, 3),
+    "sech2": _entries(reals.sech2), "tanh_slope": _entries(reals.tanh_slope, 3),
 }
 
 

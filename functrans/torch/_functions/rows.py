@@ -265,8 +265,8 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
     of_arrays = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
     needs = action.needs
-    assert len(needs) < 2, needs
-    reads_y = needs == ("y",)
+    reads_y, reads_both = needs == ("y",), needs == ("x", "y")
+    assert len(needs) < 2 or reads_both, needs
     compute = row.impl if row.facts.libm not in SCALAR else of_arrays
     if not row.differentiable or action.singular:
         of_arrays, compute = silent(of_arrays, 1), silent(compute, 1)
@@ -302,10 +302,12 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             out._node = ElementwiseNode(shown, (edge,), ((0, action, (), unlike),), (), None)
             return out
         saved, storage = (y, out._storage) if reads_y else (a, input._storage)
-        frame = sys._getframe(2)
+        versions, frame = (storage, storage.version), sys._getframe(2)
+        values, versions = ((saved, y), (versions, (out._storage, out._storage.version))
+                            ) if reads_both else ((saved,), (versions,))
         out._node = ElementwiseNode(
-            shown, (edge,), ((0, action, (saved,), unlike),),
-            ((storage, storage.version),), (frame.f_code, frame.f_lasti),
+            shown, (edge,), ((0, action, values, unlike),), versions,
+            (frame.f_code, frame.f_lasti),
         )
         return out
 
