@@ -66,6 +66,8 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     y = None if y is None else as_operand(y)
     if dtype is None:
         dtype = np.result_type(m.dtype, np.float64 if y is None else y.dtype, np.float64)
+    if np.dtype(dtype).kind in "biu":
+        raise TypeError(f"a covariance is no {np.dtype(dtype)}: differences from means are not")
     x = _observations(m, rowvar or m.ndim == 1, dtype)
     if x.shape[0] == 0:
         return np.zeros((0, 0))
@@ -208,7 +210,7 @@ def _outer_edges(a: Any, range: Any) -> tuple[Any, Any]:
         if low != high:
             return first, last
         same = True
-    return first - ops.where(same, 0.5, 0.0), last + ops.where(same, 0.5, 0.0)
+    return ops.where(same, first - 0.5, first), ops.where(same, last + 0.5, last)
 
 
 def _edges(a, bins, range, weights):
