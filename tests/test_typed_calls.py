@@ -1,11 +1,11 @@
-"""One dtype whatever the route: each call has NumPy's types and values, and refuses what it does."""
+"""One dtype whatever the route: calls have NumPy's types and values, and refuse what it does."""
 
 import numpy as np
 import pytest
 
 from tests import typed_calls
 from tests.covering import THOROUGH
-from tests.typed_calls import TYPES, faults, variables
+from tests.typed_calls import faults
 
 CALLS = typed_calls.calls()
 # In a quick run of a tenth of the calls, the same ones each time.
@@ -28,6 +28,6 @@ def test_types_and_values_are_numpys(call, unoptimised):
         return
     rng = np.random.default_rng(len(call.text))
     for _ in range(DRAWS):
-        kinds = tuple(map(str, rng.choice(TYPES, len(variables(call)))))
+        kinds = typed_calls.drawn(call, rng)
         found = faults(call, kinds, jit=THOROUGH)
         assert not found, (kinds, found)

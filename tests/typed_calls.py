@@ -36,14 +36,25 @@ def calls() -> list[Call]:
     return found
 
 
+def drawn(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
+    """A type for each variable of the call."""
+    return tuple([str(rng.choice(TYPES + [*PYTHONS] * 4 * (n == "c"))) for n in variables(call)])
+
+
 def variables(call: Call) -> list[str]:
     return [n for n in VARIABLES if re.search(rf"\b{n}\b", call.text)]
 
 
 def operands(names: list[str], kinds: tuple[str, ...]) -> list[np.ndarray]:
     """The numbers of variables in these types, as whole numbers where they are of integers."""
-    return [_in_type(VARIABLES[n], np.dtype(k), n in LARGE)
-            for n, k in zip(names, kinds, strict=True)]
+    return [_operand(VARIABLES[n], k, n in LARGE) for n, k in zip(names, kinds, strict=True)]
+
+
+PYTHONS = {"int": int, "float": float}  # numbers of Python's, of which c may be one
+
+
+def _operand(x: np.ndarray, kind: str, large: bool) -> Any:
+    return PYTHONS[kind](10 * x) if kind in PYTHONS else _in_type(x, np.dtype(kind), large)
 
 
 def _in_type(x: np.ndarray, dtype: np.dtype, large: bool) -> np.ndarray:
@@ -108,7 +119,7 @@ def _close(g: np.ndarray, w: np.ndarray) -> bool:
 
 def ways(call: Call, xs: list[np.ndarray], jit: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
     """How a call is run: names, and what gives its results or None."""
-    floating = [i for i, x in enumerate(xs) if x.dtype.kind in "fc"]
+    floating = [i for i, x in enumerate(xs) if np.asarray(x).dtype.kind in "fc"]
     inputs = [xs[i] for i in floating]
 
     def part(f: Callable) -> Callable:
@@ -132,8 +143,10 @@ def ways(call: Call, xs: list[np.ndarray], jit: bool) -> Iterator[tuple[str, Cal
         yield "vjp", lambda: _reached(call, lambda f: ft.vjp(part(f), *inputs)[0])
         yield "jvp", lambda: _reached(call, lambda f: ft.jvp(part(f), tuple(inputs), ones)[0])
         yield "cotangents", lambda: _reached(call, cotangents)
-    pairs = [np.stack([x, x]).astype(x.dtype) for x in xs]
-    yield "vmap", lambda: [np.asarray(y)[1] for y in _reached(call, lambda f: ft.vmap(f)(*pairs))]
+    if not any([type(x) in (int, float) for x in xs]):
+        pairs = [np.stack([x, x]).astype(x.dtype) for x in xs]
+        yield "vmap", lambda: [np.asarray(y)[1]
+                               for y in _reached(call, lambda f: ft.vmap(f)(*pairs))]
     if jit:
         yield "jit", lambda: _reached(call, lambda f: ft.jit(f)(*xs))
 

@@ -425,8 +425,7 @@ def fromiter(iter, dtype, count=-1, *, like=None):
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
     """``num`` evenly spaced values from ``start`` to ``stop``."""
     num = operator.index(num)
-    inexact = np.result_type(*[x if type(x) in PYTHON_SCALARS else as_operand(x).dtype
-                               for x in (start, stop)], 1.0)
+    inexact = common_dtype(start, stop, 1.0)
     start, stop = astype(as_operand(start), inexact), astype(as_operand(stop), inexact)
     gaps = num - 1 if endpoint else num
     ends = np.broadcast_shapes(start.shape, stop.shape)

@@ -22,7 +22,7 @@ from functrans.numpy.options import NoValue, like
 from functrans.numpy.order import searchsorted
 from functrans.numpy.reductions import all as all_of
 from functrans.numpy.reductions import argmax, argmin, average
-from functrans.numpy.structure import as_operand, is_traced, numpy_like, ravel
+from functrans.numpy.structure import as_operand, common_dtype, is_traced, numpy_like, ravel
 
 # ---- covariance
 
@@ -231,7 +231,7 @@ def _edges(a, bins, range, weights):
         raise ValueError("`bins` must be 1d, when an array")
     n = _count("`bins`", bins)
     first, last = _outer_edges(a, range)
-    dtype = np.result_type(first, last, a.dtype)
+    dtype = common_dtype(*(range or ()), a)
     dtype = dtype if dtype.kind in "fc" else np.result_type(dtype, float)
     return np.linspace(first, last, n + 1).astype(dtype)
 

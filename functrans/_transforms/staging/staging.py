@@ -69,6 +69,11 @@ class StagedTracer(Tracer):
     def dtype(self) -> np.dtype:
         return self.variable.aval.dtype
 
+    @property
+    def weak(self) -> bool:
+        """Whether it stands for a number of Python's, which NumPy promotes weakly."""
+        return self.variable.weak
+
     def concrete(self) -> None:
         return None
 
