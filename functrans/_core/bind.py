@@ -360,6 +360,20 @@ def layers(x: Any) -> Iterator[Any]:
         x = x.inner if newer is None else newer.operand(x)
 
 
+def is_weak(x: Any) -> bool:
+    """Whether NumPy promotes it as a number of Python's: one, traced or not."""
+    if type(x) in PYTHON_SCALARS or not isinstance(x, Tracer):
+        return type(x) in PYTHON_SCALARS
+    return not x.shape and any([type(v) in PYTHON_SCALARS or getattr(v, "weak", False)
+                                for v in layers(x)])
+
+
+def weakly(x: Any) -> Any:
+    """What promotion sees of a number or array: its dtype, or a number of Python's of that."""
+    return x.dtype.type(1).item() if is_weak(x) and isinstance(x, Tracer) else (
+        x if type(x) in PYTHON_SCALARS else x.dtype)
+
+
 def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     """Apply ``prim``: the newest trace among ``args`` decides how; without one, NumPy does."""
     if len(args) == 1:
@@ -390,7 +404,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
                     "for example with float(x), or x.toarray() of a sparse matrix."
                 )
     if top is None:
-        return prim.impl(*args, **params)
+        two = len(args) == 2 and type(args[0]) in PYTHON_SCALARS and type(args[1]) in PYTHON_SCALARS
+        return bind_operands(prim, *args) if two and not params else prim.impl(*args, **params)
     if top.closed:
         top = top.taken_by() or top
     return top.process(prim, args, params)

@@ -1,6 +1,7 @@
-"""The type in which NumPy computes where ``out=`` is given: a sum into a float64 is one of float64.
+"""The types in which NumPy computes, and the casts that it refuses.
 
-Only where a value is traced: plain numbers NumPy adds up itself, in the memory of ``out``.
+Where ``out=`` is given, a sum into a float64 is one of float64, whatever is added up: only where a
+value is traced, for plain numbers NumPy adds up itself, in the memory of ``out``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ _EXACT = {"dot", "multi_dot"}  # they cast nothing
 _MEANS = {"mean", "var", "std", "nanmean", "nanvar", "nanstd"}
 # Where their dtype stands among arguments by position.
 _PLACES = {"trace": 4, "accumulate": 2, "reduceat": 3}
+
+
+def require_cast(x: Any, dtype: Any, casting: Any, what: str = "array data") -> None:
+    """NumPy's error where the rule ``casting`` does not let ``x`` become ``dtype``."""
+    if not np.can_cast(x.dtype, dtype, casting):
+        raise TypeError(
+            f"Cannot cast {what} from {x.dtype!r} to {np.dtype(dtype)!r} according to the rule "
+            f"{casting!r}"
+        )
 
 
 def with_type_of(who: str, call: Callable, args: tuple, options: dict,

@@ -43,6 +43,14 @@ def _square(a: Any) -> AnyArray:
     return a
 
 
+def as_lapack(*xs: Any) -> list:
+    """Operands in the type that LAPACK is asked for: integers are float64, beside float32 too."""
+    for x in xs:
+        if x.dtype.char in "egG":
+            raise TypeError(f"array type {x.dtype} is unsupported in linalg")
+    return [x.astype(np.float64) if x.dtype.kind in "biu" else x for x in xs]
+
+
 # ---- systems, inverses, powers
 
 
@@ -54,7 +62,7 @@ def solve(a, b):
     >>> ft.grad(lambda b: np.linalg.solve(np.eye(2) * 2, b).sum())(np.ones(2))
     Array([0.5, 0.5])
     """
-    a, b = _square(a), as_operand(b)
+    a, b = as_lapack(_square(a), as_operand(b))
     n = a.shape[-1]
     if not b.shape or b.shape[-1 if len(b.shape) == 1 else -2] != n:
         raise ValueError(

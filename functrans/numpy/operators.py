@@ -133,7 +133,8 @@ def _pow(self: Tracer, other: Any) -> Any:
         return lengths.even_power(self, other)
     # integers to a float are floats
     kind = self.dtype.kind
-    if (type(other) is float and kind in "fc") or (type(other) is int and kind != "b"):
+    if (type(other) is float and kind in "fc") or (
+            type(other) is int and (kind != "b" or other == 2)):
         if other == 2:
             return self.owner.unary(ops.square, self)
         if other == 1:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import Aval, aval_of, finfo, shape_of
-from functrans._core.bind import AnyArray, Tracer
+from functrans._core.aval import Aval, aval_of, dtype_of, finfo, shape_of
+from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import (
     Argnums,
@@ -451,8 +451,18 @@ def _is_complex(a: Aval) -> bool:
 
 
 def _shaped(J: Any, out: Aval, into: Aval) -> AnyArray:
+    """A block in its shape, and, as a gradient, in the precision of the argument: tangents have
+    that of the result, so that it would depend on the mode."""
     shape = out.shape + into.shape
-    return J if aval_of(J).shape == shape else J.reshape(shape)
+    J = J if aval_of(J).shape == shape else J.reshape(shape)
+    have, dtype = dtype_of(J), into.dtype
+    if have is dtype:
+        return J
+    if have.kind == "c":
+        dtype = np.result_type(dtype, np.complex64)
+    elif dtype.kind == "c":
+        dtype = np.zeros((), dtype).real.dtype
+    return cast(J, dtype)
 
 
 ASKED = "that is the mode asked for"
