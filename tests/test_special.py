@@ -498,12 +498,21 @@ def test_curvatures_of_log_ndtr_do_not_overflow_where_it_is_zero(order):
         expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("s", [0.0, -1.0, -2.0])
-def test_riemann_s_zeta_has_slopes_at_whole_numbers_below_one(s):
-    expected = [float(mp.diff(mp.zeta, s, n)) for n in (1, 2)]
-    f = TABLE["special.riemann_zeta"]
+@pytest.mark.parametrize("s", [
+    0.0, -0.1, -0.26, -1.0, -2.0, -3.5, -4.0 + 1e-7, -10.5, -12.3, -20.5, -38.0, -100.25, -250.3,
+])
+@pytest.mark.parametrize("name", ["special.riemann_zeta", "special.zetac"])
+def test_riemann_s_zeta_has_slopes_below_one(name, s):
+    expected = [float(mp.zeta(s, derivative=n)) for n in (1, 2)]
+    f = TABLE[name]
     found = [ft.grad(f)(s), ft.grad(ft.grad(f))(s)]
-    assert found == pytest.approx(expected, rel=1e-11)  # sums of powers of 12 that cancel
+    assert found == pytest.approx(expected, rel=3e-14)  # powers of pi and gamma functions
+
+
+def test_riemann_s_zeta_has_complex_slopes_below_one():
+    z = -3.5 + 1j
+    found = ft.jvp(TABLE["special.riemann_zeta"], (z,), (1 + 0j,))[1]
+    assert found == pytest.approx(complex(mp.zeta(z, derivative=1)), rel=1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4"])

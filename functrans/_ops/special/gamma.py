@@ -6,6 +6,7 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._core.aval import dtype_of
+from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import exp, log, subtract
 from functrans._ops.special.arguments import nowhere
@@ -84,12 +85,33 @@ zeta = elementwise(
     lambda g, x1, x2: -g * (x1 * zeta(x1 + 1, x2)),
     domain=POSITIVE, singular=True, cython="zeta",
 )
+def _riemann_slope(s):
+    """The derivative of Riemann's zeta function; left of zero of its reflection (25.4.1)."""
+    left = s.real < LEFT_OF_ZERO
+    if nowhere(left):
+        return _zeta_in_s(s, 1.0)
+    right = _zeta_in_s(where(left, 2.0, s), 1.0)
+    s = where(left, s, -1.5)
+    r = 1 - s
+    # gamma(1 - s) in two halves, whose products with powers of pi are in range where zeta is
+    power = exp(log(PI) * (0.5 * s - 0.75))
+    scale = stop((power * gamma(0.5 * r)) * (power * gamma(1 - 0.5 * s)))
+    change = loggamma(r) + s * LOG_OF_TURN  # of its logarithm
+    scale = scale * exp(change - stop(change))
+    z = riemann_zeta(r)
+    odd = (LOG_OF_TURN - psi(r)) * z - _zeta_in_s(r, 1.0)
+    return where(left, scale * (0.5 * PI * cospi(0.5 * s) * z + sinpi(0.5 * s) * odd), right)
+
+
+LOG_OF_TURN = float(np.log(2 * np.pi))
+# Left of it the terms of Euler's and Maclaurin's formula cancel.
+LEFT_OF_ZERO = -0.25
 # row: Riemann's, which SciPy continues below 1
 riemann_zeta = elementwise(
-    "special.riemann_zeta", lambda x: sp.zeta(x), lambda g, x: g * _zeta_in_s(x, 1.0),
+    "special.riemann_zeta", lambda x: sp.zeta(x), lambda g, x: g * _riemann_slope(x),
     domain="above one", singular=True,
 )
-zetac = ufunc("zetac", lambda g, x: g * _zeta_in_s(x, 1.0), domain="above one")
+zetac = ufunc("zetac", lambda g, x: g * _riemann_slope(x), domain="above one")
 psi = ufunc("psi", lambda g, x: g * zeta(2, x), domain=POSITIVE)
 gamma = ufunc("gamma", lambda g, y, x: g * (y * psi(x)), domain=POSITIVE)
 gammaln = ufunc("gammaln", lambda g, x: g * psi(x), domain=POSITIVE)
