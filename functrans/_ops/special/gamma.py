@@ -7,8 +7,8 @@ from scipy import special as sp
 
 from functrans._core.aval import dtype_of
 from functrans._ops.calls import stop
-from functrans._ops.declare import POSITIVE, elementwise, where
-from functrans._ops.elementwise import exp, log, subtract
+from functrans._ops.declare import POSITIVE, elementwise, strong_multiply, where
+from functrans._ops.elementwise import exp, log, logical_not, subtract
 from functrans._ops.special.arguments import nowhere
 from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import PI, column, cospi, log1p, sinpi
@@ -136,9 +136,32 @@ OF_PSI = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 
 
 def psi_increase(x, d, c):
-    """psi(c) - psi(x) for c = x + d, to full precision where these are close."""
+    """psi(c) - psi(x) for c = x + d, to full precision where these are close, or both near poles
+    of psi that cancel."""
     if "c" in (dtype_of(x).kind, dtype_of(d).kind):
         return psi(c) - psi(x)
+    poles = _cancelling(x, d, c)
+    if nowhere(poles):
+        return _increase(x, d, c)
+    whole, right = [where(poles, v, -1.0) for v in (d, 1 - x)]
+    reflected = _increase(right, -whole, right - whole) + _turned(where(poles, x, 0.25), whole)
+    return where(poles, reflected, _increase(where(poles, 1.0, x), d, where(poles, 1.0 + d, c)))
+
+
+def _cancelling(x, d, c):
+    """Where psi(c) and psi(x) are left of 1/2 and have the same cot(pi x) in their reflections."""
+    return (d == np.floor(d)) & (x < 0.5) & (c < 0.5)
+
+
+def _turned(x, d):
+    """pi cot(pi x) - pi cot(pi (x + d)) of a whole d: 0, which has a slope in d (5.5.4)."""
+    drift = d - stop(d)
+    turn = sinpi(x) * sinpi(x + drift)
+    pole = turn == 0
+    return strong_multiply(sinpi(drift), where(pole, np.nan, PI / where(pole, 1.0, turn)))
+
+
+def _increase(x, d, c):
     close = (x > 0) & (abs(d) < 0.25 * x)
     if nowhere(close):
         return psi(c) - psi(x)
@@ -176,7 +199,7 @@ def _slope_of_rgamma_at(x):
 
 
 def _slope_of_poch(y, x, d):
-    near = _near_zeros(x, d, x + d)
+    near = _near_zeros(x, d, x + d) & logical_not(_cancelling(x, d, x + d))
     if nowhere(near):
         return y * psi_increase(x, d, x + d)
     far = where(near, 1.0, x)
@@ -194,7 +217,7 @@ poch = ufunc(
 
 
 def _slope_in_n(y, n, k):
-    near = _near_zeros(n - k + 1, k, n, k)
+    near = _near_zeros(n - k + 1, k, n, k) & logical_not(_cancelling(n - k + 1, k, n + 1))
     if nowhere(near):
         return y * psi_increase(n - k + 1, k, n + 1)
     a, b, c = [where(near, x, 1.0) for x in (n + 1, k + 1, n - k + 1)]
