@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("unoptimised")
 RNG = generator(29)
 N = 4
 C, T = RNG.normal(size=(2, N, N))
-GAPS = [0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.1]
+GAPS = [0.0, *10.0 ** np.arange(-15, -2), 0.1]
 gaps = pytest.mark.parametrize("gap", GAPS)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._core.aval import dtype_of
+from functrans._core.bind import is_staged
 from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, elementwise, strong_multiply, where
 from functrans._ops.elementwise import exp, log, logical_not, subtract
@@ -113,9 +114,24 @@ riemann_zeta = elementwise(
 )
 zetac = ufunc("zetac", lambda g, x: g * _riemann_slope(x), domain="above one")
 psi = ufunc("psi", lambda g, x: g * zeta(2, x), domain=POSITIVE)
-gamma = ufunc("gamma", lambda g, y, x: g * (y * psi(x)), domain=POSITIVE)
-gammaln = ufunc("gammaln", lambda g, x: g * psi(x), domain=POSITIVE)
-loggamma = ufunc("loggamma", lambda g, x: g * psi(x), domain=POSITIVE)
+
+
+def _digamma(x):
+    """psi for slopes, to full precision near its poles too, where SciPy's is not."""
+    left = x.real < 0
+    # what is compiled has a psi of its own, which is right there
+    if nowhere(left) or is_staged(x) or dtype_of(x).kind == "c":
+        return psi(x)
+    z = where(left, x, 0.25)
+    sine = sinpi(z)
+    pole = sine == 0
+    turned = where(pole, np.nan, PI * cospi(z) / where(pole, 1.0, sine))  # 5.5.4
+    return psi(where(left, 1 - x, x)) - where(left, turned, 0.0)
+
+
+gamma = ufunc("gamma", lambda g, y, x: g * (y * _digamma(x)), domain=POSITIVE)
+gammaln = ufunc("gammaln", lambda g, x: g * _digamma(x), domain=POSITIVE)
+loggamma = ufunc("loggamma", lambda g, x: g * _digamma(x), domain=POSITIVE)
 
 
 def _slope_of_rgamma(x, y):
@@ -143,9 +159,9 @@ def psi_increase(x, d, c):
     poles = _cancelling(x, d, c)
     if nowhere(poles):
         return _increase(x, d, c)
-    whole, right = [where(poles, v, -1.0) for v in (d, 1 - x)]
-    reflected = _increase(right, -whole, right - whole) + _turned(where(poles, x, 0.25), whole)
-    return where(poles, reflected, _increase(where(poles, 1.0, x), d, where(poles, 1.0 + d, c)))
+    turned = _turned(where(poles, x, 0.25), where(poles, d, -1.0))
+    x, d, c = where(poles, 1 - x, x), where(poles, -d, d), where(poles, 1 - c, c)
+    return _increase(x, d, c) + where(poles, turned, 0.0)
 
 
 def _cancelling(x, d, c):
@@ -164,9 +180,9 @@ def _turned(x, d):
 def _increase(x, d, c):
     close = (x > 0) & (abs(d) < 0.25 * x)
     if nowhere(close):
-        return psi(c) - psi(x)
+        return _digamma(c) - _digamma(x)
     small = _small_increase(where(close, x, 1.0), where(close, d, 0.25))
-    return where(close, small, psi(c) - psi(x))
+    return where(close, small, _digamma(c) - _digamma(x))
 
 
 def _small_increase(x, d):
