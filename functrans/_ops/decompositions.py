@@ -15,6 +15,7 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray, Tracer
 from functrans._ops import lapack, limits
+from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
 from functrans._ops.limits import coinciding, first_flag, magnitude, number, of_matrix, top, visible
@@ -55,6 +56,12 @@ def _within(s, power):
     """Which two singular values are closer than eps**power of the largest."""
     near = limits.within(_by_row(s) - _by_column(s), _by_row(s)[..., :1], power)
     return near & ~np.eye(s.shape[-1], dtype=bool)
+
+
+def _tiny(s):
+    """Which sums of two singular values are too small to be divided by in second derivatives."""
+    tiny = limits.within(_by_row(s) + _by_column(s), _by_row(s)[..., :1], limits.ONCE)
+    return tiny & ~np.eye(s.shape[-1], dtype=bool)
 
 
 def _small(s, shape):
@@ -100,40 +107,52 @@ def _svd_jvp(ts, y, xs, kind, split=None):
     if limits.may_meet(twice):
         blurred = _within(s, limits.ONCE) & ~near & (h != 0)
         common = where(near & visible(h, most) | blurred, np.nan, common)
-        common, opposite = common + limits.unmoved(h, twice), opposite + limits.unmoved(w, both)
+        common = common + limits.unmoved(h, twice)
+        opposite = opposite + limits.unmoved(w, _tiny(s) | both)
     left, right = moved - u1 @ p, back - v1 @ adjoint(p)
-    if kind != "values":
-        # a factor f(s) = 0 would hide that these vectors have no derivative
-        ds = where(_open_zeros(both, h, w, left, right), np.nan, ds)
     du = _moved(u1, u2, common + opposite, left, s, shape, top(moved))
     dv = _moved(v1, v2, common - opposite, right, s, shape, top(back))
     return du, ds, adjoint(dv)
 
 
-def _open_zeros(both, h, w, left, right):
-    """The singular values of zero that the perturbation mixes with others, or with what is
-    outside; all its parts are against the largest of them inside and outside."""
-    most = top(h, w, left, right)
-    mixed = both & ~np.eye(both.shape[-1], dtype=bool) & visible(h, most)
-    mixed = (mixed | both & visible(w, most)).any(axis=-2)
-    outside = visible(left, most).any(axis=-2) | visible(right, most).any(axis=-2)
-    return mixed | diagonal_of(both) & outside
-
-
 def _svd_choose(ts, y, kind):
     """The bases of each repeated nonzero singular value in which the perturbation is diagonal."""
     (u, s, vh), t = y, ts[0]
-    if kind == "values" or limits.followed(s) or not s.size:
-        return y  # another derivative outside would lose the second order: NaN says so instead
-    _, _, near, both = _pairs(s, t.shape[-2:])
+    if kind == "values" or not s.size:
+        return y
+    shape = t.shape[-2:]
+    if limits.may_meet(_small(s, shape)):
+        u = _of_open_zeros(u, s, vh, t)
+    if limits.followed(s):
+        return u, s, vh  # another derivative outside would lose the second order: NaN says so
+    _, _, near, both = _pairs(s, shape)
     near = near & ~both
     if not limits.may_meet(near):
-        return y
+        return u, s, vh
     u1, v1, u2, v2 = _columns(u, s, vh)
     turn = basis_of_blocks(-hermitian(adjoint(u1) @ t @ v1), near)  # s descends: so do its slopes
     u1, v1 = u1 @ turn, v1 @ turn
     u = u1 if u2 is None else beside(u1, u2)
     return u, s, adjoint(v1 if v2 is None else beside(v1, v2))
+
+
+def _of_open_zeros(u, s, vh, t):
+    """``u``; where a perturbation ``t`` mixes vectors of singular values of zero an error, or NaN.
+
+    NaN in their slopes would not do: a factor f(s) = 0 hides it.
+    """
+    u1, v1, _, _ = _columns(*(map(stop, (u, s, vh))))
+    moved, back = t @ v1, adjoint(t) @ u1
+    p = adjoint(u1) @ moved
+    small = _small(s, t.shape[-2:])
+    parts = hermitian(p), _skew(p), moved - u1 @ p, back - v1 @ adjoint(p)
+    h, w, left, right = (visible(x, top(*parts)) for x in map(stop, parts))
+    both = _by_row(small) & _by_column(small)
+    mixed = both & (w | h & ~np.eye(s.shape[-1], dtype=bool))
+    open_ = mixed.any(axis=-2) | small & (left.any(axis=-2) | right.any(axis=-2))
+    if (at := first_flag(open_)) is not None:
+        raise NotDifferentiable(_zero(s, at))
+    return where(open_.any(axis=-1).reshape((*open_.shape[:-1], 1, 1)), np.nan, u)
 
 
 def _columns(u, s, vh):
@@ -220,7 +239,7 @@ def _inner(m, n, cs, y, shape, most, split):
             smooth = smooth & limits.agrees(common, limit, apart, most)
             inner = where(near | smooth, limit, inner)
             unknown = near & visible(common, most) | blurred & ~smooth
-        moved = twice & ~near & ~both & (m + n != 0)
+        moved = (twice & ~near | _tiny(s)) & ~both & ((m != 0) | (n != 0))
         moved = moved | mT(moved)
         if split is None and limits.followed(s):
             _refuse_twice(moved, s)
