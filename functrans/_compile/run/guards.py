@@ -31,9 +31,15 @@ class Guard(NamedTuple):
     """
 
     holder: Any
-    name: str
+    name: str | tuple[str, ...]
     saved: Any
     absent: bool = False
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Names that are to be absent."""
+        own = (self.name,) if isinstance(self.name, str) else self.name
+        return own if self.absent else ()
 
 
 class Guards:
@@ -103,7 +109,7 @@ class Guards:
             of_dict = _of_dict(holder, guards, kept, self.same)
             if of_dict is None:
                 return None
-            counts[len(rows) + 1] = holder, [g.name for g in guards if g.absent]
+            counts[len(rows) + 1] = holder, [n for g in guards for n in g.lacking]
             rows += of_dict
         self.kept, self.counts = kept, counts
         return rows
@@ -122,9 +128,9 @@ def _of_dict(
     size = (space.__sizeof__() - dict.__basicsize__) // 8
     words = np.frombuffer(ctypes.string_at(table, 8 * size), np.uint64)
     for g in guards:
-        if g.absent and g.name not in keys:
+        if g.absent and not any([n in keys for n in g.lacking]):
             continue
-        key = keys.get(g.name)
+        key = keys.get(str(g.name))
         if g.absent or key is None or not same(x := space[key], g.saved):
             return None
         places = np.flatnonzero((words[:-1] == id(key)) & (words[1:] == id(x)))

@@ -46,7 +46,6 @@ from functrans._transforms.staging.kinds import (
     attributes_of,
     behind_proxy,
     behind_ref,
-    dict_of,
     entries_of,
     has,
     in_class,
@@ -55,6 +54,7 @@ from functrans._transforms.staging.kinds import (
     is_pickled,
     is_proxy,
     is_proxying,
+    is_pythons,
     keys_of,
     mro_of,
     names_in,
@@ -104,6 +104,15 @@ _VIEWS: tuple[type, ...] = (
 )
 _COLLECTIONS = (UserDict, UserList, ChainMap, np.vectorize, np.poly1d, weakref.WeakSet,
                 weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+_OF_FUNCTIONS = frozenset({"__doc__", "__name__", "__qualname__", "__module__", "__annotations__"})
+_PRINTING = frozenset({"__repr__", "__str__"})
+# What Python looks for by itself in the class of an object, and does well without.
+SPECIAL = frozenset({
+    "__bool__", "__call__", "__contains__", "__eq__", "__float__", "__format__", "__ge__",
+    "__get__", "__getattr__", "__getattribute__", "__getitem__", "__gt__", "__hash__", "__index__",
+    "__int__", "__iter__", "__le__", "__len__", "__lt__", "__missing__", "__ne__", "__next__",
+    "__set__", "__str__", "__repr__", "__array__", "__array_ufunc__", "__array_function__",
+})
 # In a module of a library: what leads on, and what is a value.
 _LEAD = (ModuleType, MethodType, BuiltinMethodType)
 _DATA = (list, dict, set, deque, ContextVar, bool, int, float, complex, str, tuple, bytes)
@@ -132,6 +141,12 @@ class Weak:
         self.ref = None if x is None else weakref.ref(x)
 
 
+class Lacks(frozenset[str]):
+    """The names that a namespace is not to have."""
+
+    __slots__ = ()
+
+
 class Environment:
     """The places that functions read, and the values there.
 
@@ -151,7 +166,7 @@ class Environment:
         self._asked: set[str] = set()  # those of them that may not be there
         self._texts: set[str] = set()  # names among the texts that were met
         self._begun: set[str] = set()  # beginnings of names that are computed
-        self._asks = self._shows = self._handles = False
+        self._asks = self._shows = self._handles = self._prints = False
         self._objects: list[tuple[Any, Callable]] = []  # what has attributes
         self._kinds: dict[int, type] = {}  # classes of what was met
         self._seen: dict[int, Any] = {}  # kept, so that no other object gets its id
@@ -159,8 +174,6 @@ class Environment:
         self._weak: dict[int, weakref.ref] = {}  # what was met behind a weak reference
         self._tuples: dict[tuple[int, ...], tuple] = {}
         self._homes = homes(functions)
-        # functions given to transforms, whose own code is not compared, which saves 30 ns a call
-        self._given = set(map(id, functions))
         for f in functions:
             self._visit(f, "an argument")
         self._walk()
@@ -183,7 +196,8 @@ class Environment:
     def _walk(self) -> None:
         """Look at all that is reached, and into what has attributes until that names no more."""
         done = None
-        while done != (done := (len(self._seen), len(self._names), len(self._asked), self._shows)):
+        while done != (done := (len(self._seen), len(self._names), len(self._asked),
+                                self._asks, self._shows, self._handles, self._prints)):
             while self._todo:
                 x, label, key = self._todo.pop()
                 if id(x) not in self._seen and len(self._seen) < MOST:
@@ -271,7 +285,6 @@ class Environment:
         elif package_of(kind) == "functrans" and not _is_sparse(x):
             inside = [v for v in (attributes_of(x) or {}).values()
                       if callable(v) and not issubclass(type(v), type)]
-            self._given.update(map(id, inside))
             self._visit_all(inside, label)
             if (held := getattr(x, "held", None)) is not None:
                 self._visit_all(held(), label, (id(x),))
@@ -331,7 +344,6 @@ class Environment:
         ours = self._is_library(package_of_code(f))
         for name, cell, x in contents_of(f):
             if ours:
-                self._given.add(id(x))
                 self._visit(x, f"`{name}`", (id(cell),))
             else:
                 self._read(f"`{name}`", "{}.cell_contents", cell, name, x)
@@ -339,17 +351,14 @@ class Environment:
         defaults = wrapped, f.__defaults__, f.__kwdefaults__
         self._visit_all(defaults, f"a default of `{f.__name__}`", (id(f),))
         if ours:
-            self._given.add(id(wrapped))
             return
         for name, cell in empty_cells_of(f):
             self._note(f"`{name}`", "_ft_is_empty({}[0])", self._kept(cell), "lack", True)
-        if id(f) not in self._given:
-            self._note(f"the code of `{f.__name__}`", "{}.__code__", f, "__code__", f.__code__)
+        self._note(f"the code of `{f.__name__}`", "{}.__code__", f, "__code__", f.__code__)
         for name in ("__defaults__", "__kwdefaults__"):
             if (value := getattr(f, name)) is not None:
                 self._note(f"a default of `{f.__name__}`", "{}." + name, f, name, value)
-        if f.__dict__:
-            self._objects.append((f, self._look_into_instance))
+        self._objects.append((f, self._look_into_instance))
         names = names_read(f.__code__)
         self._names |= names.attributes
         self._asked |= names.asked
@@ -357,6 +366,7 @@ class Environment:
         self._asks |= names.asks
         self._shows |= names.shows
         self._handles |= names.handles
+        self._prints |= names.prints
         if "type" in names.globals:  # `type(self)(...)`
             self._names.add("__class__")
         self._look_into_globals(f, names)
@@ -375,6 +385,9 @@ class Environment:
                 self._note_lack(f"builtin `{name}`", builtin, name)
         for name in sorted(names.modules & sys.modules.keys()):
             self._read_entry(f"import of `{name}`", sys.modules, name)
+        for name in sorted(names.modules - sys.modules.keys()):
+            if name.replace(".", "").isidentifier():
+                self._note_lack(f"import of `{name}`", sys.modules, name)
 
     def _kept(self, *parts: Any) -> tuple:
         """The same tuple for the same parts, as the holder of a place."""
@@ -390,11 +403,12 @@ class Environment:
 
     def _look_into_module(self, module: ModuleType) -> None:
         ours, space, owner = self._is_library(package_of(module)), vars(module), _name_of(module)
-        names = self._names & space.keys()
+        names, asked = self._names & space.keys(), self._asked
+        if not ours and "__getattr__" in space:
+            names, asked = names | {"__getattr__"}, asked | self._names
         if not ours and self._shows:
             names = {name for name in space if not name.startswith("__")}
-        elif not ours and self._begun:
-            names |= {name for name in space if name.startswith(tuple(self._begun))}
+            self._note(f"the names of `{owner}`", "len({})", space, "len()", len(space))
         for name in sorted(names):
             x, label = space[name], f"`{owner}.{name}`"
             if not ours or _is_data(x):
@@ -405,7 +419,7 @@ class Environment:
                 self._visit(x, label)
             elif type(x) is FunctionType:
                 self._note(f"the code of {label}", "{}.__code__", x, "__code__", x.__code__)
-        for name in sorted(self._asked - space.keys()):
+        for name in sorted(asked - space.keys()):
             self._note_lack(f"`{owner}.{name}`", space, name)
         if module is os and not self._names.isdisjoint(_OF_ENVIRON):
             self.mutable[id(_ENVIRON)] = "the environment", _ENVIRON
@@ -420,11 +434,22 @@ class Environment:
             if type(cls) is not type:
                 self._look_into_kind(type(cls))
         if called or is_dataclass(cls):  # `dataclasses.replace` calls it
-            self._visit_all(makers_of(cls), cls.__name__)
+            self._look_at_makers(cls)
+
+    def _look_at_makers(self, cls: type) -> None:
+        """Look at what is called where a class is."""
+        for k in mro_of(cls):
+            for name in () if self._is_library(package_of(k)) else sorted(MAKERS):
+                label, space = f"`{k.__name__}.{name}`", space_of(k)
+                if name in space:
+                    self._read_entry(label, space, name)
+                else:
+                    self._note_lack(label, space, name)
+        self._visit_all(makers_of(cls), cls.__name__)
 
     def _look_into_class(self, cls: type) -> None:
         if "__class__" in self._names:
-            self._visit_all(makers_of(cls), cls.__name__)
+            self._look_at_makers(cls)
         mro = mro_of(cls)
         self._note(f"the bases of {cls.__name__}", "{}.__mro__", cls, "__mro__", mro)
         read = set(self._names)
@@ -433,27 +458,37 @@ class Environment:
                 continue
             for name, x in tuple(space_of(base).items()):
                 special = name.startswith("__")
-                implicit = issubclass(type(x), FunctionType) and name not in _NOT_IMPLICIT
+                implicit = issubclass(type(x), FunctionType) and (
+                    name not in (_NOT_IMPLICIT - _PRINTING if self._prints else _NOT_IMPLICIT))
                 if implicit if special else self._shows:
                     read.add(name)
                 if name in read and not issubclass(type(x), GetSetDescriptorType):
                     self._read_entry(f"`{base.__name__}.{name}`", space_of(base), name)
-        self._note_inherited(cls, read)
+            if self._shows:
+                self._note(f"the names of {base.__name__}", "len({})", space_of(base), "len()",
+                           len(space_of(base)))
+        self._note_lacks(cls, read)
 
-    def _note_inherited(self, cls: type, read: set[str]) -> None:
-        """Note what a class may get itself and has from elsewhere, or does not have."""
-        own = dict_of(cls)
-        of_kind = names_in(type(cls)) if type(cls) is not type else set()
-        for name in sorted((read & (names_in(cls) | of_kind) | self._asked) - own.keys()):
-            label, (place, x) = f"`{cls.__name__}.{name}`", _in_class(cls, name)
-            if place:
-                self._note(label, place, cls, name, x)
-            elif x is None and name in self._asked:
-                self._note(label, f"_ft_lacks({{}}, {name!r})", cls, ("in", name), True)
+    def _note_lacks(self, cls: type, read: set[str]) -> None:
+        """Note what a class has from one behind it, or from its own, and may get itself; and what
+        it does not have.
+        """
+        behind = names_in(cls) | (names_in(type(cls)) if type(cls) is not type else set())
+        asked = read if has(cls, "__getattr__") else self._asked
+        for k in mro_of(cls):
+            if self._is_library(package_of(k)):
+                continue
+            space = space_of(k)
+            lacking = Lacks(SPECIAL - space.keys())
+            self._note(f"a special method of {k.__name__}", "{}", space, "special", lacking)
+            for name in sorted((read & behind | asked) - space.keys()):
+                self._note_lack(f"`{k.__name__}.{name}`", space, name)
 
     def _look_into_instance(self, x: Any) -> None:
         cls = type(x)
         self._look_into_kind(cls)
+        for name in sorted(_OF_FUNCTIONS & self._names if cls is FunctionType else ()):
+            self._read(f"`{name}` of {x.__name__}", "{}." + name, x, name, getattr(x, name))
         if issubclass(cls, threading.local):  # each thread has its own
             for name in sorted((self._names | self._asked) & vars(x).keys()):
                 self._read(f"attribute `{name}` of a thread", "{}." + name, x, name, vars(x)[name])
@@ -464,19 +499,16 @@ class Environment:
         own = attributes_of(x)
         attributes = {} if own is None else own
         # containers may be gone through, and of sparse arrays their operators read all
-        every = is_dataclass(x) or _is_sparse(x) or self._shows
+        every = is_dataclass(x) or _is_sparse(x) or self._shows or is_pythons(cls)
         names = attributes.keys() if every else self._names | held_by(x, attributes)
-        if self._begun and not every:
-            begun = tuple(self._begun)
-            names = names | {name for name in attributes if str(name).startswith(begun)}
         for name in sorted(names & attributes.keys()):
             self._read_entry(f"attribute `{name}` of {cls.__name__}", attributes, name)
         if self._shows and own is not None:
             self._note(f"the attributes of a {cls.__name__}", "len({})", own, "len()", len(own))
         self._note_absent(x, cls, own)
-        asked = has(cls, "__getattr__") or self._handles or self._asks
+        asked = has(cls, "__getattr__") or self._handles or self._asks or self._shows
         for name, slot in slots_in(cls):
-            if name not in self._names:
+            if name not in self._names and not self._shows:
                 continue
             label = f"attribute `{name}` of {cls.__name__}"
             holder, read = self._weakly(x)
@@ -504,8 +536,7 @@ class Environment:
             self._note(f"the class of a {cls.__name__}", f"_ft_type({read})" if is_proxying(cls)
                        else f"{read}.__class__", holder, "__class__", cls)
         for name in sorted(absent if attributes is not None else ()):
-            found = _in_class(cls, name)
-            if name in asked or (found.read and not issubclass(type(found.value), property)):
+            if not has(type(in_class(cls, name)), "__set__"):  # which is asked first
                 assert attributes is not None
                 self._note_lack(f"attribute `{name}` of {cls.__name__}", attributes, name)
 
@@ -525,16 +556,6 @@ class _InClass(NamedTuple):
 
     read: str
     value: Any
-
-
-def _in_class(cls: type, name: str) -> _InClass:
-    x = in_class(cls, name)
-    kind = type(x)
-    if issubclass(kind, staticmethod | classmethod):
-        bound = ".__func__" if issubclass(kind, classmethod) else ""
-        return _InClass("{}." + name + bound, x.__func__)
-    plain = issubclass(kind, FunctionType | property) or not has(kind, "__get__")
-    return _InClass("{}." + name if plain and x is not None else "", x)
 
 
 def has_places(x: Any) -> bool:

@@ -40,6 +40,11 @@ def space_of(cls: type) -> dict[str, Any]:
 
 # Whose own methods say what is in a container: those of a class derived from it may do anything.
 _BUFFERS = frozenset({("_ctypes", "_CData"), ("mmap", "mmap")})
+_FILES = frozenset({("_io", "StringIO"), ("_io", "BytesIO")})  # in memory
+# Objects that cannot be pickled: a method that says all that one can know of them.
+_TOLD = {("_queue", "SimpleQueue"): "qsize", ("_thread", "lock"): "locked"}
+# Modules of classes of Python's that hold nothing for those derived from them.
+_BARE = frozenset({"builtins", "abc", "typing", "collections.abc", "contextlib", "types"})
 _HEAP = 1 << 9  # of a type's flags
 _LEADING = frozenset({object, CellType, CodeType, threading.local})
 _CONTAINERS = (dict, list, set, deque, tuple, frozenset)
@@ -118,6 +123,14 @@ def behind_ref(x: ref) -> Any:
     return ref.__call__(x)
 
 
+@functools.lru_cache(4096)
+def is_pythons(cls: type) -> bool:
+    """Whether a class or one behind it is of Python's library, whose methods read attributes."""
+    modules = [str(module_of(k)) for k in mro_of(cls)]
+    return any([m not in _BARE and m.partition(".")[0] in sys.stdlib_module_names - {"__main__"}
+                for m in modules])
+
+
 def is_dataclass(x: Any) -> bool:
     return has(x if issubclass(type(x), type) else type(x), "__dataclass_fields__")
 
@@ -125,7 +138,8 @@ def is_dataclass(x: Any) -> bool:
 @functools.lru_cache(4096)
 def is_proxying(cls: type) -> bool:
     """Whether objects of a class say themselves of what class they are."""
-    return dict_of(object)["__class__"] is not in_class(cls, "__class__")
+    return any([in_class(cls, name) is not dict_of(object)[name]
+                for name in ("__class__", "__getattribute__")])
 
 
 @functools.lru_cache(4096)
@@ -140,6 +154,8 @@ def is_pickled(cls: type) -> bool:
     """Whether all that objects of a class hold is what is pickled of them: those of Python's own
     that are written in C and have no attributes, unless they are compared by value, and so fixed.
     """
+    if any([(module_of(k), k.__name__) in _FILES for k in mro_of(cls)]):
+        return True
     if str(module_of(cls)).partition(".")[0] not in sys.stdlib_module_names or (
             cls in _LEADING or has(cls, "__next__") or issubclass(cls, ModuleType | type)):
         return False
@@ -152,6 +168,9 @@ def is_pickled(cls: type) -> bool:
 def pickled(x: Any) -> bytes:
     """What an object holds, empty if it cannot be written."""
     try:
-        return x.getvalue() if has(type(x), "getvalue") else pickle.dumps(x)
+        if has(type(x), "getvalue"):
+            return pickle.dumps((x.getvalue(), x.tell()))
+        told = _TOLD.get((module_of(type(x)), type(x).__name__))
+        return pickle.dumps(x if told is None else getattr(x, told)())
     except (TypeError, pickle.PicklingError, AttributeError, ValueError):
         return b""

@@ -35,8 +35,9 @@ _DESCRIPTORS = (property, staticmethod, classmethod, functools.partialmethod,
 _ASK = frozenset({"getattr", "hasattr", "getattr_static", "attrgetter", "match"})
 # What shows all attributes.
 _SHOW = frozenset({"vars", "dir", "__dict__", "getmembers"})
-# What makes texts of others.
-_WRITE_TEXTS = frozenset({"format", "join", "str", "repr"})
+# What makes texts of others, or of objects.
+_WRITE_TEXTS = frozenset({name for name in dir(str) if not name.startswith("_")} | {"str", "repr"})
+_PRINT = frozenset({"str", "repr", "format", "ascii", "print"})
 _FORMAT = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"})
 
 
@@ -44,7 +45,7 @@ class Names(NamedTuple):
     """What code names: globals that it loads, attributes, modules that it imports; ``by_text`` are
     globals that it may load by names that are texts, ``asked`` attributes that it asks for, which
     may not be there; ``texts`` are names among its texts, ``begun`` the beginnings of names that it
-    computes. It ``asks`` for attributes, ``shows`` all of them, ``handles`` exceptions.
+    computes. It ``asks`` for attributes, ``shows`` all of them, ``handles`` exceptions, ``prints``.
     """
 
     globals: frozenset[str]
@@ -57,6 +58,7 @@ class Names(NamedTuple):
     asks: bool
     shows: bool
     handles: bool
+    prints: bool
 
 
 def codes_inside(code: CodeType) -> list[CodeType]:
@@ -72,7 +74,7 @@ def names_read(code: CodeType) -> Names:
     texts: list[str] = []
     begun: set[str] = set()
     steps: set[str] = set()
-    todo, asks = [code], False
+    todo, asks, computes, prints = [code], False, False, False
     while todo:
         code = todo.pop()
         mine = list(dis.get_instructions(code))
@@ -86,9 +88,11 @@ def names_read(code: CodeType) -> Names:
         if not _ASK.isdisjoint(code.co_names) or "MATCH_CLASS" in kinds:
             asks = True
             loaded["ASKED"].update(filter(_is_name, own))
-        reads = not (_ASK | _BY_TEXT).isdisjoint(code.co_names)
-        if reads and (kinds & _FORMAT or not _WRITE_TEXTS.isdisjoint(code.co_names)):
+        prints = prints or bool(kinds & _FORMAT or not _PRINT.isdisjoint(code.co_names))
+        writes = kinds & _FORMAT or not _WRITE_TEXTS.isdisjoint(code.co_names)
+        if writes and not (_ASK | _BY_TEXT).isdisjoint(code.co_names):
             begun.update([t for t in own if _is_name(t)])
+            computes = True
         texts += own
         todo += codes_inside(code)
     named = set(filter(_is_name, texts))
@@ -97,10 +101,10 @@ def names_read(code: CodeType) -> Names:
         loaded["IMPORT"].update(texts)
         loaded["ATTR"].update(*[re.findall(r"[^\W\d]\w*", text) for text in texts])
         loaded["TEXT"] = loaded["ATTR"]
-    shows = not _SHOW.isdisjoint(loaded["GLOBAL"] | loaded["ATTR"])
+    shows = computes or not _SHOW.isdisjoint(loaded["GLOBAL"] | loaded["ATTR"])
     one, two, three, four, five = map(frozenset, loaded.values())
     return Names(one, two, three, four, five, frozenset(named), tuple(sorted(begun)), asks, shows,
-                 "PUSH_EXC_INFO" in steps)
+                 "PUSH_EXC_INFO" in steps, prints)
 
 
 def _is_name(text: str) -> bool:

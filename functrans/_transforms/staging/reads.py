@@ -22,6 +22,7 @@ from functrans._core.writing import stood_for
 from functrans._transforms.staging.environment import (
     DEEPEST,
     Environment,
+    Lacks,
     Place,
     Weak,
     entry_text,
@@ -52,7 +53,8 @@ class Check(NamedTuple):
     test: str
     holder: Any
     saved: Any
-    entry: tuple[str, bool] | None = None  # of a dict: the name, and whether it is absent
+    # of a dict: the name, and whether that is absent; or several that are
+    entry: tuple[str | tuple[str, ...], bool] | None = None
 
 
 def checks(environment: Environment) -> dict[tuple, Check]:
@@ -71,6 +73,9 @@ def _of_place(place: Place, name: Any) -> Check:
     if type(x) is Weak:
         return Check(place.label, f"{read} is None" if x.ref is None else
                      f"{read} is {{1}}() is not None", place.holder, x.ref)
+    if type(x) is Lacks:
+        names = tuple(sorted(x))
+        return Check(place.label, "_ft_lacks_all({0}, {1})", place.holder, names, (names, True))
     test = f"{read} is {{1}}"
     if type(x) in _VALUES or callable(x) or has_traced(x):  # an equal one in its place is as good
         test = f"({test} or _ft_same({read}, {{1}}))"
@@ -265,6 +270,10 @@ def same_items(x: dict, saved: tuple[tuple, tuple]) -> bool:
     return same_all(dict.values(x), values)
 
 
+def _lacks_all(space: dict, names: tuple[str, ...]) -> bool:
+    return not any(map(space.__contains__, names))
+
+
 def _lacks_slot(slot: Any, x: Any) -> bool:
     try:
         slot.__get__(x)
@@ -275,7 +284,7 @@ def _lacks_slot(slot: Any, x: Any) -> bool:
 
 _HELPERS = {"_ft_same": same, "_ft_same_all": same_all, "_ft_same_items": same_items,
             "_ft_content": content, "_ft_bytes": lambda x: bytes(memoryview(x)),
-            "_ft_in_context": in_context, "_ft_lacks": lambda x, name: not hasattr(x, name),
+            "_ft_in_context": in_context, "_ft_lacks_all": _lacks_all,
             "_ft_lacks_slot": _lacks_slot, "_ft_is_empty": is_empty, "_ft_entries": entries_of,
             "_ft_behind_proxy": behind_proxy, "_ft_behind_ref": behind_ref, "_ft_misses": misses,
             "_ft_pickled": pickled, "_ft_type": type,
