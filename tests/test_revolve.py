@@ -189,7 +189,7 @@ def test_a_number_of_carries_is_kept_to(n, states):
 
 
 def test_a_number_of_carries_that_is_too_small_is_an_error():
-    with pytest.raises(ArgumentError, match="with 2 states kept, .* Keep at least 3"):
+    with pytest.raises(ArgumentError, match=r"with 2 states kept, .* Keep at least 3"):
         chained(600, 2)(np.ones(3))
 
 

@@ -85,9 +85,10 @@ def scan(
             return _revolved(f, init, xs, n, reverse, revolve)
         except _Late:  # nothing but its first step has run
             begins = True
+    budget = checkpoint
     if revolve is not None:
-        checkpoint = max(2, revolve.states(n) - revolve.on_disk)
-    if checkpoint is not None and (parts := levels(n, checkpoint)):
+        budget = max(2, revolve.states(n) - revolve.on_disk)
+    if budget is not None and not isinstance(budget, Revolve) and (parts := levels(n, budget)):
         return _in_parts(f, init, xs, n, reverse, parts)
     return _whole(f, init, xs, n, reverse, begins)
 
