@@ -482,3 +482,35 @@ def test_a_waist_is_looked_for_only_where_nothing_else_is_asked():
     for J in (out, ft.jit(ft.jacobian(narrow))(x), ft.vmap(ft.jacobian(narrow))(x[None])[0],
               ft.jacobian(lambda x: ft.jit(narrow)(x))(x), ft.jacobian(narrow, chunk_size=2)(x)):
         assert np.asarray(J) == pytest.approx(expected, rel=1e-13, abs=1e-15)
+
+
+# ---- functions that reverse mode cannot go through
+
+
+def grown(x):
+    """As long as it is small, in a loop of any number of steps."""
+    return ft.while_loop(lambda c: np.sum(c) < 10, lambda c: c * 1.5 + c[::-1] * 0.1, x)
+
+
+ANY_STEPS = {
+    "square": grown, "tall": lambda x: np.concatenate([grown(x), x]),
+    "wide": lambda x: grown(x)[:2], "one number": lambda x: np.sum(grown(x) ** 2),
+    "compiled inside": ft.jit(grown),
+}
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("name", ANY_STEPS)
+def test_a_loop_of_any_number_of_steps_has_its_jacobian_in_forward_mode(name):
+    f, x = ANY_STEPS[name], np.array([1.0, 0.5, 2.0])
+    expected = ft.jacfwd(f)(x)
+    np.testing.assert_allclose(ft.jit(ft.jacobian(f))(x), expected, rtol=1e-13)
+    np.testing.assert_allclose(ft.jacobian(f)(x), expected, rtol=1e-13)
+    np.testing.assert_allclose(ft.jacobian(ft.jit(f))(x), expected, rtol=1e-13)
+    out = np.zeros(expected.shape)
+    ft.jacobian(ft.jit(f), out=out)(x)
+    np.testing.assert_allclose(out, expected, rtol=1e-13)
+    plan = ft.jacobian(ft.jit(f)).explain(x)
+    assert plan.mode == "forward" and "a loop of any number of steps" in plan.reason
+    with pytest.raises(NotDifferentiable, match="pass max_steps"):
+        ft.jit(ft.jacrev(f))(x)
