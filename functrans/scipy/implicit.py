@@ -142,32 +142,40 @@ class Root(NamedTuple):
     solver: _Dense | _Sparse | _Products
 
 
-def polished(who: str, f: Callable, z: np.ndarray, matrix: Callable | None = None) -> Root:
-    """The root of ``f`` near ``z``. Raises SolverError where Newton's method finds none."""
-    last, before, start, fine = np.inf, np.inf, z, 0
+def polished(who: str, f: Callable, z: np.ndarray, matrix: Callable | None = None,
+             units: Any = None, held: int | None = None) -> Root:
+    """The root of ``f`` near ``z``. Raises SolverError where Newton's method finds none.
+
+    ``units`` are the sizes that matter for each unknown, by default the largest entry for all.
+    The first ``held`` unknowns, by default all, must stay where they are but for little.
+    """
+    last, before, start, fine = np.inf, np.inf, z, np.full(z.size, np.inf)
+    little = 100 * np.sqrt(np.finfo(z.dtype).eps)
     r = numbers(f)(z)
     for _ in range(POLISHING):
         solver = _solver(who, f, z, matrix)
         step = solver.solve(r)
-        size, scale = np.max(np.abs(step), initial=0.0), np.max(np.abs(z), initial=0.0)
-        if size <= 4 * np.finfo(z.dtype).eps * scale:
-            # entries that are small beside others are worth two more steps
-            if fine == 2 or np.all(np.abs(step) <= FINE * np.abs(z)):
+        unit = (np.max(np.abs(z), initial=0.0) or 1.0) if units is None else units
+        size = np.max(np.abs(step) / unit, initial=0.0)
+        scale = np.max(np.abs(z) / unit, initial=0.0)
+        close = size <= 4 * np.finfo(z.dtype).eps * max(scale, 1.0)
+        if close or not r.any():
+            # entries that are small beside others may have further to go
+            last_fine, fine = fine, np.abs(step) / np.maximum(np.abs(z), np.finfo(z.dtype).tiny)
+            if not np.any((fine > FINE) & (fine < 0.5 * last_fine)):
                 return Root(z, step, solver)
-            fine += 1
         error = np.linalg.norm(r)
-        if not (fine or size < 0.4 * last or error < 0.5 * before):
+        if not (close or size < 0.4 * last or error < 0.5 * before):
             # nothing is gained any more: by rounding alone, if little is to be gained
-            little = 100 * np.sqrt(np.finfo(r.dtype).eps)
-            if size <= little * scale or (size <= little and _is_noise(f, z, step, r, solver)):
+            if size <= little or _is_noise(f, z, step, r, solver, little, unit):
                 return Root(z, step, solver)
             break
-        far = np.max(np.abs(z - start), initial=0.0) > NEARBY * scale
-        if far and not (fine or size < 0.25 * last):
+        if np.max((np.abs(z - start) / unit)[:held], initial=0.0) > NEARBY and not (
+                close or size < 0.25 * last):
             break  # that would be as far as the next root
         last, before = size, error
         z = z - step
-        if not np.max(np.abs(z - start)) <= NEARBY * max(scale, 1.0):
+        if not np.max(np.abs(z - start)[:held]) <= NEARBY * max(np.max(np.abs(z[:held])), 1.0):
             z = start
             break
         r = numbers(f)(z)
@@ -178,14 +186,23 @@ def polished(who: str, f: Callable, z: np.ndarray, matrix: Callable | None = Non
     )
 
 
-def _is_noise(f: Callable, z: np.ndarray, step: np.ndarray, r: np.ndarray, solver: Any) -> bool:
+def units_of(z: np.ndarray) -> np.ndarray:
+    """The size of each entry, and where it is zero that of the smallest other."""
+    size = np.abs(z)
+    least = np.min(size[size > 0], initial=np.max(size, initial=0.0))
+    return np.where(size > 0, size, least or 1.0)
+
+
+def _is_noise(f: Callable, z: np.ndarray, step: np.ndarray, r: np.ndarray, solver: Any,
+              little: float, unit: Any) -> bool:
     """Whether the residual changes as much within a thousandth of the last step: by rounding, where
     a jump would stay on one side of it.
     """
-    signs = np.where(np.arange(z.size) % 2, -1.0, 1.0)
-    moved = 1e-3 * signs * np.abs(step)
-    change = numbers(f)(z + moved) - r
-    return bool(np.max(np.abs(solver.solve(change) - moved)) > 0.01 * np.max(np.abs(step)))
+    if np.max(np.abs(step)) > little * max(np.max(np.abs(z)), 1.0):
+        return False
+    moved = 1e-3 * np.where(np.arange(z.size) % 2, -1.0, 1.0) * np.abs(step)
+    change = solver.solve(numbers(f)(z + moved) - r) - moved
+    return bool(np.max(np.abs(change) / unit) > 0.01 * np.max(np.abs(step) / unit))
 
 
 def require_smooth(who: str, f: Callable, root: Root) -> None:
@@ -232,7 +249,9 @@ class _Dense:
             raise SolverError(
                 f"{user_line()}: {who} has {J.shape[0]} equations for {J.shape[1]} unknowns"
             )
-        worst = _reciprocal_condition(J) if J.size else 1.0
+        finite = bool(np.isfinite(J).all())
+        self.scaled, self.units = _in_units(J) if finite else (J, (np.ones(1), np.ones(1)))
+        worst = 1 / np.linalg.cond(self.scaled) if finite and J.size else 1.0 * (not J.size)
         if not worst > J.shape[0] * np.finfo(J.dtype).eps:
             raise SolverError(
                 f"{user_line()}: the solution of {who} at {_short(z)} has no derivative: the "
@@ -240,30 +259,30 @@ class _Dense:
                 f"{_short(J)}"
             )
         self.J = J
-        self.factors = scipy.linalg.lu_factor(J) if len(J) > SMALL else None
+        self.factors = scipy.linalg.lu_factor(self.scaled) if len(J) > SMALL else None
 
     def solve(self, b: np.ndarray, trans: int = 0) -> np.ndarray:
         """J^-1 b along the last axis, or with ``trans`` that of the transpose."""
-        columns = b.reshape(-1, b.shape[-1]).T
+        before, after = self.units[::-1] if trans else self.units
+        columns = (b.reshape(-1, b.shape[-1]) * before).T
         if self.factors is None:
-            x = np.linalg.solve(self.J.T if trans else self.J, columns)
+            x = np.linalg.solve(self.scaled.T if trans else self.scaled, columns)
         else:
             x = scipy.linalg.lu_solve(self.factors, columns, trans)
-        return x.T.reshape(b.shape)
+        return (x.T * after).reshape(b.shape)
 
 
-def _reciprocal_condition(J: np.ndarray) -> float:
-    """Of a matrix whose rows and columns are multiplied to the size of 1: as equations and unknowns
-    of other units would have it.
+def _in_units(J: Any) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """A matrix whose rows and columns are multiplied to the size of 1, as equations and unknowns of
+    other units would have it, and by what they are.
     """
-    if not np.isfinite(J).all():
-        return 0.0
+    units = [np.ones(n, J.real.dtype) for n in J.shape]
     for axis in (1, 0, 1, 0):
-        largest = np.max(np.abs(J), axis=axis, keepdims=True)
-        if not largest.all():
-            return 0.0
-        J = J / largest
-    return 1 / np.linalg.cond(J)
+        largest = np.max(np.abs(J), axis=axis, keepdims=True, initial=0.0)
+        by = np.exp2(-np.frexp(np.where(largest > 0, largest, 1.0))[1])
+        J = J * by
+        units[1 - axis] = units[1 - axis] * by.reshape(-1)
+    return J, (units[0], units[1])
 
 
 class _Sparse:

@@ -30,6 +30,7 @@ from functrans.scipy.implicit import (
     numbers,
     polished,
     require_smooth,
+    units_of,
 )
 from functrans.scipy.optimize.constraints import separate, vector, within
 
@@ -48,13 +49,15 @@ class Conditions:
 
     def __init__(self, who: str, gradient: Callable, x: np.ndarray, ends: Any, constraints: Any):
         self.who, self.gradient, self.size = who, gradient, x.size
-        self.limits = [*within(x, ends), *separate(constraints, x)]
+        others = list(separate(constraints, x))
+        self.limits, self.bends = [*within(x, ends), *others], bool(others)
         slack = [np.asarray(concrete(vector(c.value(x)))) for c in self.limits]
         self.equal = _joined([np.full(v.size, c.equal) for c, v in zip(self.limits, slack,
                                                                        strict=True)], bool)
         self.sizes = _joined([np.broadcast_to(c.size, v.size) for c, v in zip(self.limits, slack,
                                                                               strict=True)], float)
         self.cuts = np.cumsum([v.size for v in slack])[:-1]
+        self.units = _units(x, ends)
         self.root = self._solved(x, _joined(slack, float))
 
     def solution(self) -> AnyArray:
@@ -70,7 +73,9 @@ class Conditions:
                     break
                 tried.add(active.tobytes())
                 try:
-                    root = polished(self.who, self, self._start(x, active))
+                    start = self._start(x, active)
+                    units = np.concatenate([self.units, units_of(start[self.size :])])
+                    root = polished(self.who, self, start, None, units, self.size)
                 except SolverError as error:
                     failed = failed or error
                     break
@@ -91,7 +96,7 @@ class Conditions:
         if not active.any():
             return x
         J = np.asarray(concrete(jacobian(self._values)(x))).reshape(-1, x.size)
-        force = _forces(J, np.asarray(concrete(self.gradient(x))), _scale(x))
+        force = _forces(J, np.asarray(concrete(self.gradient(x))), self.units)
         return np.concatenate([x, force])
 
     def _wrong(self, root: Root, active: np.ndarray) -> np.ndarray:
@@ -142,13 +147,17 @@ class Conditions:
             yield exact
             yield self.equal.copy()
             return
-        self._start(x, np.ones(slack.size, bool))
-        g = np.asarray(concrete(self.gradient(x)))
-        J = np.asarray(concrete(jacobian(self._values)(x))).reshape(-1, x.size)
-        D = _scale(x)
-        likely, force = _complementary(J, g, slack, self.equal, D)
-        curved = numbers(jacobian(lambda x: self.gradient(x) - vjp(self._values, x)[1](force)[0]))
-        program = Quadratic(np.asarray(curved(x)), g, J, slack, self.equal, D)
+        self.active = [np.arange(len(r)) for r in np.split(slack, self.cuts)]
+        g, H = [np.asarray(numbers(f)(x)) for f in (self.gradient, jacobian(self.gradient))]
+        J = np.asarray(numbers(jacobian(self._values))(x)).reshape(-1, x.size)
+        # how far a slope would take an unknown is a size too, where a bound holds it at zero
+        reach = np.abs(g) / np.maximum(np.abs(np.diag(H)), np.finfo(float).tiny)
+        self.units = np.maximum(self.units, np.where(np.isfinite(reach), reach, 0.0))
+        likely, force = _complementary(J, g, slack, self.equal, self.units)
+        if self.bends:
+            H = H - np.asarray(numbers(jacobian(
+                lambda x: vjp(self._values, x)[1](force)[0]))(x))
+        program = Quadratic(H, g, J, slack, self.equal, self.units)
         for first in (likely, exact, self.equal):
             yield program.active(first)
         yield from (likely, exact)
@@ -171,12 +180,15 @@ def _joined(parts: list, dtype: Any) -> np.ndarray:
     return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
 
 
-def _scale(x: np.ndarray) -> np.ndarray:
-    """A unit for each unknown: its size, or where it is zero that of small ones among the others.
-    """
+def _units(x: np.ndarray, ends: Any) -> np.ndarray:
+    """The sizes that matter for each unknown: its own, or where it is zero that of its bounds."""
+    if ends is None:
+        return units_of(x)
     size = np.abs(x)
-    least = np.min(size[size > 0], initial=np.max(size, initial=0.0))
-    return np.where(size > 0, size, least or 1.0)
+    for end in ends:
+        bound = np.broadcast_to(np.abs(np.asarray(concrete(end), float)), x.shape)
+        size = np.where((size == 0) & np.isfinite(bound), bound, size)
+    return units_of(size)
 
 
 def _errors(root: Root) -> np.ndarray:
@@ -186,7 +198,7 @@ def _errors(root: Root) -> np.ndarray:
     eps = ROUNDINGS * np.finfo(root.z.dtype).eps
     if J is None:
         return np.maximum(eps * np.max(z, initial=0.0), 10 * np.abs(root.step))
-    terms = np.abs(np.linalg.inv(J)) @ (np.abs(J) @ z)
+    terms = np.abs(root.solver.solve(np.eye(len(z)))).T @ (np.abs(J) @ z)
     return np.maximum(eps * np.maximum(terms, z), 10 * np.abs(root.step))
 
 

@@ -127,7 +127,10 @@ def _between(f: Callable, lower: Any, upper: Any, x: np.ndarray) -> list[Constra
 
 def within(x: np.ndarray, ends: Any) -> list[Constraint]:
     """Bounds of the entries, where they have any, as constraints."""
-    return [] if ends is None else _between(lambda x: x, *map(as_operand, ends), x)
+    if ends is None:
+        return []
+    lower, upper = ends
+    return _between(lambda x: x, as_operand(lower), as_operand(upper), x)
 
 
 def vector(y: Any) -> AnyArray:
