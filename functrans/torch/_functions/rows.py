@@ -19,7 +19,7 @@ from functrans.extend import AnyArray, Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse
-from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
+from functrans.torch._graph.graph import ZERO, ElementwiseNode, ResultNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
@@ -259,13 +259,15 @@ def reflected(f: Any) -> Callable:
 
 
 def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
-          booleans: Callable | None = None) -> Callable:
-    """The function ``name`` of one tensor. ``booleans`` computes it of booleans."""
+          booleans: Callable | None = None, inverse: Callable | None = None) -> Callable:
+    """The function ``name`` of one tensor. ``booleans`` computes it of booleans; a function with an
+    ``inverse`` saves its result: see ``ResultNode``."""
     shown = title or title_for(name)
     of_arrays = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
     needs = action.needs
-    assert len(needs) < 2, needs
+    by_result = inverse is not None and needs == ("x", "y")
+    assert len(needs) < 2 or by_result, needs
     reads_y = needs == ("y",)
     compute = row.impl if row.facts.libm not in SCALAR else of_arrays
     if not row.differentiable or action.singular:
@@ -301,8 +303,13 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         if not needs:
             out._node = ElementwiseNode(shown, (edge,), ((0, action, (), unlike),), (), None)
             return out
-        saved, storage = (y, out._storage) if reads_y else (a, input._storage)
         frame = sys._getframe(2)
+        if by_result:
+            part = 0, action, (a, y), unlike
+            out._node = ResultNode(shown, edge, part, y, out._storage, input._storage, inverse,
+                                   (frame.f_code, frame.f_lasti))
+            return out
+        saved, storage = (y, out._storage) if reads_y else (a, input._storage)
         out._node = ElementwiseNode(
             shown, (edge,), ((0, action, (saved,), unlike),),
             ((storage, storage.version),), (frame.f_code, frame.f_lasti),
