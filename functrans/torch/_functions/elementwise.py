@@ -124,7 +124,7 @@ def _binary(name: str, of: str, **options: Any) -> Callable:
 
 
 for _name, _row in FLOATING.items():
-    METHODS[_name] = unary(_name, row(_row))
+    METHODS[_name] = unary(_name, row(_row), inverse=np.arctanh if _name == "tanh" else None)
 for _name, _row in KEEPING.items():
     METHODS[_name] = unary(_name, row(_row), floats=False, title=_TITLES.get(_name),
                            booleans=_BOOLEANS.get(_name))
@@ -218,7 +218,8 @@ abs = op(lambda x: np.absolute(x), "abs", "The absolute value of each entry.")
 op(lambda x: 1 / np.sqrt(floating(x)), "rsqrt", "One over the square root.")
 
 
-METHODS["sigmoid"] = unary("sigmoid", ROWS["sigmoid"])
+METHODS["sigmoid"] = unary("sigmoid", ROWS["sigmoid"],
+                           inverse=lambda y: np.log(y) - np.log1p(-y))
 METHODS["relu"] = relu = unary("relu", ROWS["relu"], floats=False)
 
 

@@ -19,7 +19,7 @@ from functrans.extend import AnyArray, Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse
-from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
+from functrans.torch._graph.graph import ZERO, ElementwiseNode, ResultNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
@@ -259,8 +259,9 @@ def reflected(f: Any) -> Callable:
 
 
 def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
-          booleans: Callable | None = None) -> Callable:
-    """The function ``name`` of one tensor. ``booleans`` computes it of booleans."""
+          booleans: Callable | None = None, inverse: Callable | None = None) -> Callable:
+    """The function ``name`` of one tensor. ``booleans`` computes it of booleans; a function with an
+    ``inverse`` saves its result: see ``ResultNode``."""
     shown = title or title_for(name)
     of_arrays = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
@@ -301,8 +302,14 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         if not needs:
             out._node = ElementwiseNode(shown, (edge,), ((0, action, (), unlike),), (), None)
             return out
+        frame = sys._getframe(2)
+        if reads_both and inverse is not None:
+            part = 0, action, (a, y), unlike
+            out._node = ResultNode(shown, edge, part, y, out._storage, input._storage, inverse,
+                                   (frame.f_code, frame.f_lasti))
+            return out
         saved, storage = (y, out._storage) if reads_y else (a, input._storage)
-        versions, frame = (storage, storage.version), sys._getframe(2)
+        versions = storage, storage.version
         values, versions = ((saved, y), (versions, (out._storage, out._storage.version))
                             ) if reads_both else ((saved,), (versions,))
         out._node = ElementwiseNode(

@@ -11,7 +11,6 @@ from functrans.extend import AnyArray
 from functrans.torch._functions.failures import WrongValue
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.shares import log_softmax as _log_softmax
-from functrans.torch._functions.shares import logsumexp
 from functrans.torch._functions.table import NN, floating, op, plain, promoted
 from functrans.torch._graph.batches import anywhere
 from functrans.torch._tensors.dtypes import Size
@@ -108,7 +107,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise WrongValue(f"Using a target size ({Size(target.shape)}) that is different to the "
                          f"input size ({Size(input.shape)}) is deprecated. Please ensure they have "
                          "the same size.")
-    logs = [np.maximum(np.log(v), -100) for v in (input, 1 - input)]
+    logs = [np.maximum(v, -100) for v in (np.log(input), np.log1p(-input))]
     loss = -(target * logs[0] + (1 - target) * logs[1])
     if weight is not None:
         loss = loss * weight
@@ -123,10 +122,9 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
         raise WrongValue(f"Target size ({Size(target.shape)}) must be the same as input size "
                          f"({Size(input.shape)})")
     if pos_weight is None:
-        loss = _softplus(input) - input * target
+        loss = ROWS["logits"](*promoted(input, target))
     else:
-        factor = 1 + (pos_weight - 1) * target
-        loss = (1 - target) * input + factor * _softplus(-input)
+        loss = (1 - target) * _softplus(input) + pos_weight * target * _softplus(-input)
     if weight is not None:
         loss = loss * weight
     return reduced(loss, _old(size_average, reduce, reduction),
@@ -190,8 +188,8 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     return _picked(input, target, weight, ignore_index, reduction, "nll_loss")
 
 
-def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.0):
-    """The loss of ``x``, less a total for each example, at the targets."""
+def _picked(x, target, weight, ignored, reduction, who, smoothing=0.0):
+    """-x at the targets."""
     axis = 0 if x.ndim == 1 else 1
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     if axis and target.ndim and x.shape[0] != target.shape[0]:
@@ -213,21 +211,20 @@ def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.
             raise IndexError(
                 f"Target {target[outside][0]} is out of bounds: there are {classes} classes.")
     values = np.take_along_axis(x, np.expand_dims(target, axis), axis).reshape(shape)
-    loss = -values if total is None else total - values
+    loss = -values
     weights = loss.size
     if kept is not np.True_ or weight is not None:
         w = kept.astype(x.dtype) if weight is None else np.where(kept, weight[target], 0)
         loss, weights = np.where(kept, loss * w, 0), np.sum(w)
     if smoothing:
-        loss = (1 - smoothing) * loss + smoothing / classes * _smooth(x, total, weight, kept, axis)
+        loss = (1 - smoothing) * loss + smoothing / classes * _smooth(x, weight, kept, axis)
     return np.sum(loss) / weights if reduction == "mean" else reduced(loss, reduction, who)
 
 
-def _smooth(x: Any, total: Any, weight: Any, kept: Any, axis: int) -> AnyArray:
+def _smooth(logs: Any, weight: Any, kept: Any, axis: int) -> AnyArray:
     """The loss of all classes together, for what label smoothing gives to each."""
-    logs = x - np.expand_dims(total, axis)
     if weight is not None:
-        logs = logs * weight.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+        logs = logs * weight.reshape([-1 if i == axis else 1 for i in range(logs.ndim)])
     return np.where(kept, -np.sum(logs, axis=axis), 0)
 
 
@@ -238,9 +235,8 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     reduction = _old(size_average, reduce, reduction)
     axis = 0 if input.ndim == 1 else 1
     if target.shape != input.shape or target.dtype.kind in "iu":
-        # of the logarithms only the targets' are needed
-        total = logsumexp.body(input, axis)
-        return _picked(input, target, weight, ignore_index, reduction, "cross_entropy", total,
+        logs = _log_softmax.body(input, axis)  # less the sum a row: that of the greatest is lost
+        return _picked(logs, target, weight, ignore_index, reduction, "cross_entropy",
                        label_smoothing)
     logs = _log_softmax.body(input, axis)
     if label_smoothing:
