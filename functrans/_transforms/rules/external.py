@@ -144,7 +144,7 @@ class ExternalFunction(ByValue):
                 f"{self.name}: the function must return {wanted}, but returned {describe(out)}. "
                 "The number of arrays is the option outputs=."
             )
-        return [np.asarray(plain(y)) for y in outs]
+        return [np.array(plain(y)) for y in outs]  # it may use the memory again
 
     def tangents(self, xs: Sequence, ts: Sequence, options: dict) -> list:
         full = [
@@ -187,7 +187,7 @@ class ExternalFunction(ByValue):
             if x is None or not is_inexact(a):
                 out.append(None)
                 continue
-            x = np.asarray(plain(x))
+            x = np.array(plain(x))
             if x.shape != a.shape or x.dtype.kind not in "biufcV":
                 raise ShapeError(
                     f"{self.name}: entry {i} of what {what} returned is {aval_of(x)!r}, but must "

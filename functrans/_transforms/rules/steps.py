@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.aval import is_inexact
+from functrans._core.aval import finfo, is_inexact
 from functrans._transforms.rules.differences import DerivativeRule, by_units, operands_of
 
 # The second of two steps, as a part of the first: no power of two, in which what has few digits
@@ -75,7 +75,7 @@ class Line:
         self.ts = [t if t is not None and t.size else None for t in ts]
         moving = [(x, t) for x, t in zip(xs, self.ts, strict=True) if t is not None]
         self.length = max((float(np.max(np.abs(t))) for _, t in moving), default=0.0)
-        self.eps = max((float(np.finfo(x.dtype).eps) for x, _ in moving), default=0.0)
+        self.eps = max((float(finfo(x.dtype).eps) for x, _ in moving), default=0.0)
         # by the entries that change: one large entry elsewhere sets no scale for them
         self.scale = max((_largest(x[t != 0]) for x, t in moving), default=0.0)
         self.center = self.joined(self.middle)
@@ -124,7 +124,7 @@ class Search:
     def __init__(self, line: Line, order: int, loose: bool):
         self.line = line
         outputs = [y for y in line.middle if is_inexact(y)]
-        eps = np.concatenate([np.full(y.size, float(np.finfo(y.dtype).eps)) for y in outputs])
+        eps = np.concatenate([np.full(y.size, float(finfo(y.dtype).eps)) for y in outputs])
         kept = 0.8 ** (order - 1)  # differences have lost a fifth of the digits, and some rounding
         self.eps = 4.0 ** (order - 1) * np.maximum(eps, line.eps) ** kept
         self.rtol = self.eps ** (1 / 3 if loose else 0.4)
