@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, floating_of
 from functrans._core.bind import STRONG, Tracer, is_finite, is_staged, may_have_nan
-from functrans._core.warned import IGNORING, STATE
+from functrans._core.warned import ignoring
 from functrans._kernels import large, sizes
 from functrans._ops.declare import (
     ABOVE_ONE,
@@ -268,10 +268,28 @@ logaddexp = elementwise(
     "logaddexp", large.valued(np.logaddexp, "logaddexp", "fd"),
     lambda g, x1, x2: _moved(g, x1, x2), lambda g, x1, x2: _moved(g, x2, x1),
 )
+
+
+def _binary_logistic(x):
+    small = np.exp2(-np.absolute(x))
+    return np.where(x >= 0, 1.0, small) / (1 + small)
+
+
+def _formula_of_binary_logistic(x):
+    small = exp2(-absolute(x))
+    return where(x >= 0, 1.0, small) / (1 + small)
+
+
+# row: 1 / (1 + 2**-x), of whose digits logistic(LN2 * x) loses as many as x has
+binary_logistic = elementwise(
+    "binary_logistic", _binary_logistic,
+    lambda g, x: g * (0.25 * constant_for(LN2, x) * sech2(0.5 * constant_for(LN2, x) * x)),
+    formula=_formula_of_binary_logistic,
+)
 logaddexp2 = of_numpy(
     "logaddexp2",
-    lambda g, x1, x2: g * logistic(constant_for(LN2, x1) * _gap(x1, x2)),
-    lambda g, x1, x2: g * logistic(constant_for(LN2, x1) * _gap(x2, x1)),
+    lambda g, x1, x2: g * binary_logistic(_gap(x1, x2)),
+    lambda g, x1, x2: g * binary_logistic(_gap(x2, x1)),
 )
 
 # ---- trigonometric and hyperbolic
@@ -379,7 +397,7 @@ def _sech2(x):
     return inverse * inverse
 
 
-# For the bytes of a complex type a real part at which cosh is finite, and beyond which it is half
+# By the bytes of a complex type: a real part at which cosh is finite, and beyond which it is half
 # an exponential to the last digit.
 COSH_UP_TO = {8: 40.0, 16: 300.0, 32: 5000.0}
 
@@ -395,11 +413,8 @@ def _sech2_of_complex(z):
 
 
 def _quiet_cosh(x):
-    token = STATE.set(IGNORING.within(STATE.get()))  # its overflow is not the function's
-    try:
+    with ignoring():  # its overflow is not the function's
         return np.cosh(x)
-    finally:
-        STATE.reset(token)
 
 
 def _sech2_by_exp(x):

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, finfo, inexact_dtype, shape_of
-from functrans._core.bind import AnyArray, Tracer, cast, is_finite, is_staged, known
+from functrans._core.bind import AnyArray, Tracer, cast, is_finite, is_staged
 from functrans._core.primitive import Primitive
-from functrans._core.warned import IGNORING, STATE
+from functrans._core.warned import ignoring
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
 from functrans.errors import ShapeError, user_line, warn
@@ -42,7 +42,7 @@ from functrans.numpy.running import (
     nancumsum,
     trapezoid,
 )
-from functrans.numpy.scaling import safe_range, scale_beyond
+from functrans.numpy.scaling import is_within, safe_range, scale_beyond
 from functrans.numpy.structure import as_operand, one_axis
 
 # ---- sums and products
@@ -260,22 +260,19 @@ def _std(a, axis, dtype, out, ddof, keepdims, where, mean, correction):
         return root(a, mean)
     y, (low, high) = None, safe_range(a.dtype, 2.0, a.size)
     if not is_staged(a):
-        token = STATE.set(IGNORING.within(STATE.get()))  # squares may overflow
-        try:
+        with ignoring():  # squares may overflow
             y = root(a, mean)
-        finally:
-            STATE.reset(token)
-        value = known(y)
-        if value is not None and np.all((value > low) & (value < high)):
+        if is_within(y, low, high):
             return y
     size = ops.absolute(a)
     size = ops.where(where, size, 0) if is_set(where) else size
     top = size.max(axes_of(axis, a.ndim), keepdims=True)
     # distances from the mean may be a rounding of it
-    scale = scale_beyond(top, low / float(finfo(a.dtype).eps), high)
-    if scale is None:
+    scaling = scale_beyond(top, low / float(finfo(a.dtype).eps), high)
+    if scaling is None:
         return y if y is not None and is_finite(y) else root(a, mean)  # which may warn
-    y = root(a / scale, mean / scale if is_set(mean) else mean)
+    scale, inverse = scaling
+    y = root(a * inverse, mean * inverse if is_set(mean) else mean)
     return y * scale.reshape(y.shape)
 
 

@@ -58,6 +58,7 @@ REFERENCES = {
     "log10": lambda x: mp.log(x) / mp.log(10),
     "log1p": lambda x: mp.log(1 + x),
     "logistic": lambda x: 1 / (1 + mp.exp(-x)),
+    "binary_logistic": lambda x: 1 / (1 + mp.mpf(2) ** -x),
     "logaddexp": lambda a, b: mp.log(mp.exp(a) + mp.exp(b)),
     "logaddexp2": lambda a, b: mp.log(2**a + 2**b) / LN2,
     "sin": mp.sin,

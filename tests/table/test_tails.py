@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+import functrans.scipy.linalg as linalg
 from functrans._ops.declare import TABLE, Elementwise
 from tests.covering import THOROUGH
 from tests.table.references import REFERENCES
@@ -28,6 +29,8 @@ CONSTANTS = "constants are of double precision"
 EXCEPTIONS = {
     **{(n, "g"): (1e4, CONSTANTS)
        for n in ("exp2", "log2", "log10", "deg2rad", "rad2deg")},
+    **{("binary_logistic", c): (600.0, "of sech2(log(2) / 2 * x), whose operand is rounded")
+       for c in FLOATS},
     ("arctan", "f"): (2e5, "1 + x * x is infinite where the slope is below the normal numbers"),
     ("arctan", "d"): (2e16, "the same"),
     ("slope_of_arctan", "f"): (2e5, "the same"),
@@ -189,3 +192,30 @@ def test_a_spread_s_even_powers_and_curvature_are_scaled_too(power):
         far = ft.hessian(np.std)(np.ldexp(x, power))
     np.testing.assert_allclose(np.ldexp(far, power), ft.hessian(np.std)(x), rtol=1e-13)
     assert ft.grad(np.std)(np.full(3, 1e200)).tolist() == [0, 0, 0]
+
+
+# ---- of matrices
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-20, 1e40])
+@pytest.mark.parametrize("name", ["expm", "logm", "sqrtm"])
+def test_functions_of_matrices_have_slopes_for_cotangents_of_any_size(name, scale):
+    a = np.array([[3.0, 1.0], [0.3, 2.5]])
+    f = getattr(linalg, name)
+    slope = ft.grad(lambda a: f(a).sum())(a)
+    np.testing.assert_allclose(
+        ft.grad(lambda a: scale * f(a).sum())(a) / scale, slope, rtol=1e-13
+    )
+
+
+@pytest.mark.parametrize("x", [1e-3, 0.5, 5.0, -20.0, 100.0])
+def test_the_hyperbolic_tangent_of_a_matrix_has_slopes_far_out(x):
+    unit = np.diag([1.0, 0.5])
+    with mp.workdps(200):
+        want = [float(mp.diff(mp.tanh, mp.mpf(x), n)) for n in (1, 2)]
+    for f in (lambda x: linalg.tanhm(x * unit)[0, 0],
+              lambda x: linalg.tanm(1j * x * unit).imag[0, 0]):
+        slope = ft.grad(f)
+        # squares of the exponential each double its rounding
+        assert float(slope(x)) == pytest.approx(want[0], rel=1e-11)
+        assert float(ft.grad(slope)(x)) == pytest.approx(want[1], rel=1e-10)
