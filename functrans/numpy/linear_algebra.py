@@ -244,7 +244,8 @@ def _vector_norm(x, ord, axis):
         return size.min(axis)
     if ord == 1:
         return size.sum(axis)
-    return ((size ** float(ord)).sum(axis)) ** (1 / float(ord))
+    exponent = size.dtype.type(ord) if size.dtype.char == "g" else float(ord)  # 1/3 of all digits
+    return ((size ** float(ord)).sum(axis)) ** (1 / exponent)
 
 
 def _matrix_norm(x, ord, row, column):

@@ -6,7 +6,7 @@ import mpmath as mp
 import scipy.special as sp
 from scipy import stats
 
-LN2 = mp.log(2)
+LN2 = mp.ln2  # in whatever precision it is used
 
 
 def _sinc_nth(x, n):
