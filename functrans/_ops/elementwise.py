@@ -486,12 +486,13 @@ def _sinc_of_order(x, n):
     z = np.where(np.abs(x) < n + 1, 1, x)
     far = np.sin(z) / z
     for k in range(1, n + 1):
-        far = (np.cos(z + (k - 1) * (np.pi / 2)) - k * far) / z
+        turned = (np.cos, np.sin)[(k - 1) % 2](z)  # cos(z + (k-1) pi/2), but for its sign
+        far = ((-turned if k % 4 in (2, 3) else turned) - k * far) / z
     z = np.where(np.abs(x) < n + 1, x, 0)
     near = np.zeros_like(far)
     # the terms are (-1)^k z^(2k-n) / ((2k+1) (2k-n)!)
     for k in range((n + 25 + 2 * n) // 2, (n + 1) // 2 - 1, -1):
-        c = (-1.0) ** k / (2 * k + 1)
+        c = far.dtype.type((-1) ** k) / (2 * k + 1)
         if k == (n + 25 + 2 * n) // 2:
             near = np.full_like(far, c)
         else:

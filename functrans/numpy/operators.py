@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import PLAIN, AnyArray, OtherOperand, Tracer
+from functrans._core.bind import PLAIN, AnyArray, OtherOperand, Tracer, is_weak
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
 from functrans._transforms.writing import require_rebinding
@@ -139,7 +139,7 @@ def _pow(self: Tracer, other: Any) -> Any:
             return self.owner.unary(ops.square, self)
         if other == 1:
             return self.owner.unary(ops.positive, self)
-        if other == 0.5:
+        if other == 0.5 and not is_weak(self):
             return root(ops.sqrt, self)
     try:
         return self.owner.binary(ops.power, self, other)

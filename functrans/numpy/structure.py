@@ -352,6 +352,9 @@ def copy(a, order="K", subok=False):
     return a
 
 
+Tracer.weakened = lambda self: bind(rows.item, self)  # type: ignore[method-assign]  # of a row
+
+
 def _reshape_method(self, *shape, order="C", copy=None):
     if len(shape) == 1 and not isinstance(shape[0], int | np.integer):
         shape = shape[0]
