@@ -33,6 +33,7 @@ from functrans._ops.limits import (
     followed,
     magnitude,
     may_meet,
+    of_matrix,
     settled,
     shared,
     slope_ratio,
@@ -372,6 +373,8 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     turned = _turned(inner, skew, cw, w, v, twice, split) if may_meet(twice) else ratio(
         skew, _differences(w)
     )
+    if w.dtype is not v.dtype:
+        turned = where(_of_phases(skew, inner), np.nan, turned)
     if cw is not None:
         turned = turned + cw.reshape((*cw.shape, 1)) * np.eye(w.shape[-1], dtype=w.dtype)
     change = hermitian(v @ turned @ adjoint(v))
@@ -431,6 +434,20 @@ def _refuse(unknown, w):
         "not determine. Forward mode does (jvp, jacfwd); or use eigvalsh, only the projector on "
         "their eigenspace, or a matrix function with its own rule (inv, solve, matrix_power)."
     )
+
+
+def _of_phases(skew, inner):
+    """Flags on the diagonal where the output depends on a phase: an error where that is known."""
+    flags = visible(diagonal_of(skew), top(inner).reshape((*inner.shape[:-2], 1)))
+    at = first_flag(flags)
+    if at is not None:
+        raise NotDifferentiable(
+            f"eigh: the output depends on the phase of the eigenvector {at[-1]}"
+            f"{of_matrix(at[:-1])}, which is LAPACK's choice. Use what does not change with it, "
+            "such as absolute values, v * f(w) @ v.conj().T, or ratios of a vector's entries."
+        )
+    n = flags.shape[-1]
+    return flags.reshape((*flags.shape[:-1], 1, n)) & np.eye(n, dtype=bool)
 
 
 def _refuse_twice(lost, w):

@@ -86,6 +86,8 @@ zeta = elementwise(
     lambda g, x1, x2: -g * (x1 * zeta(x1 + 1, x2)),
     domain=POSITIVE, singular=True, cython="zeta",
 )
+
+
 def _riemann_slope(s):
     """The derivative of Riemann's zeta function; left of zero of its reflection (25.4.1)."""
     left = s.real < LEFT_OF_ZERO
