@@ -246,11 +246,28 @@ def test_what_the_basis_does_not_change_has_its_derivative(transform):
     np.testing.assert_allclose(transform(f)(a), wanted, rtol=1e-11)  # a condition of 10
 
 
-@pytest.mark.parametrize("place", ["jit(grad)", "grad(jit)", "vmap(grad)"])
-def test_a_phase_that_is_lapacks_choice_gives_no_number(place):
-    z = RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3))
-    found = places(lambda z: np.linalg.svd(z)[0][1, 1].real)[place](z)
-    assert np.isnan(found).any()
+PHASES = {
+    "eigh": lambda z: np.linalg.eigh(z + z.conj().T)[1][1, 1].real,
+    "svd u": lambda z: np.linalg.svd(z)[0][1, 1].real,
+    "svd vh": lambda z: np.linalg.svd(z)[2][1, 1].real,
+}
+Z = RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3))
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_a_phase_that_is_lapacks_choice_is_refused_in_reverse(name):
+    with pytest.raises(NotDifferentiable, match="the phase of the (singular|eigen)"):
+        ft.grad(PHASES[name])(Z)
+    for place in ("jit(grad)", "grad(jit)", "vmap(grad)"):
+        assert np.isnan(places(PHASES[name])[place](Z)).any()
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_forward_a_phase_moves_as_lapack_has_it(name):
+    f, t = PHASES[name], RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3))
+    wanted = (f(Z + 1e-6 * t) - f(Z - 1e-6 * t)) / 2e-6
+    found = ft.jvp(f, (Z,), (t,))[1]
+    np.testing.assert_allclose(found, wanted, rtol=1e-7)  # differences
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (3, 2), (2, 1)], ids=str)

@@ -18,6 +18,7 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray, sum_to
 from functrans._kernels.substitution import substituted
+from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
 from functrans._ops.limits import (
@@ -326,7 +327,24 @@ def _eigh_jvp(ts, y, xs, lower, split=None):
         blurred = _within(w, ONCE) & ~near & (m != 0)
         turned = where(near & visible(m, top(m)) | blurred, np.nan, turned)
         turned = turned + unmoved(m, twice)
-    return diagonal_of(m).real, v @ turned
+    dv = v @ turned
+    return diagonal_of(m).real, dv + v * turning(v, dv) if v.dtype.kind == "c" else dv
+
+
+def turning(v, dv):
+    """How the columns of ``v`` turn their phases besides, by LAPACK's choice: the entries of its
+    first row, or of its last, stay real. 0 where these entries are too small to say."""
+    phase = np.zeros((), v.real.dtype)
+    for k in (-1, 0):
+        entry, slope = stop(v[..., k, :]), dv[..., k, :].imag
+        told = (entry.imag == 0).all(axis=-1)
+        told = told.reshape((*told.shape, 1)) & (absolute(entry.real) > TOLD)
+        phase = where(told, -slope / where(told, v[..., k, :].real, 1.0), phase)
+    return 1j * phase.reshape((*phase.shape[:-1], 1, phase.shape[-1]))
+
+
+# Entries of which the phase of a unit vector is taken, and about what 1e-6 over them costs others.
+TOLD = 1e-6
 
 
 def _eigh_choose(ts, y, lower):
