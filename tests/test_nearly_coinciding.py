@@ -9,7 +9,7 @@ import pytest
 
 import functrans as ft
 from functrans.errors import NotDifferentiable
-from functrans.scipy import linalg
+from functrans.scipy import linalg, sparse
 from tests.drawing import generator
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
@@ -246,11 +246,28 @@ def test_what_the_basis_does_not_change_has_its_derivative(transform):
     np.testing.assert_allclose(transform(f)(a), wanted, rtol=1e-11)  # a condition of 10
 
 
-@pytest.mark.parametrize("place", ["jit(grad)", "grad(jit)", "vmap(grad)"])
-def test_a_phase_that_is_lapacks_choice_gives_no_number(place):
-    z = RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3))
-    found = places(lambda z: np.linalg.svd(z)[0][1, 1].real)[place](z)
-    assert np.isnan(found).any()
+PHASES = {
+    "eigh": lambda z: np.linalg.eigh(z + z.conj().T)[1][1, 1].real,
+    "svd u": lambda z: np.linalg.svd(z)[0][1, 1].real,
+    "svd vh": lambda z: np.linalg.svd(z)[2][1, 1].real,
+}
+Z = RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3))
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_a_phase_that_is_lapacks_choice_is_refused_in_reverse(name):
+    with pytest.raises(NotDifferentiable, match=r"the phase of the (singular|eigen)"):
+        ft.grad(PHASES[name])(Z)
+    for place in ("jit(grad)", "grad(jit)", "vmap(grad)"):
+        assert np.isnan(places(PHASES[name])[place](Z)).any()
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_forward_a_phase_moves_as_lapack_has_it(name):
+    f, t = PHASES[name], RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3))
+    wanted = (f(Z + 1e-6 * t) - f(Z - 1e-6 * t)) / 2e-6
+    found = ft.jvp(f, (Z,), (t,))[1]
+    np.testing.assert_allclose(found, wanted, rtol=1e-7)  # differences
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (3, 2), (2, 1)], ids=str)
@@ -267,3 +284,30 @@ def test_forward_at_a_zero_matrix_the_vectors_are_not_known(place, shape):
     except NotDifferentiable:
         return
     assert np.isnan(found).all()
+
+
+# ---- what else divides by a gap
+
+
+@pytest.mark.parametrize("gap", [1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2])
+def test_roots_that_nearly_repeat_are_right_or_refused(gap):
+    zeros = [1.0, 1.0 + gap, -2.0, 3.0]
+    p, t = np.poly(zeros), np.array([0.0, 0.0, 1.0, 0.0, 0.0])
+    # what is read of it has gaps of rounding itself, which is why only three digits are asked for
+    slope = -1 / np.prod([1.0 - z for z in zeros[1:]])
+    found = ft.jvp(lambda p: np.sort(np.roots(p).real)[1], (p,), (t,))[1]
+    assert np.isnan(found) if gap < 1e-4 else abs(found / slope - 1) < 1e-3
+    if gap < 1e-4:
+        with pytest.raises(NotDifferentiable, match="repeated one up to rounding, or so nearly"):
+            ft.grad(lambda p: np.roots(p).real.max() + np.roots(p).real @ np.arange(4.0))(p)
+
+
+def test_vectors_of_a_sparse_matrix_that_nearly_coincide_give_no_number():
+    def f(d):
+        w, v = sparse.linalg.eigsh(sparse.diags_array([d]), 2)
+        return np.sum((v * np.exp(w / 8)) @ v.T)
+
+    d = np.arange(8.0)
+    assert np.isfinite(ft.grad(f)(d)).all()
+    d[-1] = d[-2] + 1e-12
+    assert np.isnan(ft.grad(f)(d)[-2:]).all()

@@ -29,6 +29,7 @@ from functrans._ops.linalg import (
     mT,
     triangle,
     triangular_solve,
+    turning,
 )
 from functrans._ops.lu import lu as lu  # for the table
 from functrans._ops.structure import concatenate, stacked
@@ -112,7 +113,24 @@ def _svd_jvp(ts, y, xs, kind, split=None):
     left, right = moved - u1 @ p, back - v1 @ adjoint(p)
     du = _moved(u1, u2, common + opposite, left, s, shape, top(moved))
     dv = _moved(v1, v2, common - opposite, right, s, shape, top(back))
+    if u.dtype.kind == "c":
+        du, dv = _turned_phases(u1, du, v1, dv)
     return du, ds, adjoint(dv)
+
+
+def _turned_phases(u1, du, v1, dv):
+    """Phases turn as LAPACK has them: entries of the right vectors stay real, or of the left."""
+    k = u1.shape[-1]
+    right = turning(v1, dv[..., :k])
+    phase = where((v1[..., 0, :].imag == 0).all(axis=-1).reshape((*right.shape[:-2], 1, 1)), right,
+                  turning(u1, du[..., :k]))
+    return _plus(du, u1 * phase), _plus(dv, v1 * phase)
+
+
+def _plus(dx, more):
+    """``dx`` with ``more`` added to its first columns."""
+    k = more.shape[-1]
+    return dx + more if dx.shape[-1] == k else beside(dx[..., :k] + more, dx[..., k:])
 
 
 def _svd_choose(ts, y, kind):

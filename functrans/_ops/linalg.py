@@ -18,6 +18,7 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray, sum_to
 from functrans._kernels.substitution import substituted
+from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
 from functrans._ops.limits import (
@@ -33,6 +34,7 @@ from functrans._ops.limits import (
     followed,
     magnitude,
     may_meet,
+    of_matrix,
     settled,
     shared,
     slope_ratio,
@@ -325,7 +327,24 @@ def _eigh_jvp(ts, y, xs, lower, split=None):
         blurred = _within(w, ONCE) & ~near & (m != 0)
         turned = where(near & visible(m, top(m)) | blurred, np.nan, turned)
         turned = turned + unmoved(m, twice)
-    return diagonal_of(m).real, v @ turned
+    dv = v @ turned
+    return diagonal_of(m).real, dv + v * turning(v, dv) if v.dtype.kind == "c" else dv
+
+
+def turning(v, dv):
+    """How the columns of ``v`` turn their phases besides, by LAPACK's choice: the entries of its
+    first row, or of its last, stay real. 0 where these entries are too small to say."""
+    phase = np.zeros((), v.real.dtype)
+    for k in (-1, 0):
+        entry, slope = stop(v[..., k, :]), dv[..., k, :].imag
+        told = (entry.imag == 0).all(axis=-1)
+        told = told.reshape((*told.shape, 1)) & (absolute(entry.real) > TOLD)
+        phase = where(told, -slope / where(told, v[..., k, :].real, 1.0), phase)
+    return 1j * phase.reshape((*phase.shape[:-1], 1, phase.shape[-1]))
+
+
+# Entries of which the phase of a unit vector is taken, and about what 1e-6 over them costs others.
+TOLD = 1e-6
 
 
 def _eigh_choose(ts, y, lower):
@@ -372,6 +391,8 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     turned = _turned(inner, skew, cw, w, v, twice, split) if may_meet(twice) else ratio(
         skew, _differences(w)
     )
+    if w.dtype is not v.dtype:
+        turned = where(_of_phases(skew, inner), np.nan, turned)
     if cw is not None:
         turned = turned + cw.reshape((*cw.shape, 1)) * np.eye(w.shape[-1], dtype=w.dtype)
     change = hermitian(v @ turned @ adjoint(v))
@@ -431,6 +452,20 @@ def _refuse(unknown, w):
         "not determine. Forward mode does (jvp, jacfwd); or use eigvalsh, only the projector on "
         "their eigenspace, or a matrix function with its own rule (inv, solve, matrix_power)."
     )
+
+
+def _of_phases(skew, inner):
+    """Flags on the diagonal where the output depends on a phase: an error where that is known."""
+    flags = visible(diagonal_of(skew), top(inner).reshape((*inner.shape[:-2], 1)))
+    at = first_flag(flags)
+    if at is not None:
+        raise NotDifferentiable(
+            f"eigh: the output depends on the phase of the eigenvector {at[-1]}"
+            f"{of_matrix(at[:-1])}, which is LAPACK's choice. Use what does not change with it, "
+            "such as absolute values, v * f(w) @ v.conj().T, or ratios of a vector's entries."
+        )
+    n = flags.shape[-1]
+    return flags.reshape((*flags.shape[:-1], 1, n)) & np.eye(n, dtype=bool)
 
 
 def _refuse_twice(lost, w):
