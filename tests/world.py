@@ -91,7 +91,8 @@ o_N = C_N()
 WAYS = [
     # names
     way("global", "A_N = 2.0", "A_N", "A_N = 3.0", "A_N = 2", "A_N = -2.0"),
-    way("global that goes", "A_N = 2.0\ndef r_N():\n try: return A_N\n except NameError: return 1.5",
+    way("global that goes",
+        "A_N = 2.0\ndef r_N():\n try: return A_N\n except NameError: return 1.5",
         "r_N()", "del A_N", "A_N = 4.0"),
     way("absent global", "def r_N():\n try: return B_N\n except NameError: return 1.5", "r_N()",
         "B_N = 4.0"),
@@ -101,7 +102,8 @@ WAYS = [
     way("absent global, with suppress",
         "def r_N():\n with contextlib.suppress(NameError): return B_N\n return 1.5", "r_N()",
         "B_N = 4.0"),
-    way("absent builtin", "def r_N():\n try: return BONUS_N\n except NameError: return 1.5", "r_N()",
+    way("absent builtin", "def r_N():\n try: return BONUS_N\n except NameError: return 1.5",
+        "r_N()",
         "builtins.BONUS_N = 4.0", "BONUS_N = 5.0", undo="vars(builtins).pop('BONUS_N', None)"),
     *[way(f"shadowed {name}", "", read, f"def {name}(*args, **kwargs): return 5.0")
       for name, read in (("abs", "abs(-2.0)"), ("max", "max(1.0, 2.0)"), ("sum", "sum([1.0, 2.0])"),
@@ -133,7 +135,8 @@ WAYS = [
     way("import by text", "", "importlib.import_module('math').e",
         "KEPT_N = sys.modules['math'].e; sys.modules['math'].e = 2.0",
         undo="sys.modules['math'].e = globals().get('KEPT_N', sys.modules['math'].e)"),
-    way("own module", "m_N = types.ModuleType('m_N'); m_N.rate = 2.0", "m_N.rate", "m_N.rate = 3.0"),
+    way("own module", "m_N = types.ModuleType('m_N'); m_N.rate = 2.0", "m_N.rate",
+        "m_N.rate = 3.0"),
     way("module with getattr", "m_N = types.ModuleType('m_N'); m_N.__getattr__ = lambda n: 2.0",
         "m_N.rate", "m_N.rate = 3.0", "m_N.__getattr__ = lambda n: 5.0"),
     # what libraries own
@@ -148,7 +151,8 @@ WAYS = [
           ("operator.add", "operator.add(1.0, 2.0)", "lambda *v: 7.0"),
           ("sys.maxunicode", "sys.maxunicode / 1e6", "3"),
           ("np.sin", "np.sin(0.5)", "np.cos"),
-          ("statistics.mean.__code__", "statistics.mean([1.0, 2.0])", "(lambda data: 7.0).__code__"),
+          ("statistics.mean.__code__", "statistics.mean([1.0, 2.0])",
+              "(lambda data: 7.0).__code__"),
       )],
     way("absent in a library", "def r_N():\n try: return math.bonus_N\n except AttributeError: "
         "return 1.5", "r_N()", "math.bonus_N = 3.0", undo="vars(math).pop('bonus_N', None)"),
@@ -206,7 +210,8 @@ WAYS = [
         "M_N.rate = property(lambda cls: 5.0)"),
     way("metaclass, absent", "class M_N(type): pass\nclass C_N(metaclass=M_N): pass",
         "getattr(C_N, 'rate', 1.5)", "M_N.rate = 3.0"),
-    way("property", "class C_N:\n @property\n def r(self): return self._r\no_N = C_N(); o_N._r = 2.0",
+    way("property",
+        "class C_N:\n @property\n def r(self): return self._r\no_N = C_N(); o_N._r = 2.0",
         "o_N.r", "o_N._r = 3.0", "C_N.r = property(lambda self: 4.0)", "C_N.r = 5.0"),
     way("descriptor", "class D_N:\n def __init__(self): self.v = 2.0\n def __get__(self, o, k): "
         "return self.v\nclass C_N:\n d = D_N()\no_N = C_N()", "o_N.d", "vars(C_N)['d'].v = 3.0",
@@ -217,7 +222,8 @@ WAYS = [
     way("kept property", "V_N = [2.0]\nclass C_N:\n @functools.cached_property\n def r(self): "
         "return V_N[0]\no_N = C_N()", "o_N.r", "V_N[0] = 3.0; vars(o_N).pop('r', None)",
         "o_N.r = 4.0"),
-    way("slot", "class S_N:\n __slots__ = ('v',)\ns_N = S_N(); s_N.v = 2.0", "s_N.v", "s_N.v = 3.0"),
+    way("slot", "class S_N:\n __slots__ = ('v',)\ns_N = S_N(); s_N.v = 2.0", "s_N.v",
+        "s_N.v = 3.0"),
     way("attribute that is made up", "V_N = [2.0]\nclass C_N:\n def __getattr__(self, n): "
         "return V_N[0]\no_N = C_N()", "o_N.v", "V_N[0] = 3.0", "o_N.v = 4.0", "C_N.v = 5.0",
         "C_N.__getattr__ = lambda self, n: 6.0"),
@@ -228,18 +234,22 @@ WAYS = [
         "C_N.v = 3.0", "C_N.r = lambda: 4.0"),
     way("static method", "class C_N:\n @staticmethod\n def r(): return 2.0\no_N = C_N()", "o_N.r()",
         "C_N.r = staticmethod(lambda: 3.0)"),
-    *[way(f"special method {name}", f"class C_N:\n def {name}(self, *a): return {value}\no_N = C_N()",
+    *[way(f"special method {name}",
+        f"class C_N:\n def {name}(self, *a): return {value}\no_N = C_N()",
           read, f"C_N.{name} = lambda self, *a: {new}")
       for name, value, read, new in (
           ("__call__", "2.0", "o_N()", "3.0"), ("__len__", "2", "len(o_N)", "3"),
           ("__iter__", "iter([1.0, 2.0])", "sum(o_N)", "iter([5.0])"),
-          ("__getitem__", "2.0", "o_N[0]", "3.0"), ("__contains__", "True", "float(1 in o_N)", "False"),
+          ("__getitem__", "2.0", "o_N[0]", "3.0"), ("__contains__", "True", "float(1 in o_N)",
+              "False"),
           ("__bool__", "True", "(1.0 if o_N else 2.0)", "False"),
-          ("__float__", "2.0", "float(o_N)", "3.0"), ("__index__", "2", "[1.0, 2.0, 3.0][o_N]", "1"),
+          ("__float__", "2.0", "float(o_N)", "3.0"), ("__index__", "2", "[1.0, 2.0, 3.0][o_N]",
+              "1"),
           ("__eq__", "True", "(1.0 if o_N == 3 else 2.0)", "False"),
           ("__add__", "2.0", "(o_N + 1.0)", "3.0"), ("__rmul__", "2.0", "(1.0 * o_N)", "3.0"),
           ("__neg__", "2.0", "(-o_N)", "3.0"), ("__hash__", "2", "hash(o_N)", "3"),
-          ("__str__", "'2'", "float(str(o_N))", "'3'"), ("__repr__", "'2'", "float(repr(o_N))", "'3'"),
+          ("__str__", "'2'", "float(str(o_N))", "'3'"), ("__repr__", "'2'", "float(repr(o_N))",
+              "'3'"),
           ("__format__", "'2'", "float(f'{o_N}')", "'3'"), ("__abs__", "2.0", "abs(o_N)", "3.0"),
           ("__dir__", "['a']", "len(dir(o_N))", "['a', 'b']"))],
     way("context manager", "class C_N:\n def __enter__(self): return 2.0\n def __exit__(self, *a): "
@@ -265,12 +275,14 @@ WAYS = [
     way("function", "def f_N(): return 2.0", "f_N()", "f_N = lambda: 3.0",
         "f_N.__code__ = (lambda: 4.0).__code__"),
     way("default", "def f_N(v=2.0): return v", "f_N()", "f_N.__defaults__ = (3.0,)"),
-    way("default by name", "def f_N(*, v=2.0): return v", "f_N()", "f_N.__kwdefaults__ = {'v': 3.0}",
+    way("default by name", "def f_N(*, v=2.0): return v", "f_N()",
+        "f_N.__kwdefaults__ = {'v': 3.0}",
         "f_N.__kwdefaults__['v'] = 4.0"),
     way("default that changes in place", "def f_N(v=[2.0]): return v[0]", "f_N()",
         "f_N.__defaults__[0][0] = 3.0"),
     way("attribute of a function", "def f_N(): return f_N.v\nf_N.v = 2.0", "f_N()", "f_N.v = 3.0"),
-    way("decorated", "def d_N(g):\n @functools.wraps(g)\n def w(*a): return g(*a) * S_N\n return w\n"
+    way("decorated",
+        "def d_N(g):\n @functools.wraps(g)\n def w(*a): return g(*a) * S_N\n return w\n"
         "S_N = 2.0\n@d_N\ndef f_N(): return 1.5", "f_N()", "S_N = 3.0",
         "f_N.__wrapped__.__code__ = (lambda: 4.0).__code__"),
     way("closure", "def m_N():\n v = 2.0\n def f(): return v\n def s(w):\n  nonlocal v\n  v = w\n "
@@ -278,7 +290,8 @@ WAYS = [
     way("closure without a value", "def m_N():\n def f():\n  try: return v\n  except NameError: "
         "return 1.5\n def s(w):\n  nonlocal v\n  v = w\n if 0: v = 0\n return f, s\n"
         "f_N, s_N = m_N()", "f_N()", "s_N(3.0)"),
-    way("closure that loses its value", "def m_N():\n v = 2.0\n def f():\n  try: return v\n  except "
+    way("closure that loses its value",
+        "def m_N():\n v = 2.0\n def f():\n  try: return v\n  except "
         "NameError: return 1.5\n def d():\n  nonlocal v\n  del v\n return f, d\nf_N, d_N = m_N()",
         "f_N()", "d_N()"),
     way("partial", "p_N = functools.partial(lambda a, b: a + b, 1.0, b=1.0)", "p_N()",
@@ -291,7 +304,8 @@ WAYS = [
     way("kept list", "@functools.cache\ndef c_N(): return [2.0]", "c_N()[0]", "c_N()[0] = 3.0"),
     way("kept results of few", "V_N = [2.0]\n@functools.lru_cache(maxsize=1)\ndef c_N(k): "
         "return V_N[0] * k", "c_N(1.0)", "V_N[0] = 3.0; c_N(2.0)"),
-    way("kept by a method", "class C_N:\n v = 2.0\n @functools.lru_cache\n def r(self): return self.v\n"
+    way("kept by a method",
+        "class C_N:\n v = 2.0\n @functools.lru_cache\n def r(self): return self.v\n"
         "o_N = C_N()", "o_N.r()", "C_N.v = 3.0; C_N.r.cache_clear()"),
     way("dispatch", "@functools.singledispatch\ndef f_N(v): return 1.0\n", "f_N(2.0)",
         "f_N.register(float, lambda v: 3.0)"),
@@ -319,7 +333,8 @@ WAYS = [
           ("values", "sum(c_N.values())", ("c_N['z'] = 3.0", "c_N['k'] = 5.0", "del c_N['k']")),
           ("size", "len(c_N)", ("c_N['z'] = 3.0", "c_N.clear()")))],
     *[way(f"{name}: {what}", f"c_N = {make}", read, *changes)
-      for name, make in (("list", "[2.0, 1.0]"), ("own list", "type('L_N', (list,), {})([2.0, 1.0])"),
+      for name, make in (("list", "[2.0, 1.0]"), ("own list",
+          "type('L_N', (list,), {})([2.0, 1.0])"),
                          ("user list", "collections.UserList([2.0, 1.0])"),
                          ("deque", "collections.deque([2.0, 1.0])"),
                          ("large list", "[2.0] * 40"))
@@ -331,21 +346,25 @@ WAYS = [
     way("in a set", "c_N = {1.0, 2.0}", "(2.0 if 3.0 in c_N else 1.0)", "c_N.add(3.0)"),
     way("frozen set", "c_N = frozenset({1.0})", "sum(c_N)", "c_N = frozenset({2.0})"),
     way("view of keys", "c_N = dict(k=2.0); v_N = c_N.keys()", "len(v_N)", "c_N['z'] = 3.0"),
-    way("view of a dict", "c_N = dict(k=2.0); v_N = types.MappingProxyType(c_N)", "v_N.get('z', 1.5)",
+    way("view of a dict", "c_N = dict(k=2.0); v_N = types.MappingProxyType(c_N)",
+        "v_N.get('z', 1.5)",
         "c_N['z'] = 3.0"),
     way("nested", "c_N = {'a': [({'b': [2.0]},)]}", "c_N['a'][0][0]['b'][0]",
         "c_N['a'][0][0]['b'][0] = 3.0"),
     way("array of numbers", "c_N = array.array('d', [2.0])", "c_N[0]", "c_N[0] = 3.0",
         "c_N[:] = array.array('d', [4.0, 5.0])"),
     way("length of an array", "c_N = array.array('d', [2.0])", "len(c_N)", "c_N.append(3.0)"),
-    way("bytes", "c_N = bytearray(b'23')", "float(c_N)", "c_N[0] = ord('4')", "c_N.append(ord('5'))"),
+    way("bytes", "c_N = bytearray(b'23')", "float(c_N)", "c_N[0] = ord('4')",
+        "c_N.append(ord('5'))"),
     way("memory", "b_N = bytearray(b'23'); c_N = memoryview(b_N)", "c_N[0]", "b_N[0] = 9"),
     way("mapped memory", "c_N = mmap.mmap(-1, 8)", "c_N[0] + 1.0", "c_N[0] = 3"),
     way("number of C", "c_N = ctypes.c_double(2.0)", "c_N.value", "c_N.value = 3.0"),
     way("numbers of C", "c_N = (ctypes.c_double * 2)(1.0, 2.0)", "sum(c_N)", "c_N[1] = 3.0"),
-    way("record of C", "class R_N(ctypes.Structure):\n _fields_ = [('v', ctypes.c_double)]\nc_N = R_N(2.0)",
+    way("record of C",
+        "class R_N(ctypes.Structure):\n _fields_ = [('v', ctypes.c_double)]\nc_N = R_N(2.0)",
         "c_N.v", "c_N.v = 3.0"),
-    way("pointer of C", "v_N = ctypes.c_double(2.0); c_N = ctypes.pointer(v_N)", "c_N.contents.value",
+    way("pointer of C", "v_N = ctypes.c_double(2.0); c_N = ctypes.pointer(v_N)",
+        "c_N.contents.value",
         "v_N.value = 3.0", "c_N.contents = ctypes.c_double(4.0)"),
     way("array", "c_N = np.array([1.0, 2.0])", "c_N[1]", "c_N[1] = 3.0", "c_N.fill(4.0)"),
     way("array of objects", "c_N = np.array([{'k': 2.0}, None], object)", "c_N[0]['k']",
@@ -375,14 +394,16 @@ WAYS = [
     way("variable of a thread", "c_N = threading.local(); c_N.v = 2.0", "c_N.v", "c_N.v = 3.0"),
     way("variable that a thread lacks", "c_N = threading.local()", "getattr(c_N, 'v', 1.5)",
         "c_N.v = 3.0"),
-    way("weak reference", OBJECT + "w_N = weakref.ref(o_N)", "(1.5 if w_N() is None else w_N().rate)",
+    way("weak reference", OBJECT + "w_N = weakref.ref(o_N)",
+        "(1.5 if w_N() is None else w_N().rate)",
         "o_N.rate = 3.0", "o_N = None"),
     way("weak proxy", OBJECT + "w_N = weakref.proxy(o_N)", "w_N.rate", "o_N.rate = 3.0",
         "o_N.__class__.rate = 3.0; del o_N.rate"),
     way("weak proxy that may be gone", OBJECT + "w_N = weakref.proxy(o_N)\ndef r_N():\n try: "
         "return w_N.rate\n except ReferenceError: return 1.5", "r_N()", "o_N.rate = 3.0",
         "o_N = None"),
-    way("weak set", OBJECT + "w_N = weakref.WeakSet([o_N])", "len(w_N)", "p_N = C_N(); w_N.add(p_N)",
+    way("weak set", OBJECT + "w_N = weakref.WeakSet([o_N])", "len(w_N)",
+        "p_N = C_N(); w_N.add(p_N)",
         "o_N = None"),
     way("weak values", OBJECT + "w_N = weakref.WeakValueDictionary(k=o_N)", "w_N['k'].rate",
         "o_N.rate = 3.0"),
@@ -390,11 +411,13 @@ WAYS = [
         "w_N[o_N] = 3.0"),
     # functrans
     way("compiled", "A_N = 2.0\ng_N = ft.jit(lambda v: v * A_N)", "g_N(1.5)", "A_N = 3.0"),
-    way("compiled derivative", "A_N = 2.0\ng_N = ft.grad(ft.jit(lambda v: v * v * A_N))", "g_N(1.5)",
+    way("compiled derivative", "A_N = 2.0\ng_N = ft.grad(ft.jit(lambda v: v * v * A_N))",
+        "g_N(1.5)",
         "A_N = 3.0"),
     way("immutable array", "c_N = ft.array([2.0])", "c_N[0]", "c_N = ft.array([3.0])"),
     way("checkpoint", "A_N = 2.0\ng_N = ft.checkpoint(lambda v: v * A_N)", "g_N(1.5)", "A_N = 3.0"),
     way("scan", "A_N = 2.0\ndef s_N(c, _): return c * A_N, None",
         "ft.scan(s_N, 1.0, None, length=2)[0]", "A_N = 3.0"),
-    way("cond", "A_N = 2.0", "ft.cond(1.0 > 0.5, lambda v: v * A_N, lambda v: v, 1.5)", "A_N = 3.0"),
+    way("cond", "A_N = 2.0", "ft.cond(1.0 > 0.5, lambda v: v * A_N, lambda v: v, 1.5)",
+        "A_N = 3.0"),
 ]
