@@ -80,7 +80,7 @@ def linear_operator(
     return _squared(first, second.push, np.result_type(first.dtype, second.dtype))
 
 
-def of_hessian(who: str, f: Callable, x: Any) -> Products:
+def of_hessian(who: str, f: Callable, x: Any, name: str = "") -> Products:
     """Products with the Hessian of a scalar function: those with the Jacobian of its gradient."""
     holomorphic = any([aval_of(v).dtype.kind == "c" for v in open_argument(who, f, 0, x).primals])
 
@@ -100,7 +100,8 @@ def of_hessian(who: str, f: Callable, x: Any) -> Products:
             )
         return y
 
-    return Products(who, grad(scalar, holomorphic=holomorphic), x, name_of(f), symmetric=True)
+    gradient = grad(scalar, holomorphic=holomorphic)
+    return Products(who, gradient, x, name or name_of(f), symmetric=True)
 
 
 class Products:

@@ -53,7 +53,7 @@ class Waist(NamedTuple):
 
         def image(ts: Sequence) -> list:
             on_tape = placed(ts, self.slots, [None] * len(run.trace.tape))
-            advance(run.trace.tape, on_tape, self.at)
+            run.trace.advance(on_tape, self.at)
             parts = [None if e is None else on_tape[e.slot] for e in run.ends]
             return [zeros_like(v) if t is None else t
                     for t, v in zip(parts, run.values, strict=True)]
