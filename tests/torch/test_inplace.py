@@ -459,7 +459,7 @@ def test_an_index_may_be_changed_after_it_was_used():
     mask = torch.tensor([True, False, True])
     y = x * 1
     read = y[index].sum() + y[mask].sum()
-    y[index] = torch.zeros(4)
+    y[index] = torch.zeros(4, dtype=torch.float64)
     index.fill_(1)
     mask.fill_(False)
     (read + y.sum()).backward()

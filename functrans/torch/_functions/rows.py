@@ -18,7 +18,14 @@ from functrans._kernels.large import SCALAR, elementwise, in_one_pass
 from functrans.extend import AnyArray, Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
-from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse
+from functrans.torch._functions.table import (
+    NUMBERS,
+    floating,
+    no_booleans,
+    ordered,
+    promoted,
+    refuse,
+)
 from functrans.torch._graph.graph import ZERO, ElementwiseNode, ResultNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
@@ -63,7 +70,10 @@ class Row:
         for name, position, x in (("input", 1, x1), ("other", 2, x2)):
             if _declines(x):
                 raise not_a_tensor(self.name, name, position, x)
-        a, b = promoted(operand(x1), operand(x2), floats=self.floats)
+        a, b = operand(x1), operand(x2)
+        if self.name == "sub":
+            no_booleans(a, b)
+        a, b = promoted(a, b, floats=self.floats)
         kinds = {x.dtype.kind for x in (a, b) if type(x) not in NUMBERS}
         if self.name in ORDERED:
             ordered(self.name, a, b)
@@ -169,11 +179,14 @@ def of_arrays(row: Elementwise) -> Callable:
     if isinstance(impl, np.ufunc):
         return impl
 
-    def compute(*xs: Any) -> AnyArray:
+    def compute(*xs: Any, out: np.ndarray | None = None) -> AnyArray:
         for x in xs:
             if isinstance(x, Tracer):
                 return bind(row, *xs)
-        return impl(*xs)
+        if out is None:
+            return impl(*xs)
+        out[...] = impl(*xs)
+        return out
 
     return compute
 

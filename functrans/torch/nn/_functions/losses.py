@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray
-from functrans.torch._functions.failures import WrongValue
+from functrans.torch._functions.failures import WrongValue, misfit
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.shares import log_softmax as _log_softmax
-from functrans.torch._functions.table import NN, floating, op, plain, promoted
+from functrans.torch._functions.table import NN, floating, floats_only, op, plain, promoted
 from functrans.torch._graph.batches import anywhere
 from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn._functions.direct import (
     cross_entropy_row,
@@ -32,6 +33,9 @@ def reduced(x: Any, reduction: str, who: str) -> AnyArray:
     if reduction not in ("mean", "sum"):
         raise WrongValue(f"{reduction} is not a valid value for reduction: {who} takes 'none', "
                          "'mean' and 'sum'")
+    if reduction == "mean" and x.dtype.kind in "biu":
+        raise RuntimeError("mean(): could not infer output dtype. Input dtype must be either a "
+                           f"floating point or complex dtype. Got: {scalar_name(x)}")
     return np.mean(x) if reduction == "mean" else np.sum(x)
 
 
@@ -56,17 +60,27 @@ def _weighted(loss: Any, weight: Any, reduction: str, who: str) -> AnyArray:
 # ---- differences
 
 
+def _difference(x: Any, y: Any) -> AnyArray:
+    """x - y, in the type of both once they have one shape."""
+    try:
+        shape = np.broadcast_shapes(x.shape, y.shape)
+    except ValueError as failure:
+        raise RuntimeError(misfit("sub", x.shape, y.shape)) from failure
+    return np.subtract(*promoted(*[np.broadcast_to(v, shape) for v in (x, y)]))
+
+
 @op(space=NN, by_row=mse_row)
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)**2."""
-    d = np.subtract(*promoted(input, target))
+    d = _difference(input, target)
+    floats_only("mse_cpu", d)
     return _weighted(np.square(d), weight, _old(size_average, reduce, reduction), "mse_loss")
 
 
 @op(space=NN)
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """|input - target|; where they agree its slope is 0."""
-    d = np.subtract(*promoted(input, target))
+    d = _difference(input, target)
     return _weighted(np.absolute(d), weight, _old(size_average, reduce, reduction), "l1_loss")
 
 
@@ -75,7 +89,8 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     """|d| - beta / 2, and d**2 / (2 beta) where |d| < beta, for d = input - target."""
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    d = np.subtract(*promoted(input, target))
+    d = _difference(input, target)
+    floats_only("smooth_l1_cpu", d)
     size = np.absolute(d)
     if beta > 0:
         size = np.where(size < beta, 0.5 * np.square(d) / beta, size - 0.5 * beta)
@@ -87,7 +102,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """d**2 / 2, and delta (|d| - delta / 2) where |d| > delta, for d = input - target."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    d = np.subtract(*promoted(input, target))
+    d = _difference(input, target)
+    floats_only("huber_cpu", d)
     size = np.absolute(d)
     loss = np.where(size <= delta, 0.5 * np.square(d), delta * (size - 0.5 * delta))
     return _weighted(loss, weight, reduction, "huber_loss")
@@ -107,6 +123,8 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise WrongValue(f"Using a target size ({Size(target.shape)}) that is different to the "
                          f"input size ({Size(input.shape)}) is deprecated. Please ensure they have "
                          "the same size.")
+    if target.dtype != input.dtype:
+        raise RuntimeError(f"Found dtype {scalar_name(target)} but expected {scalar_name(input)}")
     logs = [np.maximum(v, -100) for v in (np.log(input), np.log1p(-input))]
     loss = -(target * logs[0] + (1 - target) * logs[1])
     if weight is not None:
@@ -121,6 +139,9 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
     if target.shape != input.shape:
         raise WrongValue(f"Target size ({Size(target.shape)}) must be the same as input size "
                          f"({Size(input.shape)})")
+    if target.dtype.kind in "biu":
+        raise RuntimeError(f"result type {scalar_name(input)} can't be cast to the desired output "
+                           f"type {scalar_name(target)}; the target must be of a floating type")
     if pos_weight is None:
         loss = ROWS["logits"](*promoted(input, target))
     else:
@@ -134,6 +155,8 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
 @op(space=NN)
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target (log(target) - input); ``log_target``: the targets are logarithms."""
+    if input.dtype.kind in "biu" or target.dtype.kind in "biu":
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
         loss = np.exp(target) * (target - input)
     else:
