@@ -13,7 +13,8 @@ from benchmarks import coverage
 from benchmarks.coverage import Call
 from functrans.errors import ConcretizationError, ImmutableError, UnsupportedError
 
-TYPES = ["?", "i1", "u1", "i2", "u4", "i4", "i8", "u8", "e", "f", "d", "g", "F", "D", ">f8", ">i2", ">f4"]
+TYPES = ["?", "i1", "u1", "i2", "u4", "i4", "i8", "u8", "e", "f", "d", "g", "F", "D", ">f8", ">i2",
+         ">f4"]
 ASKED = ("f8", "f4", "f2", "i8", "i2", "c16", "g", "u1")
 NUMBERS = ("2", "2.5", "1j", "True", "np.float64(2)", "np.float32(2.5)")
 VARIABLES = coverage.VARIABLES | {
