@@ -32,8 +32,21 @@ from functrans._ops.declare import (
 )
 from functrans._ops.powers import is_whole_power, whole_power
 
+# Python's numbers, which stay weak; and of more digits, for longdoubles
 LN2, LN10 = float(np.log(2)), float(np.log(10))
 DEGREE = float(np.pi / 180)
+_LONG = {LN2: np.log(np.longdouble(2)), LN10: np.log(np.longdouble(10)),
+         DEGREE: np.arctan(np.longdouble(1)) / 45}
+
+
+def constant_for(number: float, x: Any) -> float | np.longdouble:
+    """ln 2, ln 10 or a degree with the digits that arithmetic with ``x`` has."""
+    return _LONG[number] if is_long(dtype_of(x)) else number
+
+
+def is_long(dtype: np.dtype) -> bool:
+    return dtype.char in "gG"
+
 
 # ---- where rows have their kinks
 
@@ -64,7 +77,7 @@ def _whole(x):
 
 WHOLE = {"jumps": "a whole number", "at_jump": _whole, "rounds": "never"}
 EQUAL = {"jumps": "equal numbers", "at_jump": _tie}
-TIE = {"kinks": "a tie: 1/2 each", "at_kink": _tie, "rounds": "never"}
+TIE = {"kinks": "a tie: 1/2 each", "at_kink": _tie, "rounds": "never", "mixed": True}
 TEST = {"rounds": "never", "cost": 1}
 COMPARISON = {"arity": 2, "computes": "common", **TEST}
 CONNECTIVE = {"arity": 2, "computes": "bool", "commutes": True, **TEST}
@@ -86,7 +99,7 @@ multiply = of_numpy(
 )
 divide = of_numpy(
     "divide", lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2, domain=NONZERO, singular=True,
-    rounds="once",
+    mixed=True, rounds="once",
 )
 negative = of_numpy("negative", lambda g: -g, domain=ANY, cost=1, rounds="never")
 positive = of_numpy("positive", lambda g: g, domain=ANY, cost=1, rounds="never")
@@ -125,7 +138,7 @@ def _ratio(a, b):
 # row: a quotient that is 0 wherever the divisor is 0: the least-norm slope of |x|, hypot, norm
 ratio = elementwise(
     "ratio", _ratio, lambda g, x2: ratio(g, x2), lambda g, y, x2: -ratio(g * y, x2), domain=NONZERO,
-    rounds="once",
+    mixed=True, rounds="once",
 )
 
 # ---- powers
@@ -143,6 +156,8 @@ def _slope_of_power(x1, x2):
         raised = whole_power(x1, int(x2) - 1)
     elif type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
         raised = np.power(x1, x2 - 1).item()  # Python's own raises at 0 and turns complex below
+    elif type(x2) is float and is_long(dtype_of(x1)):
+        raised = x1 ** (np.longdouble(x2) - 1)
     else:
         raised = x1 ** (x2 - 1)
     if type(x2) in PYTHON_SCALARS and x2 != 0:
@@ -150,13 +165,16 @@ def _slope_of_power(x1, x2):
     return strong_multiply(x2, raised)  # 0 where x2 = 0, even at x1 = 0
 
 
-def _log_of_base(x1):
+def _log_of_base(x1, y):
+    if type(x1) not in PYTHON_SCALARS:
+        return log(x1)
     # a Python number stays weak: 2**x of a float32 has a float32 derivative
-    return np.log(x1).item() if type(x1) in PYTHON_SCALARS else log(x1)
+    dtype = dtype_of(y)
+    return np.log(np.asarray(x1, dtype)) if is_long(dtype) else np.log(x1).item()
 
 
 def _in_exponent(g, x1, x2, y):
-    log = _log_of_base(x1)
+    log = _log_of_base(x1, y)
     moved = g * strong_multiply(y, log)
     if is_staged(y):
         # nobody knows whether the power is infinite, and another would take as long as the first
@@ -190,16 +208,21 @@ exp = of_numpy("exp", lambda g, y: g * y, singular=True, libm="exp")
 def slope_of_exp2(g, x, y):
     """How ``g`` moves ``2**x``, which is infinite before its slope is."""
     if not is_staged(y) and is_finite(y):
-        return g * (y * LN2)
+        return g * (y * constant_for(LN2, y))
     root = exp2(0.5 * x)
-    return g * ((root * LN2) * root)
+    return g * ((root * constant_for(LN2, y)) * root)
 
 
 exp2 = of_numpy("exp2", lambda g, x, y: slope_of_exp2(g, x, y), singular=True, libm="exp2")
 expm1 = of_numpy("expm1", lambda g, x: g * exp(x), singular=True, libm="expm1")
 log = of_numpy("log", lambda g, x: g / x, domain=POSITIVE, singular=True, libm="log")
-log2 = of_numpy("log2", lambda g, x: g / LN2 / x, domain=POSITIVE, singular=True, libm="log2")
-log10 = of_numpy("log10", lambda g, x: g / LN10 / x, domain=POSITIVE, singular=True, libm="log10")
+log2 = of_numpy(
+    "log2", lambda g, x: g / constant_for(LN2, x) / x, domain=POSITIVE, singular=True, libm="log2",
+)
+log10 = of_numpy(
+    "log10", lambda g, x: g / constant_for(LN10, x) / x, domain=POSITIVE, singular=True,
+    libm="log10",
+)
 log1p = elementwise(
     "log1p", large.valued(np.log1p, "log1p", "fd"), lambda g, x: g / (1 + x), domain=POSITIVE,
     singular=True, libm="log1p",
@@ -259,7 +282,8 @@ def _formula_of_binary_logistic(x):
 
 # row: 1 / (1 + 2**-x), of whose digits logistic(LN2 * x) loses as many as x has
 binary_logistic = elementwise(
-    "binary_logistic", _binary_logistic, lambda g, x: g * (0.25 * LN2 * sech2(0.5 * LN2 * x)),
+    "binary_logistic", _binary_logistic,
+    lambda g, x: g * (0.25 * constant_for(LN2, x) * sech2(0.5 * constant_for(LN2, x) * x)),
     formula=_formula_of_binary_logistic,
 )
 logaddexp2 = of_numpy(
@@ -439,8 +463,8 @@ arctan2 = of_numpy(
     lambda g, x1, x2: -g * ratio(ratio(x1, hypot(x1, x2)), hypot(x1, x2)),
     kinks="the origin: 0", at_kink=_both_zero, libm="atan2",
 )
-deg2rad = of_numpy("deg2rad", lambda g: g * DEGREE, cost=1)
-rad2deg = of_numpy("rad2deg", lambda g: g / DEGREE, cost=1)
+deg2rad = of_numpy("deg2rad", lambda g: g * constant_for(DEGREE, g), cost=1)
+rad2deg = of_numpy("rad2deg", lambda g: g / constant_for(DEGREE, g), cost=1)
 
 
 def _sinc_nth(x, n):
@@ -462,12 +486,13 @@ def _sinc_of_order(x, n):
     z = np.where(np.abs(x) < n + 1, 1, x)
     far = np.sin(z) / z
     for k in range(1, n + 1):
-        far = (np.cos(z + (k - 1) * (np.pi / 2)) - k * far) / z
+        turned = (np.cos, np.sin)[(k - 1) % 2](z)  # cos(z + (k-1) pi/2), but for its sign
+        far = ((-turned if k % 4 in (2, 3) else turned) - k * far) / z
     z = np.where(np.abs(x) < n + 1, x, 0)
     near = np.zeros_like(far)
     # the terms are (-1)^k z^(2k-n) / ((2k+1) (2k-n)!)
     for k in range((n + 25 + 2 * n) // 2, (n + 1) // 2 - 1, -1):
-        c = (-1.0) ** k / (2 * k + 1)
+        c = far.dtype.type((-1) ** k) / (2 * k + 1)
         if k == (n + 25 + 2 * n) // 2:
             near = np.full_like(far, c)
         else:
@@ -478,7 +503,7 @@ def _sinc_of_order(x, n):
 
 # row: derivatives of sin(z)/z of any order n, which divided formulas lose near 0
 sinc_nth = elementwise(
-    "sinc_nth", _sinc_nth, lambda g, x1, x2: g * sinc_nth(x1, x2 + 1), None
+    "sinc_nth", _sinc_nth, lambda g, x1, x2: g * sinc_nth(x1, x2 + 1), None, whole=(1,)
 )
 
 # ---- absolute values, extremes and steps

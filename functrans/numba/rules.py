@@ -139,7 +139,10 @@ def precedence(a: Emitted, b: Emitted) -> Emitted:
 def of_power(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
     e = a.emitter
     if isinstance(b.kind, types.Integer):  # a power by an integer is a product
-        less = e.of(b.kind, e.builder.sub(b.value, b.value.type(1)))
+        zero, one = b.value.type(0), b.value.type(1)
+        constant = e.builder.icmp_unsigned("==", b.value, zero)
+        # both are computed, and 0 ** -1 raises
+        less = e.of(b.kind, e.builder.select(constant, zero, e.builder.sub(b.value, one)))
         return e.choose(e.call(operator.eq, b, 0.0), 0.0, e.call(operator.pow, a, less) * b)
     return e.call(strong_product, b, a ** (b - 1.0))  # 0 where b = 0, even at a = 0
 

@@ -44,6 +44,14 @@ def _square(a: Any) -> AnyArray:
     return a
 
 
+def as_lapack(*xs: Any) -> list:
+    """Operands in the type that LAPACK is asked for: integers are float64, beside float32 too."""
+    for x in xs:
+        if x.dtype.char in "egG":
+            raise TypeError(f"array type {x.dtype} is unsupported in linalg")
+    return [x.astype(np.float64) if x.dtype.kind in "biu" else x for x in xs]
+
+
 # ---- systems, inverses, powers
 
 
@@ -55,7 +63,7 @@ def solve(a, b):
     >>> ft.grad(lambda b: np.linalg.solve(np.eye(2) * 2, b).sum())(np.ones(2))
     Array([0.5, 0.5])
     """
-    a, b = _square(a), as_operand(b)
+    a, b = as_lapack(_square(a), as_operand(b))
     n = a.shape[-1]
     if not b.shape or b.shape[-1 if len(b.shape) == 1 else -2] != n:
         raise ValueError(
@@ -243,21 +251,22 @@ def _vector_norm(x, ord, axis):
 
 def _root_of_powers(x, size, power, axis):
     """``sum(size**power)**(1 / power)`` along an axis, of the sizes of ``x``."""
-    y = None
+    # a root with all the digits of a longdouble
+    root = 1 / (size.dtype.type(power) if size.dtype.char == "g" else power)
     # its derivatives have the powers less 1 and 2
     highest = max(power, 2 - power) if power > 0 else power - 2
     ends = safe_range(size.dtype, highest, size.shape[axis])
     if not is_staged(x) or not size.size:
         with ignoring():
-            y = (size**power).sum(axis) ** (1 / power)
+            y = (size**power).sum(axis) ** root
         if is_within(y, *ends) or not size.size:
             return y
     top = size.max(axis, keepdims=True) if power > 0 else size.min(axis, keepdims=True)
     scaling = scale_beyond(top, *ends)
     if scaling is None:
-        return (size**power).sum(axis) ** (1 / power)
+        return (size**power).sum(axis) ** root
     scale, inverse = scaling
-    y = (absolute(x * inverse) ** power).sum(axis) ** (1 / power)
+    y = (absolute(x * inverse) ** power).sum(axis) ** root
     return y * scale.reshape(y.shape)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import finfo, inexact_dtype, shape_of
+from functrans._core.aval import PYTHON_SCALARS, finfo, inexact_dtype, shape_of
 from functrans._core.bind import AnyArray, Tracer, cast, is_finite, is_staged
 from functrans._core.primitive import Primitive
 from functrans._core.warned import ignoring
@@ -77,14 +77,16 @@ def along(row: Primitive, a: Any, axis: tuple[int, ...]) -> AnyArray:
 
 def start_of(initial, y):
     """``initial`` in the dtype of what it is combined with, as in NumPy."""
-    if type(initial) in (int, float):
-        return np.array(initial, y.dtype)  # integers refuse inf and nan
+    if type(initial) in PYTHON_SCALARS:
+        return np.array(initial, y.dtype)  # integers refuse inf and nan, and reals complex numbers
     start = as_operand(initial)
     if start.ndim:
         raise ShapeError(
             f"{user_line()}: initial= of a reduction is a single number, but has the shape "
             f"{start.shape}. Combine the array with the result afterwards."
         )
+    if start.dtype.kind == "c" and y.dtype.kind != "c":
+        raise TypeError(f"initial= of a reduction is {start.dtype}, but it computes in {y.dtype}")
     return start.astype(y.dtype)
 
 
@@ -407,6 +409,8 @@ def nanprod(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValu
 @like(np.nanmean)
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue):
     """Mean along ``axis`` of the entries that are not NaN."""
+    if dtype is not None and a.dtype.kind in "fc" and np.dtype(dtype).kind not in "fc":
+        raise TypeError("If a is inexact, then dtype must be inexact")
     if dtype is None and a.dtype == np.float16:
         dtype = a.dtype  # NumPy's nanmean does not sum in float32, but its mean does
     return mean(a, axis, dtype, out, keepdims, where=_numbers(a, where))
