@@ -141,7 +141,6 @@ astype_discrete = primitive(
 )
 
 
-
 def _item(x):
     return x if np.ndim(x) else np.asarray(x).item()  # longdoubles have no number of Python's
 
