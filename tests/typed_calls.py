@@ -13,8 +13,7 @@ from benchmarks import coverage
 from benchmarks.coverage import Call
 from functrans.errors import ConcretizationError, ImmutableError, UnsupportedError
 
-TYPES = ["?", "i1", "u1", "i2", "u4", "i4", "i8", "u8", "e", "f", "d", "g", "F", "D", ">f8", ">i2",
-         ">f4"]
+TYPES = [*"?efdgFD", "i1", "u1", "i2", "u4", "i4", "i8", "u8", ">f8", ">i2", ">f4"]
 ASKED = ("f8", "f4", "f2", "i8", "i2", "c16", "g", "u1")
 NUMBERS = ("2", "2.5", "1j", "True", "np.float64(2)", "np.float32(2.5)")
 VARIABLES = coverage.VARIABLES | {
@@ -59,7 +58,7 @@ def _operand(x: np.ndarray, kind: str, large: bool) -> Any:
 
 
 def _in_type(x: np.ndarray, dtype: np.dtype, large: bool) -> np.ndarray:
-    x = x if dtype.kind == "c" else x.real
+    x = x if dtype.kind == "c" else np.real(x)
     if dtype.kind == "b":
         x = x > (5 if large else 0.5)
     elif dtype.kind in "iu":
@@ -154,6 +153,7 @@ def ways(call: Call, xs: list[np.ndarray], jit: bool) -> Iterator[tuple[str, Cal
 
 def _reached(call: Call, run: Callable[[Callable], Any]) -> Any:
     """``run`` of the call by the first namespace through which it reaches traced values."""
+    refusal: Exception = AssertionError(call)
     for namespace in (ft.numpy,) if "out=" in call.text else (np, ft.numpy):
         try:
             return run(function(call, namespace))

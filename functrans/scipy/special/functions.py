@@ -16,6 +16,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops.calls import stop
 from functrans._ops.declare import Elementwise, where
+from functrans._ops.promotion import brought_whole
 from functrans._ops.special import bessel, integrals
 from functrans._ops.special.gamma import binom as _binom
 from functrans._ops.special.gamma import gamma as _gamma
@@ -103,6 +104,11 @@ def _floating(x: Any, least: Any) -> AnyArray:
     return x.astype(np.result_type(x.dtype, least)) if x.dtype.kind in "biu" else x
 
 
+def _order(function: str, argument: str, x: Any) -> Any:
+    """A constant; an integer in a type in which one less is one less."""
+    return brought_whole(np.asarray(_constant(function, argument, x))[()], 0.0)
+
+
 # ---- spherical Bessel functions, Lambert's W
 
 
@@ -112,7 +118,7 @@ def _spherical(theirs: Callable, row: Elementwise, sign: int, alternate: int) ->
     @counterpart(theirs)
     @functools.wraps(theirs)
     def ours(n, z, derivative=False):
-        n = np.asarray(_constant(theirs.__name__, "n, the order", n))[()]
+        n = _order(theirs.__name__, "n, the order", n)
         z = as_operand(z)
         return sign * bessel.neighbours(row, n, z, alternate) if derivative else row(n, z)
 
@@ -133,7 +139,7 @@ def _slope_of_bessel(name: str, row: Elementwise, sign: int, alternate: int) -> 
     @functools.wraps(theirs)
     def ours(v, z, n=1):
         theirs(0, 1.0, n)  # SciPy's own check of n
-        v, z = np.asarray(_constant(name, "v, the order", v))[()], as_operand(z)
+        v, z = _order(name, "v, the order", v), as_operand(z)
         terms = [alternate**i * math.comb(n, i) * row(v - n + 2 * i, z) for i in range(n + 1)]
         return sum(terms[1:], terms[0]) * (sign**n / 2.0**n)
 
