@@ -29,10 +29,16 @@ def _nan_like(y):
     return np.full(y.shape, np.nan, y.dtype)
 
 
+def _unknown_slope(ts, y, xs):
+    # of each tangent, for reverse mode transposes it
+    parts = [np.nan * t for t in ts if t is not None]
+    return np.broadcast_to(sum(parts), y.shape).astype(y.dtype)
+
+
 # 0 / 0, known only along a tangent: then it is the ratio of the slopes, to first order
 slope_ratio = General(
     "slope_ratio", lambda x1, x2: _nan_like(x1 / np.ones(x2.shape, x2.dtype)),
-    jvp=lambda ts, y, xs: _nan_like(y), vjp=None, saves="", choose=_slope_ratio_choose,
+    jvp=_unknown_slope, vjp=None, saves="y", choose=_slope_ratio_choose,
     batch=stacked(lambda: slope_ratio),
     abstract=lambda x1, x2: Aval(
         np.broadcast_shapes(x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)

@@ -70,17 +70,24 @@ def eigsh(A, k=6, M=None, sigma=None, which="LM", v0=None, ncv=None, maxiter=Non
     if is_traced((sigma, v0)):
         raise refused("eigsh", "sigma" if is_traced(sigma) else "v0", "a traced value",
                       "it says where to look, and has no derivative")
-    w, v = _eigenpairs(A.data, A.pattern, k, options)
+    w, v = _eigenpairs(A.data, A.pattern, k, options, bool(return_eigenvectors))
     return (w, v) if return_eigenvectors else w
 
 
 @in_programs
-def _eigenpairs(data: Any, pattern: rows.Pattern, k: int, options: dict) -> tuple[Any, Any]:
+def _eigenpairs(
+    data: Any, pattern: rows.Pattern, k: int, options: dict, vectors: bool
+) -> tuple[Any, Any]:
     A, n = SparseArray(data, pattern), pattern.shape[0]
     # the same vectors at each run, whatever SciPy starts with: a derivative may be another run
     start = options["v0"]
     start = np.random.default_rng(0).normal(size=n) if start is None else start
-    w, v = sl.eigsh(pattern.matrix(np.asarray(concrete(data))), k, **(options | {"v0": start}))
+    matrix = pattern.matrix(np.asarray(concrete(data)))
+    w, v = sl.eigsh(matrix, k, **(options | {"v0": start}))
+    if not vectors:  # SciPy has another order then
+        alone = sl.eigsh(matrix, k, **(options | {"v0": start}), return_eigenvectors=False)
+        order = np.argsort(w)[np.argsort(np.argsort(alone))]
+        w, v = w[order], v[:, order]
     v = v * np.sign(v[np.argmax(np.abs(v), axis=0), np.arange(len(w))])
     pairs = [implicit("eigsh", _equations(A), np.append(vector, value))
              for value, vector in zip(w, v.T, strict=True)]
