@@ -150,7 +150,8 @@ def _told_apart(cw, w, left, gap):
     c = (left.real**2 + left.imag**2).sum(axis=-1) ** 0.25
     c = stop(c.reshape((*c.shape, 1)) * c.reshape((*c.shape[:-1], 1, n)))
     size = absolute_complex(stop(w)).max(axis=-1, initial=0.0).reshape((*w.shape[:-1], 1, 1))
-    return (gap != 0) & limits.within(absolute_complex(stop(gap)), share * c * size, limits.ONCE)
+    apart = where(np.eye(n, dtype=bool), 1.0, absolute_complex(stop(gap)))
+    return (gap != 0) & limits.within(apart, share * c * size, limits.ONCE)
 
 
 EACH = (
