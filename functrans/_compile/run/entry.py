@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +31,12 @@ from functrans._compile.emit.entry_code import (
     WRITEABLE,
     text,
 )
+from functrans._compile.run.frame import Argument, Coded
+from functrans._compile.run.guards import Guards
 from functrans._compile.run.machine import local
 from functrans._compile.run.plan import Plan, Step
 from functrans._core.array import Array
 from functrans._kernels.routines import address_of, pointer_of
-
-if TYPE_CHECKING:
-    from functrans._compile.run.frame import Argument, Framed
-    from functrans._compile.run.guards import Guards
 
 METH_FASTCALL = 0x0080
 # Places in NumPy's table of C functions; fixed by its ABI.
@@ -53,7 +51,7 @@ def _function() -> tuple[Any, int]:
     return loaded.code, address_of(loaded.functions["entry"])
 
 
-def entry_of(code: Framed, locked: bool, guards: Guards | None = None) -> Callable | None:
+def entry_of(code: Coded, locked: bool, guards: Guards | None = None) -> Callable | None:
     """The entry of a program, None where it cannot have one.
 
     Results are read-only Arrays where ``locked``, else ndarrays.

@@ -30,7 +30,7 @@ from functrans._transforms.vmap import Unbatched
 
 if TYPE_CHECKING:
     from functrans._compile.run.executable import Executable
-    from functrans._compile.run.frame import Framed
+    from functrans._compile.run.framed import Framed
     from functrans._compile.run.guards import Guards
 
 

@@ -286,6 +286,8 @@ class Environment:
             inside = [v for v in (attributes_of(x) or {}).values()
                       if callable(v) and not issubclass(type(v), type)]
             self._visit_all(inside, label)
+            if (held := getattr(x, "held", None)) is not None:
+                self._visit_all(held(), label, (id(x),))
         elif issubclass(kind, type):
             self._look_into_kind(x, called=True)
         elif issubclass(kind, ContextVar):
