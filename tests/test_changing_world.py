@@ -47,7 +47,7 @@ PLACES = {
     "a comprehension": ("", "[READ for _ in range(1)][0]"),
     "a partial": ("import functools\npart_N = functools.partial(lambda k: READ * k, 1.0)",
                   "part_N()"),
-    "a property": ("class P_N:\n @property\n def r(self): return READ\np_N = P_N()", "p_N.r"),
+    "a property": ("class P_N:\n @property\n def r(self): return READ\nprop_N = P_N()", "prop_N.r"),
     "what calls it": ("import functools\ndef deco_N(g):\n @functools.wraps(g)\n def w(x): "
                       "return READ * g(x)\n return w\n@deco_N\ndef one_N(x): return 1.0",
                       "one_N(x)"),

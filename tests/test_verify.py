@@ -77,6 +77,40 @@ def test_numpy_runs_what_no_options_make_right(plant):
     assert not [e for e in ft.cache.entries() if "float64[5]" in e.program]
 
 
+@pytest.mark.parametrize("n", [10_000, 1_000_000])
+@pytest.mark.parametrize("f", [
+    compute, ft.grad(lambda x: np.sum(compute(x))), lambda x: (compute(x), np.sum(x)),
+    lambda x: np.reshape(compute(np.reshape(x, (-1, 10)) - np.arange(10.0)), -1),
+], ids=["map", "gradient", "beside a sum", "rows"])
+def test_a_fault_is_seen_in_large_arrays(plant, f, n):
+    x = np.linspace(0.5, 2.0, n)
+    plant("fmul", "fadd")
+    with pytest.warns(MiscompilationWarning):
+        y = ft.jit(f)(x)
+    with ft.config(jit=False):
+        expected = ft.jit(f)(x)
+    for a, b in zip(ft.tree.leaves(y), ft.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_right_large_programs_are_not_accused():
+    # what is repeated along the other axis, of a square
+    x = ft.array(np.linspace(0.5, 2.0, 300))
+    f = ft.jit(lambda x: np.reshape(np.exp(x), (300, 1)) * np.sin(x) - np.reshape(x, (1, 300)))
+    np.testing.assert_allclose(f(x), np.exp(x)[:, None] * np.sin(x) - x, rtol=1e-12,
+                               atol=1e-12)
+    g = ft.jit(lambda x: (np.reshape(x * 2.0, (-1, 1)) + np.tanh(x), np.outer(x, x).T[0] * 3.0))
+    np.testing.assert_allclose(g(x)[0], x[:, None] * 2.0 + np.tanh(x), rtol=1e-13)
+
+
+@pytest.mark.parametrize("n", [3_000, 20_000])
+def test_middling_programs_are_looked_at_roughly(plant, n):
+    x = np.linspace(0.5, 2.0, n)
+    plant("fsub", "fadd")
+    with pytest.warns(MiscompilationWarning):
+        ft.jit(lambda x: np.sum((x[1:] - x[:-1]) ** 2))(x)
+
+
 FAULTS = {
     "a sum": ("fadd", "fsub", lambda x: x * x + x),
     "a product": ("fmul", "fadd", lambda x: x * 3.0 - x * x),
