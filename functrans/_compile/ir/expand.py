@@ -90,6 +90,14 @@ def _logsumexp(write: Writer, x: Var, axis: tuple[int, ...]) -> None:
     write(ops.add, total, write(reshape, top, shape=total.aval.shape))
 
 
+def _sum(write: Writer, x: Var, axis: tuple[int, ...]) -> None:
+    """Over axes of length 1: NumPy begins with 0, which a -0 shows."""
+    shape = x.aval.shape
+    if axis and all([shape[i] == 1 for i in axis]):
+        left = tuple([n for i, n in enumerate(shape) if i not in axis])
+        write(reshape, write(ops.add, x, 0.0), shape=left)
+
+
 # Taps up to which a convolution is a sum of shifted operands, and in how many parts.
 TAPS, SUMS = 64, 4
 
@@ -123,7 +131,7 @@ def _convolve(write: Writer, x1: Var | Const, x2: Var | Const, mode: str) -> Non
 
 
 RULES: dict[Primitive, Callable] = {
-    contractions.convolve: _convolve,
+    contractions.convolve: _convolve, reductions.sum: _sum,
     reductions.equal_share: _equal_share, exponentials.softmax: _softmax,
     exponentials.logsumexp: _logsumexp,
     determinants.det: small_matrices.det, determinants.cofactor: small_matrices.cofactor,
