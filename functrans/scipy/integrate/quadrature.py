@@ -26,7 +26,7 @@ from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Numbers, as_args
 from functrans.scipy.implicit import concrete, orders_of
-from functrans.scipy.programs import in_programs
+from functrans.scipy.programs import in_programs, written_into
 from functrans.scipy.public import counterpart, is_traced, refused
 
 si: Any = integrate  # its types say less than its functions take
@@ -313,6 +313,7 @@ def quad_vec(f, a, b, epsabs=1e-200, epsrel=1e-8, norm="2", *rest: Any, full_out
     return (value, error, info) if full_output else (value, error)
 
 
+@written_into
 def fixed_quad(func, a, b, args=(), n=5):
     """The integral by Gauss's rule of ``n`` points, of a function of arrays.
 
