@@ -72,7 +72,8 @@ SciPy's own functions, for plain arrays.
   integrated back, its steps are taken again.
 - Integrals are differentiated under the sign of integration, and each order of derivatives is made
   to converge as the value is, which takes two to four times as long as the rule alone. **A jump of
-  the integrand that moves with a parameter is not seen**: split the range where it jumps.
+  the integrand that moves with a parameter is not seen**: give its place in `points=`, which moves
+  along.
 - `solve_bvp` is differentiated as the solution of SciPy's collocation equations on the mesh that
   it has found; under `jit` the mesh has to keep its size.
 - Solvers (`quad`, `brentq`, `root`, `minimize`, `least_squares`, `curve_fit`, `linprog`,
