@@ -38,6 +38,8 @@ DENSE = 200
 SMALL = 32
 # Newton's steps that improve what the solver has found, to the last digits.
 POLISHING = 12
+# Types of values that hold nothing traced.
+PLAIN = frozenset([np.ndarray, np.float64, float, int, bool, complex, str, type(None)])
 # How far they may lead away, relative to 1 or the size of the solution: farther off is another one.
 NEARBY = 1e-2
 # The relative step up to which an entry has converged that is small beside others.
@@ -85,7 +87,13 @@ def concrete(x: Any) -> Any:
 
     Raises Numberless where one has no value, or more than one.
     """
+    if type(x) in PLAIN or (type(x) is tuple and all([_is_plain(v) for v in x])):
+        return x
     return tree.map(lambda v: _number(v) if isinstance(v, Tracer) else v, x)
+
+
+def _is_plain(x: Any) -> bool:
+    return type(x) in PLAIN or (type(x) in (tuple, dict) and not x)
 
 
 class Numberless(UnsupportedError):

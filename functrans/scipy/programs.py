@@ -29,9 +29,9 @@ from functrans._core.writing import handed, is_ours, writing
 from functrans._transforms.arguments import is_number
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
-from functrans._transforms.rules.differences import differences
 from functrans._transforms.rules.external import OpaqueOp
 from functrans._transforms.rules.foreign import differentiate
+from functrans._transforms.rules.steps import differences
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import example_of, innermost, stage_part
 from functrans._transforms.vmap import BatchTracer

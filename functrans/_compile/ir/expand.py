@@ -39,13 +39,19 @@ def expanded(eqn: Eqn) -> list[Eqn] | None:
 
 
 class Writer:
-    """Called with a row and operands, adds an equation and returns its output."""
+    """Called with a row and operands, adds an equation and returns its output.
 
-    def __init__(self, eqn: Eqn):
+    ``read`` gives what stands for an operand, where a pass replaces variables.
+    """
+
+    def __init__(self, eqn: Eqn, read: Callable[[Atom], Atom] | None = None):
         self.eqns: list[Eqn] = []
         self.line = eqn.line
+        self.read = read
 
     def __call__(self, prim: Primitive, *inputs: Atom, **params: object) -> Var:
+        if self.read is not None:
+            inputs = tuple([self.read(a) for a in inputs])
         aval = types_of(Eqn(prim, inputs, params, ()))[0]
         out = Var(aval)
         self.eqns.append(Eqn(prim, inputs, params, (out,), self.line))

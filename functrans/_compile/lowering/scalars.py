@@ -28,7 +28,7 @@ from functrans._core.primitive import Facts, Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import strong_multiply
-from functrans._ops.structure import astype, astype_discrete
+from functrans._ops.structure import astype, astype_discrete, item
 
 # Rows of schedules alone: a copied entry, one at an index, and one that is 0 outside windows.
 copy, inside = (Primitive(name, np.positive, cost=1) for name in ("copy", "inside"))
@@ -99,7 +99,7 @@ lowers(ops.subtract, kinds="fi")(lambda code, t, x, y: code.arith("sub", t, x, y
 lowers(ops.divide)(lambda code, t, x, y: code.arith("div", t, x, y))
 lowers(ops.reciprocal)(lambda code, t, x: code.arith("div", t, code.number(t, 1), x))
 lowers(ops.square, kinds="fi")(lambda code, t, x: code.arith("mul", t, x, x))
-_SAME = (ops.positive, stop, astype, astype_discrete, copy, gather)
+_SAME = (ops.positive, stop, astype, astype_discrete, item, copy, gather)
 lowers(*_SAME, kinds="fibc")(lambda code, t, x: x)
 lowers(ops.conjugate, ops.real, kinds="fib")(lambda code, t, x: x)
 lowers(ops.moving_as, kinds="fic")(lambda code, t, x, y: x)

@@ -18,14 +18,13 @@ from scipy.optimize import OptimizeResult
 from functrans._core.bind import AnyArray, Tracer
 from functrans._transforms.matrices.jacobian import jacobian
 from functrans.errors import (
-    ConcretizationError,
     NotDifferentiable,
     SolverError,
     UnsupportedError,
     user_line,
 )
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Derivative, Numbers, as_args
+from functrans.scipy.calls import Derivative, Numbers, Underivable, as_args
 from functrans.scipy.implicit import Numberless, concrete, implicit, require_success
 from functrans.scipy.integrate import adjoint as continuous
 from functrans.scipy.integrate import staged
@@ -300,11 +299,11 @@ def _together(x: Any) -> AnyArray:
 
 def _slopes(fun: Callable, args: tuple) -> Derivative:
     """The Jacobian of the right-hand side in y."""
+    return Derivative(_slopes_at, fun, args, 2)
 
-    def slopes(t: Any, y: Any) -> AnyArray:
-        return jacobian(lambda y: as_operand(fun(t, y, *args)))(y)
 
-    return Derivative(slopes, 2)
+def _slopes_at(f: Callable, t: Any, y: Any, *args: Any) -> AnyArray:
+    return jacobian(lambda y: as_operand(f(t, y, *args)))(y)
 
 
 def _slopes_if_any(fun: Callable, args: tuple, t: Any, y: Any) -> Derivative | None:
@@ -312,7 +311,7 @@ def _slopes_if_any(fun: Callable, args: tuple, t: Any, y: Any) -> Derivative | N
     slopes = _slopes(fun, args)
     try:
         slopes(t, y)
-    except (ConcretizationError, NotDifferentiable, UnsupportedError):
+    except (Underivable, NotDifferentiable):
         return None
     return slopes
 

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import optimize
 
 from functrans._core.bind import AnyArray
-from functrans._transforms.matrices.jacobian import hessian, jacobian
+from functrans._transforms.matrices.jacobian import hessian
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Derivative, Numbers, as_args
+from functrans.scipy.calls import Derivative, Numbers, as_args, jacobian_at
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
 
@@ -52,10 +52,10 @@ def ends_of(bounds: Any) -> tuple[Any, Any] | None:
     return as_operand(list(lower)), as_operand(list(upper))
 
 
-def for_scipy(constraint: Any, second: bool) -> tuple[Any, list[Numbers]]:
-    """A constraint of numbers with its Jacobian, and the functions that tell what was traced.
+def for_scipy(constraint: Any, second: bool, exact: bool) -> tuple[Any, list[Numbers]]:
+    """A constraint of numbers and the functions that tell what was traced.
 
-    With ``second``, second derivatives too.
+    With ``exact`` it has its Jacobian, and with ``second``, second derivatives too.
     """
     if isinstance(constraint, so.LinearConstraint):
         A, *ends = concrete((constraint.A, constraint.lb, constraint.ub))
@@ -63,11 +63,11 @@ def for_scipy(constraint: Any, second: bool) -> tuple[Any, list[Numbers]]:
     if isinstance(constraint, so.NonlinearConstraint):
         f = Numbers(constraint.fun)
         jac = constraint.jac
-        if isinstance(jac, str) and jac == "2-point":
-            jac = Derivative(lambda x: jacobian(constraint.fun)(x))
+        if exact and isinstance(jac, str) and jac == "2-point":
+            jac = Derivative(jacobian_at, constraint.fun)
         hess = constraint.hess
-        if second and isinstance(hess, so.BFGS):
-            hess = Derivative(_curvature(constraint.fun), 2)
+        if exact and second and isinstance(hess, so.BFGS):
+            hess = Derivative(_curvature, constraint.fun, (), 2)
         return so.NonlinearConstraint(
             f, *concrete((constraint.lb, constraint.ub)), jac, hess, constraint.keep_feasible
         ), [f]
@@ -77,16 +77,16 @@ def for_scipy(constraint: Any, second: bool) -> tuple[Any, list[Numbers]]:
     f = new["fun"] = Numbers(constraint["fun"])
     f.traced = is_traced(args)
     new["args"] = numbers
-    if new.get("jac") is None:
-        new["jac"] = Derivative(lambda x: jacobian(constraint["fun"])(x, *numbers))
-    elif callable(new["jac"]):
+    if exact and new.get("jac") is None:
+        new["jac"] = Derivative(jacobian_at, constraint["fun"], numbers)
+    elif callable(new.get("jac")):
         new["jac"] = Numbers(new["jac"])
     return new, [f]
 
 
-def _curvature(f: Callable) -> Callable:
+def _curvature(f: Callable, x: Any, v: Any) -> AnyArray:
     """The Hessian of the product of ``f`` and v."""
-    return lambda x, v: hessian(lambda x: np.sum(f(x) * v))(x)
+    return hessian(lambda x: np.sum(f(x) * v))(x)
 
 
 def separate(constraints: Any, x: np.ndarray) -> Iterator[Constraint]:

@@ -164,6 +164,8 @@ def multigammaln(a, d):
     if value is not None and np.any(np.asarray(value) <= (d - 1) / 2):
         raise ValueError(f"condition a ({value!r}) > 0.5 * (d-1) ({(d - 1) / 2:f}) not met")
     constant = d * (d - 1) * 0.25 * math.log(math.pi)
+    if value is None:  # under jit and vmap
+        a = where(a > (d - 1) / 2, a, np.nan)
     return sum([_gammaln(ops.subtract(a, j / 2)) for j in range(1, d)], _gammaln(a) + constant)
 
 
