@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from functrans.errors import UnsupportedError
 
 numba = pytest.importorskip("numba")  # an extra: its releases follow NumPy's after a while
 njit = numba.njit
@@ -261,3 +262,23 @@ def test_a_pullback_that_lives_as_long_as_the_process_ends_in_silence():
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], check=True,
                           capture_output=True, text=True)
     assert done.stderr == ""
+
+
+@numba.vectorize
+def made_entrywise(a, b):
+    return a * a * b
+
+
+@numba.guvectorize(["void(float64[:], float64[:])"], "(n)->()")
+def made_of_rows(a, out):
+    out[0] = a.sum()
+
+
+@pytest.mark.parametrize(("f", "match"), [
+    (lambda a: np.sum(made_entrywise(a, 2.0)), "`made_entrywise`, a ufunc that numba.vectorize"),
+    (lambda a: np.sum(made_of_rows(a)), "`made_of_rows`, a ufunc that numba.guvectorize"),
+    (njit(lambda a: np.sum(made_entrywise(a, 2.0))), "`made_entrywise`, a ufunc that numba made"),
+], ids=["vectorize", "guvectorize", "in a kernel"])
+def test_ufuncs_that_numba_made_are_named(f, match):
+    with pytest.raises(UnsupportedError, match=rf"test_numba_borders.py:\d+: {match}"):
+        ft.grad(f)(np.ones(2))
