@@ -136,9 +136,9 @@ class Conversion:
             return self.module(x)
         if isinstance(x, DUFunc | GUFunc) and self.element is not None:
             raise UnsupportedError(
-                f"{line_of_call()}: `{x.__name__}`, a ufunc that numba made and a kernel names, has "
-                "no derivative there. Compile its Python by numba.njit, and call that for each "
-                "entry."
+                f"{line_of_call()}: `{x.__name__}`, a ufunc that numba made and a kernel names, "
+                "has no derivative there. Compile its Python by numba.njit, and call that for "
+                "each entry."
             )
         try:
             return self.creators.get(x, x)
