@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from functrans.errors import UnsupportedError
 
 numba = pytest.importorskip("numba")  # an extra: its releases follow NumPy's after a while
 njit = numba.njit
@@ -164,3 +165,120 @@ def test_extremes_of_nan_have_the_slopes_of_the_python(kernel, a, b):
     for derive in (ft.jacfwd, ft.jacrev):
         found = derive(lambda a, b: np.stack(kernel(a, b)), (0, 1))(a, b)
         np.testing.assert_array_equal(found, expected)
+
+
+@njit
+def in_a_loop(x, p):
+    y = x.copy()
+    for i in range(len(p)):
+        y = np.cos(y + p[i])
+    return np.sum(y)
+
+
+@njit
+def in_a_branch(x, p):
+    y = x[1:]
+    if p[0] > 0:
+        y = y * p[0]
+    return y[0]
+
+
+@njit
+def exchanged(x, p):
+    a, b = x, np.arange(3) * 0.5
+    for i in range(2):
+        a, b = b, a * p[i]
+    return a[0] + b[1]
+
+
+@njit
+def of_complex_numbers(x, p):
+    y = x + 0j
+    for i in range(2):
+        y = y * p[i] + 1j
+    return y[0].real + y[1].imag
+
+
+@njit
+def stored_into(x, p):
+    y = x.copy()
+    for i in range(2):
+        y = y * p[i]
+        y[0] = y[1] + 1.0
+    return np.sum(y)
+
+
+@njit
+def held_twice(x, p):
+    z = x.copy()
+    y = z
+    s = 0.0
+    for i in range(2):
+        z[0] = 7.0 + i
+        s += y[0]
+        y = y * p[i]
+    return s + y[0]
+
+
+@njit
+def one_of_two(x, p):
+    if p[0] > 5:
+        return x
+    return x * p[0]
+
+
+@njit
+def of_one_of_two(x, p):
+    return np.sum(one_of_two(x, p) * x)
+
+
+@pytest.mark.parametrize("kernel", [
+    in_a_loop, in_a_branch, exchanged, of_complex_numbers, stored_into, held_twice, of_one_of_two,
+], ids=lambda k: k.__name__)
+def test_a_name_may_hold_a_plain_array_and_then_one_with_derivatives(kernel):
+    x, p = np.array([0.3, 0.5, 0.7]), np.r_[0.2, 0.4]
+
+    def of_complex(p):
+        e = np.array([1e-20j, 0.0])
+        return [np.imag(kernel.py_func(x + 0j, p + v)) / 1e-20 for v in (e, e[::-1])]
+
+    if kernel in (of_complex_numbers, of_one_of_two):  # the complex step does not go through
+        expected = [(kernel(x, p + v) - kernel(x, p - v)) / 2e-5 for v in 1e-5 * np.eye(2)]
+        np.testing.assert_allclose(ft.grad(kernel, 1)(x, p), expected, rtol=1e-8)  # differences
+    else:
+        np.testing.assert_allclose(ft.grad(kernel, 1)(x, p), of_complex(p), rtol=1e-12)
+    long = np.r_[p, np.zeros(10)]  # in reverse
+    if kernel is not in_a_loop:
+        expected = ft.grad(kernel, 1)(x, p)
+        np.testing.assert_allclose(ft.grad(kernel, 1)(x, long)[:2], expected, rtol=1e-12)
+
+
+def test_a_pullback_that_lives_as_long_as_the_process_ends_in_silence():
+    text = """
+        import builtins, numba, numpy as np, functrans as ft
+        f = numba.njit(lambda x: (x * x).sum())
+        builtins.kept = ft.vjp(f, np.ones(50))[1]
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], check=True,
+                          capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+@numba.vectorize
+def made_entrywise(a, b):
+    return a * a * b
+
+
+@numba.guvectorize(["void(float64[:], float64[:])"], "(n)->()")
+def made_of_rows(a, out):
+    out[0] = a.sum()
+
+
+@pytest.mark.parametrize(("f", "match"), [
+    (lambda a: np.sum(made_entrywise(a, 2.0)), "`made_entrywise`, a ufunc that numba.vectorize"),
+    (lambda a: np.sum(made_of_rows(a)), "`made_of_rows`, a ufunc that numba.guvectorize"),
+    (njit(lambda a: np.sum(made_entrywise(a, 2.0))), "`made_entrywise`, a ufunc that numba made"),
+], ids=["vectorize", "guvectorize", "in a kernel"])
+def test_ufuncs_that_numba_made_are_named(f, match):
+    with pytest.raises(UnsupportedError, match=rf"test_numba_borders.py:\d+: {match}"):
+        ft.grad(f)(np.ones(2))

@@ -20,9 +20,12 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
+from numba.np.ufunc.dufunc import DUFunc
+from numba.np.ufunc.gufunc import GUFunc
 
 from functrans._patch.swaps import unswapped
 from functrans._transforms.staging.names import codes_inside
+from functrans.errors import UnsupportedError
 from functrans.numba.arrays import fresh, write
 from functrans.numba.complexes import Pair
 from functrans.numba.frozen import names_of, versions
@@ -30,7 +33,7 @@ from functrans.numba.lists import entry_of, room_of
 from functrans.numba.numbers import Active, Taped
 from functrans.numba.overloads import for_kernels
 from functrans.numba.places import TapeCompiler
-from functrans.numba.source import require_pure
+from functrans.numba.source import line_of_call, require_pure
 from functrans.numba.updates import KernelCompiler
 
 # Options of a kernel that its copies keep. Threads would race for the tape, and fast mathematics
@@ -131,6 +134,12 @@ class Conversion:
             return self.function(x)
         if isinstance(x, python_types.ModuleType):
             return self.module(x)
+        if isinstance(x, DUFunc | GUFunc) and self.element is not None:
+            raise UnsupportedError(
+                f"{line_of_call()}: `{x.__name__}`, a ufunc that numba made and a kernel names, "
+                "has no derivative there. Compile its Python by numba.njit, and call that for "
+                "each entry."
+            )
         try:
             return self.creators.get(x, x)
         except TypeError:  # it cannot be hashed: an array
