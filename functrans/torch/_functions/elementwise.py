@@ -124,8 +124,11 @@ def _binary(name: str, of: str, **options: Any) -> Callable:
     return binary(name, ROWS.get(of) or row(of), integers=INTEGERS.get(name), **options)
 
 
+# Functions of which torch saves the result, and rules read the operand too.
+INVERSES: dict[str, Callable] = {"tanh": np.arctanh, "tan": np.arctan, "exp2": np.log2}
+
 for _name, _row in FLOATING.items():
-    METHODS[_name] = unary(_name, row(_row), inverse=np.arctanh if _name == "tanh" else None)
+    METHODS[_name] = unary(_name, row(_row), inverse=INVERSES.get(_name))
 for _name, _row in KEEPING.items():
     METHODS[_name] = unary(_name, row(_row), floats=False, title=_TITLES.get(_name),
                            booleans=_BOOLEANS.get(_name))
