@@ -236,6 +236,13 @@ class Tracer(Methods):
     def __float__(self) -> float:
         if not self.shape and remedies.formats_text():
             return float(text_of(self))
+        call, name = remedies.numpy_call()
+        if call:
+            raise ConcretizationError(
+                f"{user_line()}: {call} got {self!r} in a place where NumPy takes plain numbers "
+                f"alone; the result would have no derivative. Take functrans.numpy.{name}, where "
+                "it has one, or pass the constant ft.stop_gradient(x)."
+            )
         raise ConcretizationError(
             scipy_names.advice(self)
             or f"{user_line()}: float() or a function of the math module got {self!r}; the result "

@@ -20,7 +20,7 @@ from functrans._core.primitive import Primitive
 from functrans._kernels.large import ufunc_of
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, Elementwise
-from functrans.errors import UnsupportedError, user_line
+from functrans.errors import UnsupportedError, package_of_frame, user_frames, user_line
 from functrans.numpy import lengths
 from functrans.numpy.lengths import length, of_root, squared_size
 
@@ -85,7 +85,7 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
     if method == "__call__":
         row = meaning_of(ufunc) or MAKERS["__call__"](ufunc)
         if row is None:
-            raise unsupported(ufunc_name(ufunc))
+            raise _of_numba(ufunc) or unsupported(ufunc_name(ufunc))
         return row(*inputs) if not kwargs else _with_options(ufunc, row, inputs, kwargs)
     function = METHODS.get((ufunc, method))
     if function is None:
@@ -181,6 +181,20 @@ def ufunc_name(ufunc: np.ufunc) -> str:
     """The user's name for a ufunc, which need not be NumPy's."""
     name = ufunc.__name__
     return f"np.{name}" if getattr(np, name, None) is ufunc else f"the ufunc {name}"
+
+
+def _of_numba(ufunc: Any) -> UnsupportedError | None:
+    """The error for a ufunc that numba made, whose Python has a derivative."""
+    frames = list(user_frames())
+    if not frames or package_of_frame(frames[0]) != "numba":
+        return None
+    frame = next((f for f in frames if package_of_frame(f) != "numba"), frames[0])
+    maker = "guvectorize" if ufunc.signature else "vectorize"
+    return UnsupportedError(
+        f"{frame.f_code.co_filename}:{frame.f_lineno}: `{ufunc.__name__}`, a ufunc that "
+        f"numba.{maker} made, has no derivative. Compile its Python by numba.njit, with a loop "
+        "over entries: kernels are differentiated as they are."
+    )
 
 
 _FOR_PEOPLE = frozenset({f"np.{name}" for name in (

@@ -118,6 +118,8 @@ OPERANDS: dict[str, tuple] = {
         lambda rng, shape: -positive(rng, shape),
         positive,
     ),
+    # the second operand is the value at 0
+    "heaviside": (lambda rng, shape: rng.integers(-1, 2, shape), normal),
     "left_shift": (integers, integers),
     "moving_as": (lambda rng, shape: np.full(shape, 0.7),) * 2,
     "right_shift": (integers, integers),
@@ -333,7 +335,9 @@ ROWS: dict[str, list[Sample]] = {
         floats((3,), dtype=np.dtype(np.float32)),
         floats((3,), dtype=np.dtype(np.complex128)),
     ],
-    "astype_discrete": [floats((3,), dtype=np.dtype(np.int64))],
+    "astype_discrete": [
+        Sample(lambda rng: (rng.uniform(1, 9, 3),), {"dtype": np.dtype(np.int64)}),
+    ],
     "concatenate": [floats((2, 3), (1, 3), axis=0), floats((2, 1), (2, 2), (2, 0), axis=1)],
     "stack": [floats((2, 3), (2, 3), axis=0), floats((2,), (2,), (2,), axis=1)],
     "windows": [
