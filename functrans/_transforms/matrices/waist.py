@@ -19,9 +19,9 @@ from functrans._transforms.arguments import zeros_like
 from functrans._transforms.matrices.batches import Batches
 from functrans._transforms.matrices.directions import Directions, directions
 from functrans._transforms.reverse.api import Recording
-from functrans._transforms.reverse.replay import advance
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import Node
+from functrans._transforms.reverse.walk import advance
 
 # Directions of the cheaper mode from which on a waist is looked for (20 us), and what a product of
 # two numbers costs of what a tangent's number costs on its way through one op.

@@ -34,9 +34,8 @@ from functrans._ops.indexing import scatter_set
 from functrans._ops.writing import store
 from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
-from functrans._transforms.reverse.replay import advance
 from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
-from functrans._transforms.reverse.walk import carry
+from functrans._transforms.reverse.walk import advance, carry
 from functrans._transforms.reverse.writes import record_write
 
 # 60 and 100 ns less than calls of the classes, on the hot paths

@@ -31,9 +31,8 @@ import numpy as np
 
 from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, watching
 from functrans._core.primitive import Primitive
-from functrans._transforms.reverse.replay import advance
 from functrans._transforms.reverse.vjp import VJPTrace
-from functrans._transforms.reverse.walk import walk
+from functrans._transforms.reverse.walk import advance, walk
 
 T = TypeVar("T")
 
