@@ -475,10 +475,10 @@ ERRORS = errors_in({
          "tests/test_rule_calls.py::"
          "test_nested_loops_from_python_s_numbers_are_staged_about_once_for_each_level"),
     ],
-    "functrans/scipy/optimize/constraints.py": [
+    "functrans/scipy/optimize/conditions.py": [
         ("a minimum has its multipliers behind it",
-         "return implicit(self.who, self, self.start)[: self.size]",
-         "return implicit(self.who, self, self.start)",
+         "return followed(self, self.root)[: self.size]",
+         "return followed(self, self.root)",
          "tests/scipy/test_optimize.py::"
          "test_fits_whose_bounds_hold_have_as_many_parameters_as_they_began_with"),
     ],

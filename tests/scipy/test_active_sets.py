@@ -140,3 +140,23 @@ def test_the_vertex_of_a_linear_program_is_found_at_every_scale(size, cost):
 
     J = ft.jacrev(best)(size * np.array([4.0, 6.0]))
     np.testing.assert_allclose(J, [[0.0, 1 / 3], [0.0, 0.0]], atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["SLSQP", "trust-constr"])
+def test_linear_functions_have_their_minimum_at_a_vertex(method):
+    def least(b):
+        return optimize.minimize(lambda x: -x[0] - 2 * x[1], np.full(2, 0.1), method=method,
+                                 bounds=[(0, b), (0, 1)]).x
+
+    np.testing.assert_allclose(ft.jacrev(least)(1.0), [1.0, 0.0], atol=1e-12)
+
+
+def test_a_minimax_written_with_constraints_has_its_derivative():
+    def middle(d):
+        limits = [{"type": "ineq", "fun": lambda z: z[1] - (d - z[0])},
+                  {"type": "ineq", "fun": lambda z: z[1] + (d - z[0])}]
+        return optimize.minimize(lambda z: z[1], np.array([3.0, 9.0]), method="SLSQP",
+                                 constraints=limits).x
+
+    J = ft.jacrev(middle)(np.array([1.0, 2.0, 7.0]))
+    np.testing.assert_allclose(J, [[0.5, 0.0, 0.5], [-0.5, 0.0, 0.5]], atol=1e-12)

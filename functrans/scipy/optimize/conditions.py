@@ -151,8 +151,11 @@ class Conditions:
         g, H = [np.asarray(numbers(f)(x)) for f in (self.gradient, jacobian(self.gradient))]
         J = np.asarray(numbers(jacobian(self._values))(x)).reshape(-1, x.size)
         # how far a slope would take an unknown is a size too, where a bound holds it at zero
-        reach = np.abs(g) / np.maximum(np.abs(np.diag(H)), np.finfo(float).tiny)
-        self.units = np.maximum(self.units, np.where(np.isfinite(reach), reach, 0.0))
+        bend = np.abs(np.diag(H))
+        curved = (bend > 1e-14 * np.max(bend)) | (
+            bend * np.max(self.units) > 1e-12 * np.abs(g))
+        self.units = np.maximum(self.units, np.where(
+            curved, np.abs(g) / np.where(curved, bend, 1.0), 0.0))
         likely, force = _complementary(J, g, slack, self.equal, self.units)
         if self.bends:
             H = H - np.asarray(numbers(jacobian(
