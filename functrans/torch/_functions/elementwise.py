@@ -77,6 +77,8 @@ FLOATING_PAIRS = {
 }
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackward0"}
+# functions of which torch saves the result, and tails of the slope may be in the operand alone
+INVERSES = {"tanh": np.arctanh, "tan": np.arctan}
 # of booleans, for which NumPy's function has no loop, or one that gives int8
 _BOOLEANS = {"square": lambda x: x.astype(np.int64), "sign": np.copy}
 
@@ -125,7 +127,7 @@ def _binary(name: str, of: str, **options: Any) -> Callable:
 
 
 for _name, _row in FLOATING.items():
-    METHODS[_name] = unary(_name, row(_row), inverse=np.arctanh if _name == "tanh" else None)
+    METHODS[_name] = unary(_name, row(_row), inverse=INVERSES.get(_name))
 for _name, _row in KEEPING.items():
     METHODS[_name] = unary(_name, row(_row), floats=False, title=_TITLES.get(_name),
                            booleans=_BOOLEANS.get(_name))

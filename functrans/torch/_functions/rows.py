@@ -279,8 +279,8 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
     of_arrays = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
     needs = action.needs
+    both = len(needs) == 2
     by_result = inverse is not None and needs == ("x", "y")
-    assert len(needs) < 2 or by_result, needs
     reads_y = needs == ("y",)
     compute = row.impl if row.facts.libm not in SCALAR else of_arrays
     if not row.differentiable or action.singular:
@@ -323,9 +323,12 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
                                    (frame.f_code, frame.f_lasti))
             return out
         saved, storage = (y, out._storage) if reads_y else (a, input._storage)
+        marks = [(storage, storage.version)]
+        if both:
+            marks.append((out._storage, 0))
         out._node = ElementwiseNode(
-            shown, (edge,), ((0, action, (saved,), unlike),),
-            ((storage, storage.version),), (frame.f_code, frame.f_lasti),
+            shown, (edge,), ((0, action, action.pick(y, a) if both else (saved,), unlike),),
+            marks, (frame.f_code, frame.f_lasti),
         )
         return out
 
