@@ -21,9 +21,10 @@ def torch_function(f: Callable) -> Callable:
     """``f`` as a function of PyTorch's tensors, which its autograd differentiates.
 
     Tensors among the arguments, in containers too, become arrays of NumPy's, those on the processor
-    without a copy, and results become tensors on the same device. Backward, double backward and
-    forward mode are derivatives of ``f``, to any order; ``torch.func`` takes the function, and
-    ``vmap`` calls it once for each entry. Where ``f`` is jitted, derivatives are compiled too.
+    without a copy, and results become tensors on the same device, of their own memory. Backward,
+    double backward and forward mode are derivatives of ``f``, to any order; ``torch.func`` takes
+    the function, and ``vmap`` calls it once for each entry. Where ``f`` is jitted, derivatives are
+    compiled too.
 
     >>> import functrans as ft, numpy as np
     >>> energy = ft.torch_function(ft.jit(lambda x: np.sum(np.sin(x) ** 2)))
@@ -40,10 +41,11 @@ def jax_function(f: Callable) -> Callable:
     """``f`` as a function of JAX's arrays, a callback that JAX differentiates in reverse mode.
 
     It may be called under ``jax.jit``, ``jax.grad`` and ``jax.vmap`` (one call for each entry), to
-    any order of reverse mode; JAX's forward mode refuses functions with such rules. Arrays among
-    the arguments, in containers too, become arrays of NumPy's; floats count as arrays. ``f`` has to
-    give results of the same shapes for arguments of the same shapes. Where ``f`` is jitted,
-    derivatives are compiled too.
+    any order of reverse mode; in forward mode it raises NotDifferentiable, inside of ``jax.jit``
+    JAX's own TypeError. Integers that JAX's dtype does not hold raise. Arrays among the arguments,
+    in containers too, become arrays of NumPy's; floats count as arrays. ``f`` has to give results
+    of the same shapes for arguments of the same shapes. Where ``f`` is jitted, derivatives are
+    compiled too.
 
     >>> import functrans as ft, numpy as np
     >>> energy = ft.jax_function(ft.jit(lambda x: np.sum(np.sin(x) ** 2)))

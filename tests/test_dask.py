@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -241,6 +242,25 @@ def test_a_mean_over_blocks_weights_them_by_their_rows(here):
 
     g = fd.grad(mean, reduction="mean")(W, *blocks())
     assert_allclose(g, ft.grad(mean)(W, X, Y), rtol=1e-12)
+
+
+def test_a_lazy_result_is_of_the_arguments_as_they_were(here):
+    w, shards = W.copy(), [X[:20].copy(), X[20:].copy()]
+    state = {"w": w}
+    later = fd.grad(lambda s, x: np.sum((x @ s["w"]) ** 2), compute=False)(state, shards)
+    expected = 2 * X.T @ (X @ W)
+    w[:], state["w"], shards[0][:] = 9.0, w * 2, 7.0
+    assert_allclose(later.compute()["w"], expected, rtol=1e-12)
+
+
+def test_errors_in_a_task_name_the_users_line(here):
+    def slips(w, x):
+        return np.sum(x) * math.sin(w[0])
+
+    line = slips.__code__.co_firstlineno + 1
+    with pytest.raises(errors.ConcretizationError) as caught:
+        fd.grad(slips)(W, da.from_array(X, chunks=(SHARD, 3)))
+    assert str(caught.value).startswith(f"{__file__}:{line}: float()")
 
 
 def test_arguments_that_are_no_data_are_passed_whole(here):

@@ -334,12 +334,78 @@ def test_empty_arguments_and_outputs():
     assert_array_equal(ft.grad(lambda x: np.sum(g(x)))(X), np.zeros(3))
 
 
-def test_steps_fit_large_and_small_arguments():
-    f = ft.external(lambda x: np.log(x))
-    for x in (1e-2, 1e6):
-        assert_allclose(ft.grad(f)(x), 1 / x, rtol=1e-5)  # differences, of step 1e-3 at 1e-2
+SCALES = {
+    "log at 1e-3": (math.log, 1e-3, 1e3),
+    "log at 1e-300": (math.log, 1e-300, 1e300),
+    "log at 1e6": (math.log, 1e6, 1e-6),
+    "sine at 1e3": (math.sin, 1e3, math.cos(1e3)),
+    "sine at 1e6": (math.sin, 1e6, math.cos(1e6)),
+    "root at 1e-6": (math.sqrt, 1e-6, 500.0),
+    "arcsine beside its end": (math.asin, 1 - 1e-6, 1 / math.sqrt((2 - 1e-6) * 1e-6)),
+    "gamma beside its pole": (math.gamma, 1e-3, special.gamma(1e-3) * special.psi(1e-3)),
+    "fast at 0": (lambda x: math.sin(1e9 * x), 0.0, 1e9),
+    "exp at 1e-12": (math.exp, 1e-12, 1.0),
+    "narrow": (lambda x: math.exp(-((x - 1e6) ** 2)), 1e6 + 0.25, -0.5 * math.exp(-0.0625)),
+    "beside a kink": (lambda x: abs(x - 1), 1 + 1e-5, 1.0),
+    "at a kink": (lambda x: max(x, 0.0), 0.0, 0.5),
+    "constant": (lambda x: 3.0, 1e-9, 0.0),
+    "constant but for rounding": (lambda x: math.sin(x) ** 2 + math.cos(x) ** 2, 1.0, 0.0),
+    "steps": (lambda x: float(math.floor(x)), 2.5, 0.0),
+    "a minimum": (lambda x: 1 + (x - 1) ** 2, 1.0, 0.0),
+    "huge": (lambda x: x * x, 1e100, 2e100),
+}
+
+
+@pytest.mark.parametrize("case", SCALES.values(), ids=SCALES)
+def test_steps_fit_the_function(case):
+    f, x, slope = case
+    found = ft.grad(ft.external(lambda x: f(float(x))))(x)
+    assert_allclose(found, slope, rtol=1e-9)  # differences
+
+
+def test_steps_fit_each_entry():
     g = ft.external(lambda x: x[0] * x[1])
-    assert_allclose(ft.grad(g)(np.array([1e8, 1e-3])), [1e-3, 1e8], rtol=1e-9)  # differences
+    assert_allclose(ft.grad(g)(np.array([1e8, 1e-3])), [1e-3, 1e8], rtol=1e-14)
+    h = ft.external(lambda x: np.array([math.log(v) for v in x]))
+    x = np.array([1e-3, 1.0, 1e6])
+    assert_allclose(ft.jacobian(h)(x), np.diag(1 / x), rtol=1e-9)  # differences
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [(lambda x: 1e12 + math.sin(x), 1.0), (lambda x: float(math.floor(x)), 2.0),
+     (lambda x: round(x, 4), 0.3), (lambda x: math.atan(x), 1e10)],
+    ids=["lost in rounding", "at a jump", "of a few digits", "below rounding"],
+)
+def test_what_differences_cannot_tell_is_nan(f, x):
+    assert np.isnan(ft.grad(ft.external(lambda x: f(float(x))))(x))
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "slope"),
+    [(np.log, 1e-3, 1e3), (np.sin, 1e6, math.cos(1e6)), (np.sqrt, 1e-6, 500.0),
+     (lambda x: 1e12 + np.sin(x), 1.0, math.cos(1.0)), (lambda x: x**3, -2.0, 12.0)],
+    ids=["log", "sine", "root", "beside a large number", "cube"],
+)
+def test_the_complex_step_gives_all_digits(f, x, slope):
+    assert_allclose(ft.grad(ft.external(f))(x), slope, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda x: np.abs(x) + x, lambda x: np.real(x) * x, lambda x: (x * np.conj(x)).real,
+     lambda x: x * np.linalg.norm(np.array([x, x])) / 2**0.5,
+     lambda x: np.array(x, float) ** 2 * (x / x)],
+    ids=["size", "real part", "conjugate", "norm", "discarded"],
+)
+def test_a_complex_step_that_differences_contradict_is_not_taken(f):
+    expected = 2.0 if f(2.0) == 4.0 and f(3.0) == 6.0 else 4.0
+    assert_allclose(ft.grad(ft.external(f))(2.0), expected, rtol=1e-11)  # differences
+
+
+def test_what_is_not_asked_for_does_not_spoil_a_gradient():
+    f = ft.external(lambda x: np.array([float(x) ** 2, round(float(x), 3)]))
+    assert_allclose(ft.grad(lambda x: f(x)[0])(0.3), 0.6, rtol=1e-11)  # differences
 
 
 def test_nan_is_passed_on():
@@ -421,10 +487,10 @@ def test_a_rule_is_checked_once():
 def test_differences_take_four_runs_a_direction():
     f = count(box)
     ft.jvp(ft.external(f), (X, Y), (X, Y))
-    assert f.calls == 1 + 4
+    assert f.calls == 1 + 4 + 2  # the value there, and whether it takes complex numbers
     f.calls = 0
     ft.vjp(ft.external(f), X, Y)[1](np.ones(2))
-    assert f.calls == 1 + 4 * 6
+    assert f.calls == 1 + 4 * 6 + 2
 
 
 # ---- errors

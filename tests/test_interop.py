@@ -6,6 +6,7 @@ tried with a library made of functrans.
 
 import importlib
 import pickle
+import threading
 import types
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.testing import assert_allclose
 
 import functrans as ft
 import functrans.numpy as fnp
-from functrans._interop.leaves import Leaves, writable
+from functrans._interop.leaves import LeafFunction, Leaves, writable
 from functrans._transforms.rules.foreign import foreign
 from functrans.errors import ArgumentError, NotDifferentiable
 
@@ -86,6 +87,10 @@ def test_several_results_and_complex_ones():
     g = foreign(lambda z: z**3 * (1 + 1j), OF_LIST, 1)
     assert_allclose(ft.vjp(g, Z)[1](Z)[0], ft.vjp(lambda z: z**3 * (1 + 1j), Z)[1](Z)[0])
     assert_allclose(ft.jvp(g, (Z,), (Z,))[1], 3 * Z**3 * (1 + 1j))
+
+
+def energy_of_one(x):
+    return np.sum(x**2)
 
 
 def leaf_function(f=energy):
@@ -165,12 +170,33 @@ def test_functions_of_leaves_are_kept_by_what_is_not_an_array():
     assert known.split((B, bytearray(b"a")), {}, numbers)[0] is not first
 
 
-def test_other_libraries_get_memory_that_they_may_write_to():
-    x = ft.array([1.0, 2.0])
+def test_other_libraries_get_memory_of_their_own():
+    x, own = ft.array([1.0, 2.0]), np.ones(2)
     assert writable(x).flags.writeable
     assert not np.shares_memory(writable(x), x)
-    own = np.ones(2)
-    assert writable(own) is own
+    assert not np.shares_memory(writable(own), own)
+
+
+def test_threads_of_one_function_do_not_share_how_results_nest():
+    g = LeafFunction(lambda x: {"a": x} if x.size == 1 else [x, x], False)
+    g(np.ones(1))
+    other = threading.Thread(target=g, args=(np.ones(2),))
+    other.start()
+    other.join()
+    assert ft.tree.unflatten(g.result, [3.0]) == {"a": 3.0}
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, ft.vmap])
+def test_an_external_function_may_use_its_memory_again(transform):
+    buffer = np.zeros(3)
+
+    def fill(x):
+        buffer[:] = x
+        return buffer
+
+    f, xs = ft.external(fill), np.arange(6.0).reshape(2, 3)
+    found = ft.vmap(f)(xs) if transform is ft.vmap else [f(x) for x in xs]
+    assert_allclose(found, xs)
 
 
 @pytest.mark.parametrize("name", [
@@ -221,6 +247,44 @@ def test_pytorch_gets_complex_gradients_in_its_convention():
     assert_allclose(grads[0], grads[1], rtol=1e-13)
 
 
+def test_results_in_pytorch_share_memory_with_nothing():
+    torch = library("torch")
+    held = np.ones(3)
+    t = torch.ones(3, dtype=torch.float64)
+    weight = t.clone().requires_grad_()
+    same, a, b = ft.torch_function(lambda x: (x.reshape(3), held, held))(t)
+    loss = (weight * same).sum()
+    for x in (t, a):
+        x.mul_(100)
+    loss.backward()
+    assert weight.grad.tolist() == held.tolist() == b.tolist() == [1, 1, 1]
+
+
+def test_a_function_of_pytorch_may_use_its_memory_again():
+    torch = library("torch")
+    buffer = torch.zeros(3, dtype=torch.float64)
+    f, xs = ft.interop.from_torch(lambda t: buffer.copy_(t)), np.arange(6.0).reshape(2, 3)
+    assert_allclose(ft.vmap(f)(xs), xs)
+    assert_allclose(f(xs[0]) + f(xs[1]), xs[0] + xs[1])
+
+
+def test_batches_without_rows_in_pytorch():
+    torch = library("torch")
+    f = ft.torch_function(lambda x: (np.sum(x**2), x))
+    total, same = torch.func.vmap(f)(torch.ones(0, 3))
+    assert (total.shape, same.shape) == ((0,), (0, 3))
+    assert torch.func.vmap(torch.func.grad(lambda x: f(x)[0]))(torch.ones(0, 3)).shape == (0, 3)
+
+
+def test_bfloat16_in_pytorch():
+    torch = library("torch")
+    x = torch.full((3,), 2.0, dtype=torch.bfloat16, requires_grad=True)
+    y = ft.torch_function(lambda x: np.sum(x**2))(x)
+    y.backward()
+    assert (y.dtype, x.grad.dtype) == (torch.bfloat16,) * 2
+    assert x.grad.tolist() == [4, 4, 4]
+
+
 def test_functions_of_pytorch_are_differentiated_here():
     library("torch")
     f = ft.interop.from_torch(lambda a, b: (a.sin() * b**2).sum())
@@ -248,6 +312,31 @@ def test_jax_differentiates_ours(wrap):
     assert_allclose(hessian, ft.hessian(plain_energy)(A, B), rtol=1e-5, atol=1e-5)
     batch = jax.vmap(jax.grad(loss))(np.stack([x, y]), np.stack([y, x]))
     assert_allclose(batch[1], ft.grad(plain_energy)(B, A), rtol=1e-5, atol=1e-5)
+
+
+def test_bfloat16_in_jax_has_its_derivative():
+    jax = library("jax")
+    x = jax.numpy.full(3, 2.0, jax.numpy.bfloat16)
+    g = jax.grad(ft.jax_function(lambda x: np.sum(x**2)))(x)
+    assert g.dtype == jax.numpy.bfloat16
+    assert g.tolist() == [4, 4, 4]
+
+
+def test_forward_mode_of_jax_is_refused_by_name():
+    jax = library("jax")
+    f = ft.jax_function(energy_of_one)
+    for derive in (jax.jacfwd, jax.hessian):
+        with pytest.raises(NotDifferentiable, match=r"`energy_of_one` has .* reverse mode only"):
+            derive(f)(jax.numpy.ones(3))
+
+
+def test_integers_that_jax_does_not_hold_raise():
+    jax = library("jax")
+    if jax.config.jax_enable_x64:
+        pytest.skip("JAX holds int64")
+    f = ft.jax_function(lambda n: np.sum(np.asarray(n, np.int64)) * 2**33)
+    with pytest.raises(Exception, match=r"returned 25769803776, which int32.*does not hold"):
+        jax.block_until_ready(f(jax.numpy.ones(3, int)))
 
 
 def test_functions_of_jax_are_differentiated_here():

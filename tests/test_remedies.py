@@ -211,3 +211,11 @@ def test_a_plain_table_at_traced_places(f, write):
     i = np.arange(1025) % 3  # too many to decide by
     with pytest.warns(RuntimeWarning, match=write), suppress(IndexError):  # of the mask
         np.testing.assert_array_equal(ft.jit(f)(i), f(i))
+
+
+def test_a_function_of_numpy_that_wants_plain_numbers_is_named():
+    for f in (lambda v: np.interp(-1.0, [0.0, 1.0], [0.0, 1.0], left=v),
+              lambda v: np.interp(2.0, [0.0, 1.0], [0.0, 1.0], None, v)):
+        with pytest.raises(ConcretizationError, match=r"np\.interp\(.*\) got .* "
+                           r"Take functrans\.numpy\.interp, where it has one"):
+            ft.grad(f)(5.0)

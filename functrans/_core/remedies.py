@@ -10,7 +10,7 @@ import ast
 import dis
 import itertools
 import linecache
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,27 @@ def for_number() -> str:
         "To assign it into an array of numpy's own (y[0] = x[0]), make that one after import "
         "functrans.numpy as np."
     )
+
+
+def numpy_call() -> tuple[str, str]:
+    """The call of a function of NumPy's that the user's code is at, and the function's name."""
+    frame = user_frame()
+    found = frame and _instruction(frame)
+    if not frame or not found or not isinstance(found[1], ast.Call):
+        return "", ""
+    function = _object(found[1].func, frame)
+    module = getattr(function, "__module__", None) or ""
+    if not callable(function) or isinstance(function, type) or module.partition(".")[0] != "numpy":
+        return "", ""
+    return ast.unparse(found[1]), getattr(function, "__name__", "")
+
+
+def _object(node: ast.expr, frame: FrameType) -> Any:
+    """What a name, or an attribute of a module, stands for; None: something else."""
+    if isinstance(node, ast.Name):
+        return _value(frame, node.id)
+    owner = _object(node.value, frame) if isinstance(node, ast.Attribute) else None
+    return getattr(owner, node.attr, None) if isinstance(owner, ModuleType) else None
 
 
 def _for_call(node: ast.Call, text: str, frame: FrameType) -> str:

@@ -6,6 +6,7 @@ a function, so that theirs is differentiated in turn, to any order.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,20 +29,25 @@ from functrans.errors import ConcretizationError
 class LeafFunction:
     """A function of arrays, to a tuple of arrays, and its derivatives.
 
-    ``compiled``: the derivatives are compiled, as the function is. ``count``: of the operands, and
-    ``result``, how the results nest, are known when it has been called.
+    ``compiled``: the derivatives are compiled, as the function is. ``count``, of the operands, is
+    known when it has been called.
     """
 
     def __init__(self, f: Callable[..., tuple], compiled: bool):
         self.f, self.compiled = f, compiled
         self.count = 0
-        self.result: tree.Structure | None = None
+        self._here = threading.local()
         self.derivatives: dict[tuple, LeafFunction] = {}
 
     def __call__(self, *arrays: Any) -> tuple:
         self.count = len(arrays)
-        leaves, self.result = tree.flatten(self.f(*arrays))
+        leaves, self._here.result = tree.flatten(self.f(*arrays))
         return tuple(leaves)
+
+    @property
+    def result(self) -> tree.Structure:
+        """Of the last call in this thread; they nest by shapes, and threads share the function."""
+        return self._here.result
 
     def types(self, arrays: Sequence) -> list[Aval]:
         """Shapes and dtypes of the results for arrays of these types."""
@@ -122,7 +128,10 @@ class Leaves:
         return LeafFunction(f, hasattr(self.f, "lower"))
 
 
-def writable(x: Any, dtype: Any = None) -> np.ndarray:
-    """An ndarray that nobody else writes to, as other libraries take them."""
-    x = np.asarray(plain(x), dtype)
-    return x if x.flags.writeable and x.flags.c_contiguous else x.copy()
+def writable(x: Any) -> np.ndarray:
+    """A copy, which nobody else writes to or reads.
+
+    The array may be an argument, one that the function holds, or another result: other libraries
+    do not see where memory is shared, and write into it.
+    """
+    return np.array(plain(x), order="C")

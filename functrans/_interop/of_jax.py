@@ -13,7 +13,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import plain
 from functrans._interop.leaves import LeafFunction, Leaves
-from functrans.errors import ArgumentError, name_of, user_line
+from functrans.errors import ArgumentError, NotDifferentiable, name_of, user_line
 
 
 def _jax() -> ModuleType:
@@ -28,25 +28,27 @@ def function(f: Callable) -> Callable:
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
         kinds = _jax().Array | np.ndarray | float | complex
         g, arrays = leaves.split(args, kwargs, lambda x: isinstance(x, kinds))
-        ys = _called(g, list(map(_jax().numpy.asarray, arrays)))
-        assert g.result is not None, g
-        return tree.unflatten(g.result, ys)
+        ys, result = _called(g, list(map(_jax().numpy.asarray, arrays)), name_of(f))
+        return tree.unflatten(result, ys)
 
     of_arrays.__name__ = name_of(f)
     return of_arrays
 
 
-def _called(g: LeafFunction, arrays: Sequence) -> Sequence:
-    """The results of a call that runs on the host, whose derivative is such a call, too."""
+def _called(g: LeafFunction, arrays: Sequence, name: str) -> tuple[Sequence, tree.Structure]:
+    """The results of a call that runs on the host, whose derivative is such a call, too; and how
+    they nest.
+    """
     types = [
         _jax().ShapeDtypeStruct(a.shape, _jax().dtypes.canonicalize_dtype(a.dtype))
         for a in g.types(arrays)
     ]
+    result = g.result
     moving = tuple([i for i, x in enumerate(arrays) if _is_inexact(x)])
 
     def host(*xs: Any) -> list:
         ys = g(*map(np.asarray, xs))
-        return [np.asarray(plain(y), t.dtype) for y, t in zip(ys, types, strict=True)]
+        return [_narrowed(plain(y), t.dtype, name) for y, t in zip(ys, types, strict=True)]
 
     @_jax().custom_vjp
     def call(*xs: Any) -> Sequence:
@@ -54,18 +56,41 @@ def _called(g: LeafFunction, arrays: Sequence) -> Sequence:
 
     def backward(xs: tuple, cts: Sequence) -> tuple:
         inexact = [c for c, t in zip(cts, types, strict=True) if _is_inexact(t)]
-        gs = iter(_called(g.pulled_back(moving, conjugate=True), [*xs, *inexact]))
+        gs = iter(_called(g.pulled_back(moving, conjugate=True), [*xs, *inexact], name)[0])
         return tuple([
             next(gs) if i in moving else np.zeros(x.shape, _jax().dtypes.float0)
             for i, x in enumerate(xs)
         ])
 
     call.defvjp(lambda *xs: (call(*xs), xs), backward)
-    return call(*arrays)
+    try:
+        return call(*arrays), result
+    except TypeError as error:
+        if "forward-mode" not in str(error):
+            raise
+        raise NotDifferentiable(
+            f"jax_function: `{name}` has derivatives in JAX's reverse mode only. "
+            "Use jax.grad, jax.vjp or jax.jacrev, also for Hessians: jax.jacrev(jax.grad(f)); or "
+            "take forward derivatives with functrans, and make the result a jax_function."
+        ) from error
+
+
+def _narrowed(y: Any, dtype: np.dtype, name: str) -> np.ndarray:
+    """A result in JAX's dtype; numbers of int64 that int32 does not hold would be others."""
+    y = np.asarray(y)
+    if y.dtype.kind in "iu" and y.dtype.itemsize > dtype.itemsize and y.size:
+        limits = np.iinfo(dtype)
+        worst = y.max() if y.max() > limits.max else y.min()
+        if not limits.min <= worst <= limits.max:
+            raise ArgumentError(
+                f"jax_function: `{name}` returned {worst}, which {dtype}, JAX's {y.dtype}, does "
+                'not hold. Call jax.config.update("jax_enable_x64", True) first, or return floats.'
+            )
+    return y.astype(dtype, copy=False)
 
 
 def _is_inexact(x: Any) -> bool:
-    return np.issubdtype(x.dtype, np.inexact)
+    return bool(_jax().dtypes.issubdtype(x.dtype, np.inexact))  # of bfloat16 too, unlike NumPy's
 
 
 # ---- JAX's functions here

@@ -30,7 +30,6 @@ def function(f: Callable, examples: tuple) -> Callable:
                 f"pytensor_function: `{name_of(f)}` was made for {len(arrays)} arrays as in its "
                 f"examples, but was called with {len(leaves)}"
             )
-        assert g.result is not None, g
         return tree.unflatten(g.result, op(*leaves, return_list=True))
 
     of_variables.__name__ = name_of(f)

@@ -28,7 +28,6 @@ def function(f: Callable) -> Callable:
     def of_tensors(*args: Any, **kwargs: Any) -> Any:
         g, tensors = leaves.split(args, kwargs, _torch().is_tensor)
         ys = _apply(g, *tensors)
-        assert g.result is not None, g
         return tree.unflatten(g.result, ys)
 
     of_tensors.__name__ = name_of(f)
@@ -42,7 +41,7 @@ class Rules:
     def forward(g: LeafFunction, *tensors: Any) -> tuple:
         device = tensors[0].device if tensors else None
         ys = g(*map(_array, tensors))
-        return tuple([_torch().from_numpy(writable(y)).to(device) for y in ys])
+        return tuple([_tensor(writable(y)).to(device) for y in ys])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
@@ -72,6 +71,8 @@ class Rules:
     @staticmethod
     def vmap(info: Any, in_dims: tuple, g: LeafFunction, *tensors: Any) -> tuple:
         """One call for each entry of the batch."""
+        if not info.batch_size:
+            return _no_rows(g, tensors, in_dims[1:])
         each = [
             _apply(g, *[
                 x if d is None else x.select(d, i)
@@ -92,9 +93,33 @@ def _apply(g: LeafFunction, *tensors: Any) -> Sequence:
     return _operation().apply(g, *tensors)
 
 
+def _no_rows(g: LeafFunction, tensors: Sequence, dims: Sequence) -> tuple:
+    """The results of no call: those for ones tell their shapes."""
+    ones = [x if d is None else x.new_ones(x.shape[:d] + x.shape[d + 1 :])
+            for x, d in zip(tensors, dims, strict=True)]
+    ys = _apply(g, *ones)
+    return tuple([y.new_empty((0, *y.shape)) for y in ys]), (0,) * len(ys)
+
+
 def _array(x: Any) -> np.ndarray:
     """The memory of a tensor on the processor, else a copy."""
-    return x.detach().resolve_conj().resolve_neg().cpu().numpy()
+    x = x.detach().resolve_conj().resolve_neg().cpu()
+    if x.dtype is not _torch().bfloat16:
+        return x.numpy()
+    return x.view(_torch().int16).numpy().view(_bfloat16())  # NumPy knows none
+
+
+def _tensor(x: np.ndarray) -> Any:
+    """The tensor in an array's memory."""
+    if x.dtype.name != "bfloat16":
+        return _torch().from_numpy(x)
+    return _torch().from_numpy(x.view(np.int16)).view(_torch().bfloat16)
+
+
+def _bfloat16() -> np.dtype:
+    import ml_dtypes  # lazy: few need it
+
+    return np.dtype(ml_dtypes.bfloat16)
 
 
 def _is_inexact(x: Any) -> bool:
@@ -105,11 +130,11 @@ def _is_inexact(x: Any) -> bool:
 
 
 def arrays(xs: Sequence) -> list:
-    return [_torch().from_numpy(np.array(x)) for x in xs]
+    return [_tensor(writable(x)) for x in xs]
 
 
 def numbers(ys: Sequence) -> list[np.ndarray]:
-    return list(map(_array, ys))
+    return [np.array(_array(y)) for y in ys]  # the function may write into its result later
 
 
 def zeros_like(x: Any) -> Any:

@@ -295,7 +295,7 @@ def _batch_scatter(row):
     return batch
 
 
-def transpose_set(ct, x, v, *indices, wanted, pattern, read=None, write=None):
+def _transpose_set(ct, x, v, *indices, wanted, pattern, read=None, write=None):
     """The cotangents of ``x``, which was written over, and of ``v``, which was written.
 
     ``read`` and ``write(ct, zero)``: instead of ``getitem`` and ``scatter_set``, for a cotangent
@@ -317,7 +317,7 @@ def transpose_set(ct, x, v, *indices, wanted, pattern, read=None, write=None):
 
 # row: a copy of x with v, of the shape that the index reads, written at the index
 scatter_set = linear(
-    "scatter_set", _scatter_set, transpose_set, batch=_batch_scatter("scatter_set"),
+    "scatter_set", _scatter_set, _transpose_set, batch=_batch_scatter("scatter_set"),
     abstract=_scattered, operands=2, drops=True, fills=True, indexing="sets", rounds="never",
 )
 

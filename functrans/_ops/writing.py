@@ -18,7 +18,6 @@ from functrans._ops.indexing import (
     getitem,
     index_of,
     scatter_set,
-    transpose_set,
 )
 from functrans._ops.structure import batched_to
 
@@ -85,7 +84,7 @@ def unstore(ct, x, v, indices, params, wanted, alone):
     if type(ct) is np.ndarray and not indices:
         return _unstore_plain(ct, x, v, pattern, wanted, alone)
     in_place = alone and not any(map(is_staged, indices))
-    return transpose_set(
+    return scatter_set.transpose(
         ct, x, v, *indices, wanted=wanted, pattern=pattern, read=fetch if alone else getitem,
         write=lambda ct, zero: written(ct, zero, indices, params, in_place))
 

@@ -21,6 +21,7 @@ from functrans._core.bind import Tracer
 from functrans._core.scipy_names import NAMES
 from functrans._core.writing import handed, patched, writing
 from functrans._patch import mathematics
+from functrans._patch.kernels import shield
 from functrans._patch.swaps import Group, Swap, added
 from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
 from functrans.numpy.writable import Writable
@@ -364,6 +365,7 @@ _modules: WeakKeyDictionary[ModuleType, Group] = WeakKeyDictionary()
 
 def groups(modules: tuple[ModuleType, ...]) -> list[Group]:
     """What a block changes: it is made when it is entered first."""
+    shield()
     scipy = [group for name, group in _SCIPY.items() if f"scipy.{name}" in sys.modules]
     own = [_modules.setdefault(m, Group(of_module(m))) for m in modules]
     return [NUMPY, *scipy, *own]

@@ -6,11 +6,12 @@ What they hold then asks the context, so that code outside of the block sees wha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from functrans._core.locks import Lock
-from functrans._core.writing import patched
+from functrans._core.writing import patched, stood_for
 
 _changing = Lock()
 _ABSENT: Any = object()
@@ -57,9 +58,12 @@ class Group:
             self.blocks += 1
 
     def _put(self) -> None:
+        if _away.count:
+            return
         try:
             for swap in self.swaps:
                 swap.put()
+                stood_for[id(swap.other)] = swap.original
         except BaseException:  # all or none
             self.set_blocks(0)
             raise
@@ -77,6 +81,45 @@ class Group:
 
 
 _groups: list[Group] = []
+
+
+class _Away:
+    """How many blocks of ``unswapped`` run."""
+
+    count = 0
+
+
+_away = _Away()
+
+
+@contextmanager
+def unswapped() -> Iterator[None]:
+    """What the attributes hold otherwise, whatever blocks run: for code that goes by identity.
+
+    Such code, a compiler that is told which objects it knows, would keep what it sees for good.
+    """
+    go_away()
+    try:
+        yield
+    finally:
+        come_back()
+
+
+def go_away() -> None:
+    with _changing:
+        _away.count += 1
+        if _away.count == 1:
+            for group in _groups:
+                for swap in group.swaps if group.blocks else ():
+                    swap.restore()
+
+
+def come_back() -> None:
+    with _changing:
+        _away.count -= 1
+        for group in _groups if not _away.count else ():
+            if group.blocks:
+                group._put()
 
 
 def _in_child() -> None:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
+import numpy as np
 from dask.base import get_scheduler
 from dask.delayed import Delayed, delayed
 
 from functrans import tree
+from functrans._core.array import frozen_copy
 from functrans._transforms.arguments import describe, hand_out_tree
 from functrans._transforms.sharding.executors import Task, require_values
 from functrans._transforms.sharding.shards import FAN_IN, Part, Summand, Sums
@@ -30,11 +32,18 @@ def summed(summand: Summand, compute: bool) -> Callable[..., Any]:
     """The function that sums over the shards of its arguments."""
 
     def call(*args: Any) -> Any:
+        if not compute:
+            args = tree.map(_kept, args)
         result = _graph(summand, args)
         # dask sends an Array as the ndarray that it is
         return hand_out_tree(_computed(summand.sums, result)) if compute else result
 
     return call
+
+
+def _kept(x: Any) -> Any:
+    """An argument as it is now: a lazy result may be computed after it is written to."""
+    return frozen_copy(x) if isinstance(x, np.ndarray) else x
 
 
 @dataclass(frozen=True)
@@ -160,7 +169,9 @@ def _lost(sums: Sums, why: str) -> ExecutorError:
     return ExecutorError(
         f"{sums.who}: the cluster ended before all shards of `{sums.title}` were computed: it was "
         f"closed, cannot be reached, or a shard, then named, ended its workers ({why}). No "
-        "partial result is returned."
+        "partial result is returned. Shards that Client.scatter had sent to a worker are lost with "
+        "it: nothing says how to make them again. Pass a persisted or delayed collection, or "
+        "scatter with broadcast=True."
     )
 
 

@@ -16,6 +16,11 @@ numba is an extra (``pip install functrans[numba]``): its newest release takes a
 NumPy's. Nothing here is imported by ``import functrans``.
 """
 
-from functrans.numba.differentiable import differentiable
+from functrans._patch.swaps import unswapped
+
+# numba goes by the identity of NumPy's functions: in a block of patch they are others
+with unswapped():
+    from functrans.numba import traced  # noqa: F401  # numba may ask for it in such a block
+    from functrans.numba.differentiable import differentiable
 
 __all__ = ["differentiable"]

@@ -20,15 +20,20 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
+from numba.np.ufunc.dufunc import DUFunc
+from numba.np.ufunc.gufunc import GUFunc
 
+from functrans._patch.swaps import unswapped
 from functrans._transforms.staging.names import codes_inside
+from functrans.errors import UnsupportedError
 from functrans.numba.arrays import fresh, write
 from functrans.numba.complexes import Pair
+from functrans.numba.frozen import names_of, versions
 from functrans.numba.lists import entry_of, room_of
 from functrans.numba.numbers import Active, Taped
 from functrans.numba.overloads import for_kernels
 from functrans.numba.places import TapeCompiler
-from functrans.numba.source import require_pure
+from functrans.numba.source import line_of_call, require_pure
 from functrans.numba.updates import KernelCompiler
 
 # Options of a kernel that its copies keep. Threads would race for the tape, and fast mathematics
@@ -39,9 +44,25 @@ KEPT = ("boundscheck", "error_model")
 class Copies:
     """A kernel's copies, which are made once for all calls."""
 
-    def __init__(self, kernel: Dispatcher):
-        self.kernel = kernel
+    def __init__(self, kernel: Dispatcher, source: Dispatcher):
+        """``source``: the user's, whose code and names ``kernel`` has."""
+        self.kernel, self.source = kernel, source
         self.made: dict[tuple, tuple[Dispatcher, Conversion]] = {}
+        # what names in kernels stood for, in all copies
+        self.read: dict[Dispatcher, dict[str, Any]] = {}
+        self.versions = self._versions()
+
+    def _versions(self) -> int:
+        return sum(map(versions, {self.source, *self.read}))
+
+    def are_current(self) -> bool:
+        """Whether the kernels have what names stood for here, in versions that are newer too."""
+        found = self._versions()
+        if found == self.versions:
+            return True
+        self.versions = found
+        return all([_same(read.get(name, x), x) for kernel, read in self.read.items()
+                    for name, x in names_of(kernel).items()])
 
     def of(
         self, element: Active | None, outs: tuple[int, ...], checked: bool
@@ -53,14 +74,17 @@ class Copies:
         """
         key = element, outs, checked
         if key not in self.made:
-            self.made[key] = self._new(*key)
+            with unswapped():
+                self.made[key] = self._new(*key)
+                self.versions = self._versions()
         return self.made[key]
 
     def _new(
         self, element: Active | None, outs: tuple[int, ...], checked: bool
     ) -> tuple[Dispatcher, Conversion]:
-        conversion = Conversion(element, {"boundscheck": True} if checked else {})
-        copy = conversion.function(self.kernel)
+        conversion = Conversion(
+            element, {"boundscheck": True} if checked else {}, self.read)
+        copy = conversion.function(self.kernel, self.source)
         if not outs:
             return copy, conversion
         written = _picked(outs)
@@ -96,11 +120,13 @@ class Conversion:
     Without an element kernels stay as they are, but refuse to write into read-only arrays.
     """
 
-    def __init__(self, element: Active | None, options: dict[str, Any]):
+    def __init__(self, element: Active | None, options: dict[str, Any],
+                 read: dict[Dispatcher, dict[str, Any]] | None = None):
         self.element, self.options = element, options
         # known to numba before it asks for them
         self.creators = {} if element is None else creators(element)
         self.copies: dict[Any, Any] = {}
+        self.read = {} if read is None else read
 
     def of(self, x: Any) -> Any:
         """What stands for ``x`` in a copy."""
@@ -108,12 +134,19 @@ class Conversion:
             return self.function(x)
         if isinstance(x, python_types.ModuleType):
             return self.module(x)
+        if isinstance(x, DUFunc | GUFunc) and self.element is not None:
+            raise UnsupportedError(
+                f"{line_of_call()}: `{x.__name__}`, a ufunc that numba made and a kernel names, "
+                "has no derivative there. Compile its Python by numba.njit, and call that for "
+                "each entry."
+            )
         try:
             return self.creators.get(x, x)
         except TypeError:  # it cannot be hashed: an array
             return x
 
-    def function(self, kernel: Dispatcher) -> Dispatcher:
+    def function(self, kernel: Dispatcher, source: Dispatcher | None = None) -> Dispatcher:
+        """The copy of a kernel, with names that stand for what they do in that of the user."""
         if kernel in self.copies:
             return self.copies[kernel]
         require_pure(kernel.py_func)
@@ -126,20 +159,28 @@ class Conversion:
                 copy, **options, pipeline_class=_compiler(self.element))
             return copy
 
-        self.exchanged(kernel.py_func, compiled)
+        source = source or kernel
+        if source not in self.read:
+            self.read[source] = _values(kernel.py_func) | names_of(source)
+        self.exchanged(kernel.py_func, compiled, self.read[source])
         return self.copies[kernel]
 
-    def exchanged(self, f: Any, made: Callable = lambda copy: copy) -> Any:
-        """A copy of a function, which ``made`` gets, with its names exchanged."""
+    def exchanged(
+        self, f: Any, made: Callable = lambda copy: copy, read: dict[str, Any] | None = None
+    ) -> Any:
+        """A copy of a function, which ``made`` gets, with its names exchanged: ``read`` has them.
+        """
+        read = _values(f) if read is None else read
         names: dict[str, Any] = {}
         cells = tuple([python_types.CellType() for _ in f.__closure__ or ()])
         copy = python_types.FunctionType(f.__code__, names, f.__name__, f.__defaults__, cells)
         copy.__module__, copy.__qualname__ = f.__module__, f.__qualname__
         made(copy)
-        names.update({k: self.of(v) for k, v in f.__globals__.items() if k in _names(f.__code__)})
+        found = {k: self.of(v) for k, v in read.items()}
+        names.update({k: v for k, v in found.items() if k in _names(f.__code__)})
         names["__name__"] = f.__globals__.get("__name__")
-        for cell, theirs in zip(cells, f.__closure__ or (), strict=True):
-            cell.cell_contents = self.of(theirs.cell_contents)
+        for cell, name in zip(cells, f.__code__.co_freevars, strict=True):
+            cell.cell_contents = found[name]
         return copy
 
     def module(self, module: python_types.ModuleType) -> python_types.ModuleType:
@@ -180,6 +221,21 @@ def _compiler(element: Active | None) -> type:
 def _names(code: python_types.CodeType) -> set[str]:
     """The global names in a function and in those inside of it."""
     return set(code.co_names).union(*map(_names, codes_inside(code)))
+
+
+def _values(f: Any) -> dict[str, Any]:
+    """What the names in a function stand for now."""
+    names = {k: v for k, v in f.__globals__.items() if k in _names(f.__code__)}
+    cells = zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
+    return names | {k: cell.cell_contents for k, cell in cells}
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two objects are the same to a compiler."""
+    if a is b:
+        return True
+    plain = isinstance(a, int | float | complex | np.generic | str | tuple)
+    return plain and type(a) is type(b) and repr(a) == repr(b)
 
 
 # ---- functions that make arrays

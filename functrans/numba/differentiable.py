@@ -84,12 +84,22 @@ def differentiable(
     return Differentiable(kernel, argnums, outs, Mode(mode, size))
 
 
+def differentiable_as(kernel: Dispatcher, source: Dispatcher) -> Differentiable:
+    """``kernel``, made of the Python of ``source``, whose names it has."""
+    return Differentiable(kernel, None, (), Mode(AUTO, WIDTHS[-1]), source)
+
+
 class Differentiable:
     """What ``differentiable`` returns."""
 
-    def __init__(self, kernel: Dispatcher, argnums: Any, outs: Any, mode: Mode):
+    def __init__(
+        self, kernel: Dispatcher, argnums: Any, outs: Any, mode: Mode,
+        source: Dispatcher | None = None,
+    ):
+        """``source``: the user's kernel, where ``kernel`` is made of its Python."""
         functools.update_wrapper(self, kernel.py_func)
-        self.kernel, self.mode, self.copies = kernel, mode, Copies(kernel)
+        self.kernel, self.source, self.mode = kernel, source or kernel, mode
+        self.copies = Copies(kernel, self.source)
         self.name = f"numba({kernel.__name__})"
         self.signature = inspect.signature(kernel.py_func)
         names = list(self.signature.parameters)
@@ -121,6 +131,7 @@ class Differentiable:
             bound = self.signature.bind(*args, **kwargs)
             bound.apply_defaults()
             args = bound.args
+        self._follow()
         values = [plain(x) if isinstance(x, np.ndarray) else x for x in args]
         places = [i for i, x in enumerate(values) if self._is_operand(i, x)]
         complexes = [i for i in places
@@ -134,6 +145,13 @@ class Differentiable:
         ys = call(*[np.asarray(values[i]) if not isinstance(values[i], Tracer) else values[i]
                     for i in places])
         return call.op.returned(ys)
+
+    def _follow(self) -> None:
+        """Compile anew where the kernel has been, with other values of globals."""
+        if not self.copies.are_current():
+            with self.lock:
+                self.copies = Copies(self.kernel, self.source)
+                self.ops.clear()
 
     def _of_parts(self, places: Sequence[int], values: Sequence) -> Any:
         """The result, by a kernel of the parts of the arguments at ``places`` and of results."""

@@ -30,6 +30,7 @@ from numba.core.registry import cpu_target
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.declare import General
+from functrans._patch.swaps import unswapped
 from functrans.errors import ShapeError, UnsupportedError
 from functrans.numba.convert import Copies
 from functrans.numba.linear import Jacobian, Tapes
@@ -426,7 +427,7 @@ def result_type(kernel: Dispatcher, plain: Dispatcher, kinds: Sequence) -> types
     contexts = cpu_target.typing_context, cpu_target.target_context
     infer = functools.partial(compile_extra, *contexts, plain.py_func, flags=flags, locals={},
                               pipeline_class=TypesOfPlain)
-    with global_compiler_lock:
+    with global_compiler_lock, unswapped():
         return explained(kernel, infer, (tuple(folded), None))
 
 

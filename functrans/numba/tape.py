@@ -179,8 +179,10 @@ class Tape:
     def __init__(self, block: np.ndarray, used: int, nodes: int, inputs: int):
         self.block, self.entries, self.nodes, self.inputs = block, block[:used], nodes, inputs
 
-    def __del__(self) -> None:
-        _entries.give(self.block)
+    # the function itself: when the process ends, names of this module may be gone before a tape is
+    def __del__(self, give: Callable = _entries.give) -> None:
+        if hasattr(self, "block"):  # it was made as a whole
+            give(self.block)
 
     def pull(self, seeds: Sequence[tuple[Any, Any]], strong: bool) -> np.ndarray:
         """The cotangents of the inputs from those of nodes, ``seeds``: (indices, values)."""

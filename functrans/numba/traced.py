@@ -17,7 +17,7 @@ from typing import Any
 
 import numba
 from llvmlite import ir as llvm
-from numba.core import ir, types
+from numba.core import event, ir, types
 from numba.core.imputils import lower_constant
 from numba.core.ir_utils import build_definitions, mk_unique_var
 from numba.core.rewrites.registry import Rewrite, register_rewrite
@@ -33,7 +33,8 @@ from numba.extending import (
 
 from functrans._core.locks import lazy
 from functrans.errors import ArgumentError, UnsupportedError
-from functrans.numba.differentiable import Differentiable, differentiable
+from functrans.numba.differentiable import Differentiable, differentiable_as
+from functrans.numba.frozen import compiling
 from functrans.numba.source import line_of_call
 
 
@@ -80,15 +81,15 @@ def _box_result(kind: Any, x: Any, c: Any) -> llvm.Value:
 class Met:
     """A kernel that has met a traced value: called with all arguments but those in ``fixed``."""
 
-    def __init__(self, kernel: Any, fixed: dict[int, Any]):
-        self.kernel, self.fixed = kernel, fixed
+    def __init__(self, kernel: Any, fixed: dict[int, Any], source: Any):
+        self.kernel, self.fixed, self.source = kernel, fixed, source
 
     def __reduce__(self) -> tuple:
-        return Met, (self.kernel, self.fixed)
+        return Met, (self.kernel, self.fixed, self.source)
 
     @lazy
     def function(self) -> Differentiable:
-        return differentiable(self.kernel)
+        return differentiable_as(self.kernel, self.source)
 
     def __call__(self, *values: Any) -> Any:
         given, args = iter(values), list[Any]()
@@ -150,6 +151,19 @@ def _fixed(kinds: Any) -> dict[int, Any]:
     return found | {i: k.dispatcher for i, k in enumerate(kinds) if isinstance(k, types.Dispatcher)}
 
 
+class Compiling(event.Listener):
+    """Whose code is compiled, which a rewrite is not told."""
+
+    def on_start(self, event: Any) -> None:
+        compiling.append(event.data["dispatcher"])
+
+    def on_end(self, event: Any) -> None:
+        compiling.pop()
+
+
+event.register("numba:compile", Compiling())
+
+
 @register_rewrite("before-inference")
 class MeetTraced(Rewrite):
     """The body of a kernel with a traced argument is a call."""
@@ -198,7 +212,8 @@ class MeetTraced(Rewrite):
 
         loc = block.loc
         callee = assigned(ir.Global("functrans_call", _call, loc))
-        met = assigned(ir.Global("kernel", Met(kernel, fixed), loc))
+        source = compiling[-1] if compiling and compiling[-1].py_func is f else kernel
+        met = assigned(ir.Global("kernel", Met(kernel, fixed, source), loc))
         values = assigned(ir.Expr.build_tuple([s.target for s in args], loc))
         result = assigned(ir.Expr.call(callee, [met, values], (), loc))
         new.append(ir.Return(assigned(ir.Expr.cast(result, loc)), loc))

@@ -26,6 +26,7 @@ from functrans.numba.lists import EntriesOfLists
 from functrans.numba.numbers import Active
 from functrans.numba.overloads import for_kernels
 from functrans.numba.text import Pass, is_expr
+from functrans.numba.widening import Widening
 
 READONLY = "Cannot modify readonly array"
 
@@ -164,8 +165,8 @@ class KernelCompiler(CompilerBase):
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
         pipeline.add_pass_after(UpdatesAsFunctions, IRProcessing)
         pipeline.add_pass_after(EntriesOfLists, InlineClosureLikes)
-        pipeline.passes = [(Fusion if p is NopythonRewrites else p, name)
-                           for p, name in pipeline.passes]
+        ours = {NopythonRewrites: Fusion, NopythonTypeInference: Widening}
+        pipeline.passes = [(ours.get(p, p), name) for p, name in pipeline.passes]
         pipeline.finalize()
         return [pipeline]
 
@@ -186,7 +187,7 @@ class TypesOfPlain(KernelCompiler):
 
     def define_pipelines(self) -> list:
         pipeline, = super().define_pipelines()
-        last = [p for p, _ in pipeline.passes].index(NopythonTypeInference)
+        last = [p for p, _ in pipeline.passes].index(Widening)
         pipeline.passes = [*pipeline.passes[: last + 1], (Typed, "its result")]
         pipeline.finalize()
         return [pipeline]

@@ -8,19 +8,19 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from functrans._core.array import Array, plain
-from functrans._core.aval import dtype_of
+from functrans._core.aval import PYTHON_SCALARS, dtype_of
 from functrans._core.bind import AnyArray, Tracer, bind_operands
 from functrans._core.primitive import Primitive
 from functrans._kernels.large import ufunc_of
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, Elementwise
-from functrans.errors import UnsupportedError, user_line
+from functrans.errors import UnsupportedError, package_of_frame, user_frames, user_line
 from functrans.numpy import lengths
 from functrans.numpy.lengths import length, of_root, squared_size
 
@@ -85,7 +85,7 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
     if method == "__call__":
         row = meaning_of(ufunc) or MAKERS["__call__"](ufunc)
         if row is None:
-            raise unsupported(ufunc_name(ufunc))
+            raise _of_numba(ufunc) or unsupported(ufunc_name(ufunc))
         return row(*inputs) if not kwargs else _with_options(ufunc, row, inputs, kwargs)
     function = METHODS.get((ufunc, method))
     if function is None:
@@ -115,10 +115,22 @@ def _with_options(ufunc, row, inputs, kwargs):
         row = functools.partial(row, **kwargs)
     if dtype is None:
         return row(*inputs)
+    inputs = [x if hasattr(x, "dtype") or type(x) in PYTHON_SCALARS else _to_array(x)
+              for x in inputs]
     return row(*[
-        x.astype(dtype, casting=casting) if hasattr(x, "astype") else np.asarray(x, dtype)
-        for x in inputs
+        x.astype(d, casting=casting) if hasattr(x, "astype") else np.asarray(x, d)
+        for x, d in zip(inputs, _loop(ufunc, inputs, dtype, casting), strict=False)
     ])
+
+
+def _loop(ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any, casting: Any) -> Sequence[np.dtype]:
+    """The types of operands of the loop whose results are of ``dtype``, or NumPy's TypeError."""
+    given = [x.dtype if hasattr(x, "dtype") else type(x) for x in inputs]
+    given = [np.dtype(bool) if d is bool else d for d in given]
+    return ufunc.resolve_dtypes(
+        (*given, *[None] * ufunc.nout), casting=casting,
+        signature=(*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout),
+    )
 
 
 def _operand(x):
@@ -169,6 +181,20 @@ def ufunc_name(ufunc: np.ufunc) -> str:
     """The user's name for a ufunc, which need not be NumPy's."""
     name = ufunc.__name__
     return f"np.{name}" if getattr(np, name, None) is ufunc else f"the ufunc {name}"
+
+
+def _of_numba(ufunc: Any) -> UnsupportedError | None:
+    """The error for a ufunc that numba made, whose Python has a derivative."""
+    frames = list(user_frames())
+    if not frames or package_of_frame(frames[0]) != "numba":
+        return None
+    frame = next((f for f in frames if package_of_frame(f) != "numba"), frames[0])
+    maker = "guvectorize" if ufunc.signature else "vectorize"
+    return UnsupportedError(
+        f"{frame.f_code.co_filename}:{frame.f_lineno}: `{ufunc.__name__}`, a ufunc that "
+        f"numba.{maker} made, has no derivative. Compile its Python by numba.njit, with a loop "
+        "over entries: kernels are differentiated as they are."
+    )
 
 
 _FOR_PEOPLE = frozenset({f"np.{name}" for name in (

@@ -29,9 +29,9 @@ from functrans._core.writing import handed, is_ours, writing
 from functrans._transforms.arguments import is_number
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
-from functrans._transforms.rules.differences import differences
 from functrans._transforms.rules.external import OpaqueOp
 from functrans._transforms.rules.foreign import differentiate
+from functrans._transforms.rules.steps import differences
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import example_of, innermost, stage_part
 from functrans._transforms.vmap import BatchTracer
@@ -58,6 +58,18 @@ def in_programs(solver: F) -> F:
         return y if own else handed_parts(y)
 
     return either  # type: ignore[return-value]  # it has the signature of ``solver``
+
+
+def written_into(f: F) -> F:
+    """Decorator: ``f``, whose results can be written into by a function that writes into arrays."""
+
+    @functools.wraps(f)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        y = f(*args, **kwargs)
+        own = writing.get() is None or is_ours(sys._getframe(1))
+        return y if own else handed_parts(y)
+
+    return either  # type: ignore[return-value]  # it has the signature of ``f``
 
 
 class Step:

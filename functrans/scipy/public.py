@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
-from functrans._core.bind import Tracer
+import numpy as np
+
+from functrans._core.bind import Tracer, known
 from functrans._core.scipy_names import NAMES, no_counterpart
 from functrans._core.writing import handed_to, writing
 from functrans.errors import ConcretizationError, FunctransError, UnsupportedError, user_line
@@ -22,16 +25,37 @@ def counterpart(
     """Decorator: the function below it where an argument is traced, or ``when`` says so of the
     arguments, else ``theirs``."""
 
+    checks = functools.cache(lambda: _checks_finite(theirs))
+
     def enter(ours: F) -> F:
         @functools.wraps(ours)
         def either(*args: Any, **kwargs: Any) -> Any:
             traced = is_traced((args, kwargs)) if when is None else when(args, kwargs)
+            if traced and checks() and kwargs.get("check_finite", True):
+                require_finite((args, kwargs))
             y = (ours if traced else theirs)(*args, **kwargs)
             return y if writing.get() is None else handed_to(sys._getframe(1), y, fixed=False)
 
         return either  # type: ignore[return-value]  # it has the signature of ``ours``
 
     return enter
+
+
+def _checks_finite(theirs: Callable) -> bool:
+    """Whether a function of SciPy's refuses infinities and NaN, unless it is told not to."""
+    found = inspect.signature(theirs).parameters.get("check_finite")
+    return found is not None and found.default is True
+
+
+def require_finite(x: Any) -> None:
+    """SciPy's error for infinities and NaN, as far as the values of what is traced are known."""
+    if isinstance(x, list | tuple | dict):
+        for v in x.values() if isinstance(x, dict) else x:
+            require_finite(v)
+    elif isinstance(x, Tracer | np.ndarray):
+        plain = known(x)
+        if plain is not None and plain.dtype.kind in "fc" and not np.isfinite(plain).all():
+            raise ValueError("array must not contain infs or NaNs")
 
 
 def published(theirs: Any, name: str, ours: Callable, more: str = "") -> Callable:

@@ -436,3 +436,29 @@ def test_pivoted_qr_keeps_the_order_of_columns(mode):
         several = ft.grad(lambda a: np.sum(f(a)[1] ** 3))
         np.testing.assert_allclose(several(np.stack([a, a[::-1]])),
                                    np.stack([several(a), several(a[::-1])]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shapes", [
+    [(3, 2, 2)], [(2, 2), (3, 2, 2)], [(3, 1, 2), (2, 2)], [(3, 1, 2), (0, 3)], [(3, 1, 2), ()],
+], ids=str)
+def test_block_diagonals_of_stacks(shapes):
+    blocks = [np.arange(1.0, 1 + np.prod(s, dtype=int)).reshape(s) for s in shapes]
+    expected = scipy.linalg.block_diag(*blocks)
+    y, pull = ft.vjp(lambda *b: linalg.block_diag(*b), *blocks)
+    close(y, expected)
+    for block, ct in zip(blocks, pull(expected), strict=True):
+        repeats = expected.size and np.prod(expected.shape[:-2], dtype=int)
+        repeats //= max(1, np.prod(block.shape[:-2], dtype=int))
+        close(ct, repeats * block)
+
+
+@pytest.mark.parametrize("name", ["solve", "cholesky", "inv", "det", "eigvalsh", "svdvals", "qr"])
+def test_nan_and_infinities_are_refused_as_by_scipy(name):
+    def f(a):
+        args = (a, np.ones(2)) if name == "solve" else (a,)
+        y = getattr(linalg, name)(*args)
+        return np.sum(y[1] if name == "qr" else y)
+
+    for value in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="must not contain infs or NaNs"):
+            ft.grad(f)(np.array([[2.0, value], [0.5, 2.0]]))

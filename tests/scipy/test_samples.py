@@ -110,3 +110,14 @@ def test_what_traced_values_cannot_honour_is_refused():
         ft.grad(lambda x: stats.pearsonr(x, Y, method=theirs.PermutationMethod()).pvalue)(X)
     with pytest.raises(ValueError, match="Proportion too big"):
         ft.grad(lambda x: stats.trim_mean(x, 0.5))(X)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, ft.jit], ids=["eager", "jit"])
+def test_the_sixth_field_of_a_line(transform, unoptimised):
+    x, y = np.array([1.0, 2.0, 3.0, 4.5]), np.array([2.0, 1.0, 4.0, 4.0])
+    found = transform(lambda y: stats.linregress(x, y))
+    aside = lambda y: found(y).intercept_stderr  # noqa: E731  # to be differentiated
+    expected = lambda y: theirs.linregress(x, y).intercept_stderr  # noqa: E731  # likewise
+    assert ft.vjp(aside, y)[0] == approx(expected(y))
+    slopes = [(expected(y + e) - expected(y - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
+    assert ft.grad(aside)(y) == approx(slopes, rel=1e-7)  # differences

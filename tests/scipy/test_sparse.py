@@ -317,6 +317,19 @@ def _ring(d):
     return sparse.diags_array([off, d, off], offsets=[-1, 0, 1])
 
 
+@pytest.mark.parametrize("which", ["LM", "SM", "LA", "SA", "BE"])
+def test_eigenvalues_alone_have_the_order_of_scipy(which):
+    A = np.diag([1.0, -5.0, 3.0, 4.0, 2.2]) + 0.1
+    places = np.nonzero(np.ones((5, 5)))
+
+    def alone(v):
+        return linalg.eigsh(sparse.csr_array((v, places), shape=(5, 5)), 3, which=which,
+                            return_eigenvectors=False)
+
+    expected = scipy.sparse.linalg.eigsh(A, 3, which=which, return_eigenvectors=False)
+    close(ft.vjp(alone, A.ravel())[0], expected)
+
+
 @pytest.mark.parametrize("which", ["LA", "SA"])
 def test_eigenvalues_of_a_sparse_matrix_are_those_of_the_dense_to_second_order(which):
     d = np.array([1.0, 2.3, 0.4, 3.1, 1.7])

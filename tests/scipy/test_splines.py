@@ -374,3 +374,62 @@ def test_wrong_weights_and_lam_are_refused_with_scipy_s_words():
         ft.grad(lambda w: fi.make_smoothing_spline(x, x, w, 0.1)(0.5))(np.zeros(6))
     with pytest.raises(ValueError, match="should be non-negative"):
         ft.grad(lambda lam: fi.make_smoothing_spline(x, x, lam=lam)(0.5))(-1.0)
+
+
+EVEN = np.linspace(0.0, 3.0, 7)
+OUTSIDE = {
+    "CubicSpline": lambda t, y: fi.CubicSpline(EVEN, y, extrapolate=False)(t),
+    "its slope": lambda t, y: fi.CubicSpline(EVEN, y, extrapolate=False)(t, 1),
+    "PchipInterpolator": lambda t, y: fi.PchipInterpolator(EVEN, y, extrapolate=False)(t),
+    "Akima1DInterpolator": lambda t, y: fi.Akima1DInterpolator(EVEN, y)(t),
+    "make_interp_spline": lambda t, y: _without_extrapolation(EVEN, y)(t),
+    "previous": lambda t, y: fi.interp1d(EVEN, y, "previous", bounds_error=False)(t),
+    "linear": lambda t, y: fi.interp1d(EVEN, y, bounds_error=False)(t),
+    "a grid": lambda t, y: fi.RegularGridInterpolator(
+        (EVEN,), y, bounds_error=False)(np.reshape(t, (1, 1)))[0],
+}
+
+
+def _without_extrapolation(x, y):
+    spline = fi.make_interp_spline(x, y)
+    spline.extrapolate = False
+    return spline
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("transform", [lambda g: g, ft.jit], ids=["eager", "jit"])
+def test_where_the_value_is_nan_so_are_the_slopes(name, transform):
+    g = transform(ft.grad(OUTSIDE[name], (0, 1)))
+    y = np.sin(EVEN)
+    for t in (-0.25, 3.5):
+        by_point, by_values = g(t, y)
+        assert np.isnan(by_point)
+        assert np.isnan(by_values).any()
+    assert np.isfinite(np.concatenate([np.ravel(v) for v in g(1.25, y)])).all()
+
+
+CLOSED = np.cos(2 * np.pi / 3 * EVEN)
+CLOSED[-1] = CLOSED[0]
+OPEN, WITH_NAN = CLOSED + EVEN, np.where(EVEN == 1.5, np.nan, CLOSED)
+REFUSED = {
+    "open ends": (lambda y: fi.CubicSpline(EVEN, y, bc_type="periodic")(1.1), OPEN),
+    "open ends of a B-spline":
+        (lambda y: fi.make_interp_spline(EVEN, y, bc_type="periodic")(1.1), OPEN),
+    "NaN": (lambda y: fi.CubicSpline(EVEN, y)(1.1), WITH_NAN),
+    "NaN in a B-spline": (lambda y: fi.make_interp_spline(EVEN, y)(1.1), WITH_NAN),
+    "NaN in Pchip": (lambda y: fi.PchipInterpolator(EVEN, y)(1.1), WITH_NAN),
+    "unsorted knots": (lambda x: fi.CubicSpline(x, EVEN)(0.2), CLOSED),
+    "unsorted knots of Akima": (lambda x: fi.Akima1DInterpolator(x, EVEN)(0.2), CLOSED),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_scipy_refuses_is_refused_or_nan_where_it_is_not_known(name):
+    f, x = REFUSED[name]
+    with pytest.raises(ValueError):
+        f(x)
+    with pytest.raises(ValueError):
+        ft.grad(f)(x)
+    assert np.isnan(ft.jit(f)(x))
+    assert np.isnan(ft.jit(ft.grad(f))(x)).any()
+    assert np.isnan(ft.vmap(ft.grad(f))(x[None])).any()

@@ -475,3 +475,41 @@ def test_of_many_entries_the_scale_is_asked_about_once():
     f = ft.jit(ft.grad(lambda x, s: np.sum(stats.norm.logpdf(x, 0.1, s)), (0, 1)))
     text = str(f.lower(np.ones(1000), 1.2).program)
     assert not [line for line in text.splitlines() if " where " in line and "[1000]" in line]
+
+
+WITHOUT_VARIANCE = {
+    "t": (1.5,), "pareto": (2.0,), "f": (3.0, 3.0), "invgamma": (1.5,), "genpareto": (0.6,),
+    "genextreme": (-0.6,), "cauchy": (0.5, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_VARIANCE)
+@pytest.mark.parametrize("moment", ["var", "std"])
+def test_a_moment_that_does_not_exist_has_no_finite_slope(name, moment):
+    args = WITHOUT_VARIANCE[name]
+    f = getattr(getattr(stats, name), moment)
+    value, slope = ft.value_and_grad(f)(*args)
+    assert value == approx(getattr(getattr(scipy.stats, name), moment)(*args), nan_ok=True)
+    assert not np.isfinite(value)
+    assert not np.isfinite(slope)
+    assert not np.isfinite(ft.jit(ft.grad(f))(*args))
+
+
+@pytest.mark.parametrize(("a", "b"), [
+    (-1.0, 2.0), (1.0, 1.001), (1.0, 1 + 1e-8), (-1e-4, 1e-4), (10.0, 10.0001), (-8.0, -7.999),
+])
+def test_moments_of_a_normal_between_near_ends(a, b):
+    def exact(name, a, b):
+        z = mp.quad(mp.npdf, [a, b])
+        mean = mp.quad(lambda x: x * mp.npdf(x), [a, b]) / z
+        if name == "mean":
+            return mean
+        return mp.quad(lambda x: (x - mean) ** 2 * mp.npdf(x), [a, b]) / z
+
+    with mp.workdps(60):
+        for name in ("mean", "var"):
+            value, slopes = ft.value_and_grad(getattr(stats.truncnorm, name), (0, 1))(a, b)
+            assert value == approx(float(exact(name, mp.mpf(a), mp.mpf(b))), rel=1e-13)
+            h = mp.mpf(10) ** -20
+            by_b = (exact(name, mp.mpf(a), b + h) - exact(name, mp.mpf(a), b - h)) / (2 * h)
+            assert slopes[1] == approx(float(by_b), rel=1e-12)

@@ -241,6 +241,7 @@ KERNELS |= {
     "sigmoid_slope": _entries(_sigmoid_slope, 2),
     "logistic": _entries(reals.logistic), "logaddexp": _entries(reals.logaddexp, 2),
     "logaddexp_slope": _entries(reals.logaddexp_slope, 3),
+    "sech2": _entries(reals.sech2), "tanh_slope": _entries(reals.tanh_slope, 3),
 }
 
 

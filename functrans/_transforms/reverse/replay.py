@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from functrans._core.bind import spread
 from functrans._core.products import products
 from functrans._ops.declare import Action
+from functrans._ops.promotion import brought_to
 from functrans._transforms.reverse.tracer import VJPTracer
-from functrans._transforms.reverse.vjp import VJPTrace
+
+if TYPE_CHECKING:
+    from functrans._transforms.reverse.vjp import VJPTrace
 
 
 def push_forward(
@@ -21,15 +24,16 @@ def push_forward(
     ts: list[Any] = [None] * len(trace.tape)
     for x, t in zip(inputs, tangents, strict=True):
         ts[x.slot] = t
-    advance(trace.tape, ts)
+    trace.advance(ts)
     return [ts[x.slot] if type(x) is VJPTracer and x.owner is trace else None for x in outs]
 
 
-def advance(tape: list, ts: list, start: int = 0) -> None:
-    """Carry tangents from the inputs to the end of the tape, in place in ``ts``."""
+def advance(tape: list, ts: list, start: int = 0, stop: int | None = None) -> None:
+    """Carry tangents along the tape, to its end unless ``stop`` says otherwise, in place in ``ts``.
+    """
     bare = products().bare
     with np.errstate(all="ignore"):
-        for k in range(start, len(tape)):
+        for k in range(start, len(tape) if stop is None else stop):
             node = tape[k]
             if type(node) is tuple:
                 ts[k] = _push_elementwise(node, ts, bare)
@@ -43,6 +47,8 @@ def _push_elementwise(node, ts, bare):
         t = ts[parent]
         if t is None:
             continue
+        if unlike is not None:
+            t = brought_to(t, unlike[1][1])
         c = (action.act if bare and type(action) is Action else action.push)(t, *saved)
         if unlike is not None:
             c = spread(c, *unlike[1])

@@ -1,4 +1,4 @@
-"""Derivatives from values alone, and the rule of one mode from that of the other.
+"""The rule of one mode from that of the other, or from Jacobians.
 
 Functions here take lists of ndarrays. ``jvp(xs, ts, options)`` and ``vjp(xs, cts, options)`` have
 None where there is no tangent or cotangent. Both are linear over the real numbers: a complex entry
@@ -17,10 +17,14 @@ from functrans._transforms.forward.series import total
 
 
 class DerivativeRule(NamedTuple):
-    """A derivative: tangents of the outputs from those of the operands, and cotangents back."""
+    """A derivative: tangents of the outputs from those of the operands, and cotangents back.
+
+    ``differenced``: how many times its numbers went through differences, which lose digits.
+    """
 
     jvp: Callable[[Sequence, Sequence, dict], list]
     vjp: Callable[[Sequence, Sequence, dict], list]
+    differenced: int = 0
 
 
 def rule_of(
@@ -34,57 +38,12 @@ def rule_of(
     if jacobians is not None:
         return DerivativeRule(_contracted(jacobians), _contracted_back(jacobians))
     if jvp is not None:
-        return DerivativeRule(jvp, _by_units(jvp, _operands))
+        return DerivativeRule(jvp, by_units(jvp, operands_of))
     assert vjp is not None, "one of the three"
-    return DerivativeRule(_by_units(vjp, f), vjp)
+    return DerivativeRule(by_units(vjp, f), vjp)
 
 
-def differences(f: Callable) -> DerivativeRule:
-    """The rule of ``f(xs, options)`` by central differences, extrapolated once.
-
-    With steps h and h/2 the error is of order h^4 and rounding of order eps/h, so h^5 = eps.
-    """
-
-    def jvp(xs: Sequence, ts: Sequence, options: dict) -> list:
-        moving = [(x, t) for x, t in zip(xs, ts, strict=True) if t is not None and t.size]
-        h = _step(moving)
-        if h is None:
-            return [np.zeros_like(y) if is_inexact(y) else None for y in f(xs, options)]
-
-        def at(k: float) -> list:
-            return f(
-                [
-                    x if t is None else (x + x.dtype.type(k) * t).astype(x.dtype)
-                    for x, t in zip(xs, ts, strict=True)
-                ],
-                options,
-            )
-
-        runs = zip(at(h), at(-h), at(h / 2), at(-h / 2), strict=True)
-        return [np.asarray(_slope(*ys, h)) if is_inexact(ys[0]) else None for ys in runs]
-
-    return DerivativeRule(jvp, _by_units(jvp, _operands))
-
-
-def _slope(far, back, near, near_back, h):
-    unit = far.dtype.type
-    return (4 * ((near - near_back) / unit(h)) - (far - back) / unit(2 * h)) / 3
-
-
-def _step(moving: Sequence) -> float | None:
-    """How far to go along the tangents; a power of two, so that it adds no rounding."""
-    length = max((float(np.max(np.abs(t))) for _, t in moving), default=0.0)
-    if not length:
-        return None
-    if not np.isfinite(length):
-        return 1.0  # the result is NaN, whatever the step
-    eps = max(float(np.finfo(x.dtype).eps) for x, _ in moving)
-    # by the entries that change: one large entry elsewhere sets no scale for them
-    size = max(1.0, *(float(np.max(np.where(t != 0, np.abs(x), 0))) for x, t in moving))
-    return 2.0 ** np.round(np.log2(eps**0.2 * size / length))
-
-
-def _by_units(apply: Callable, types: Callable) -> Callable:
+def by_units(apply: Callable, types: Callable) -> Callable:
     """The rule of the other mode: ``apply`` takes a unit for each entry of ``types(xs)``."""
 
     def other(xs: Sequence, changes: Sequence, options: dict) -> list:
@@ -105,7 +64,7 @@ def _by_units(apply: Callable, types: Callable) -> Callable:
     return other
 
 
-def _operands(xs: Sequence, options: dict) -> Sequence:
+def operands_of(xs: Sequence, options: dict) -> Sequence:
     return xs
 
 
@@ -130,8 +89,15 @@ def unit(x: np.ndarray, k: int) -> np.ndarray:
 def inner(a: Iterable, b: Iterable) -> complex:
     """The sum of products of entries, without conjugation."""
     return sum(
-        np.sum(x * y) for x, y in zip(a, b, strict=True) if x is not None and y is not None
+        _sum_of_products(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None
     )
+
+
+def _sum_of_products(x: np.ndarray, y: np.ndarray) -> Any:
+    total = np.sum(x * y)
+    if np.isfinite(total):
+        return total
+    return np.sum(np.where((x == 0) | (y == 0), 0, x * y))  # 0 * nan: what is not wanted
 
 
 def _contracted(jacobians: Callable) -> Callable:

@@ -19,7 +19,8 @@ from functrans._core.places import placed
 from functrans._ops.declare import General
 from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.derived import ByValue
-from functrans._transforms.rules.differences import DerivativeRule, differences, inner, rule_of
+from functrans._transforms.rules.differences import DerivativeRule, inner, rule_of
+from functrans._transforms.rules.steps import differences
 from functrans.errors import ArgumentError, CheckError, ShapeError, name_of
 
 
@@ -41,8 +42,11 @@ def external(
     - ``vjp(primals, ct)``: a tuple of ``v^T J``, one an argument, not conjugated;
     - ``jac(*primals)``: the Jacobian, of shape ``out.shape + in.shape``, a tuple of them where
       there are several arguments, and a tuple of those where there are several outputs;
-    - else from central differences: four runs of ``f`` for a tangent, as many for each entry of
-      its arguments for a gradient, twice as many where it is complex, to ten digits or so.
+    - else from differences, to ten digits or so: four runs of ``f`` for a tangent, as many for each
+      entry of its arguments for a gradient, twice as many where it is complex, and more where a
+      step that fits the size of ``x`` does not fit ``f``. Entries in which no step gives six digits
+      (three of float32) are NaN. Where ``f`` takes complex numbers and is analytic, one run more
+      gives all digits.
 
     Complex arguments and results are taken as they are in the rest of functrans: ``f`` need not be
     holomorphic, ``J t`` is its change along ``t``, and ``vjp`` returns ``c`` for ``v`` so that
@@ -99,7 +103,7 @@ class ExternalFunction(ByValue):
         rules = list(self.rules.values()) or [differences(self.values)]
         # where the user gave both, each mode has its own
         first, last = self._verified_first(rules[0].jvp), self._verified_first(rules[-1].vjp)
-        rule = DerivativeRule(first, last)
+        rule = DerivativeRule(first, last, rules[0].differenced)
         self.opaque = OpaqueOp(name, self.values, rule, outputs)
 
     def __repr__(self) -> str:
@@ -140,7 +144,7 @@ class ExternalFunction(ByValue):
                 f"{self.name}: the function must return {wanted}, but returned {describe(out)}. "
                 "The number of arrays is the option outputs=."
             )
-        return [np.asarray(plain(y)) for y in outs]
+        return [np.array(plain(y)) for y in outs]  # it may use the memory again
 
     def tangents(self, xs: Sequence, ts: Sequence, options: dict) -> list:
         full = [
@@ -183,7 +187,7 @@ class ExternalFunction(ByValue):
             if x is None or not is_inexact(a):
                 out.append(None)
                 continue
-            x = np.asarray(plain(x))
+            x = np.array(plain(x))
             if x.shape != a.shape or x.dtype.kind not in "biufcV":
                 raise ShapeError(
                     f"{self.name}: entry {i} of what {what} returned is {aval_of(x)!r}, but must "
@@ -213,7 +217,7 @@ class ExternalFunction(ByValue):
         rng = np.random.default_rng(0)
         ys = self.values(xs, options)
         ts, cts = ([_direction(rng, x) if is_inexact(x) else None for x in v] for v in (xs, ys))
-        numeric = differences(self.values).jvp(xs, ts, options)
+        numeric = differences(self.values, loose=True).jvp(xs, ts, options)
         eps = max([float(np.finfo(x.dtype).eps) for x in [*xs, *ys] if is_inexact(x)], default=0.0)
         for what, rule in self.rules.items():
             actual, expected = rule.jvp(xs, ts, options) if what != "vjp" else [], numeric
@@ -356,7 +360,8 @@ class OpaqueDerivative(OpaqueOp):
         name = f"{'vjp' if back else 'jvp'} of {of.name}"
         outputs = len(changed if back else out)
         self.further = of.further
-        rule = self.further(self) if self.further else differences(self.run_rule)
+        rule = self.further(self) if self.further else differences(
+            self.run_rule, order=of.rule.differenced + 1)
         super().__init__(name, self.run_rule, rule, outputs)
 
     def out_avals(self, avals: Sequence[Aval], options: dict, xs: Sequence | None) -> list[Aval]:

@@ -7,7 +7,7 @@ import io
 import pickle
 from collections.abc import Callable, Iterator
 from inspect import getclosurevars
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from functrans._transforms.derived import ByValue, Derived, global_name
@@ -61,9 +61,24 @@ def _packer_of(library: Any) -> type[pickle.Pickler]:
             by_value = _by_value(obj)
             if by_value is not None:
                 return by_value()
+            if library and type(obj) is CodeType:
+                return _with_its_file(self, obj)
             return super().reducer_override(obj) if library else NotImplemented
 
     return Packer
+
+
+# What cloudpickle calls the file of any code.
+NO_FILE = "<dynamic-code>"
+
+
+def _with_its_file(packer: Any, code: CodeType) -> Any:
+    """The pickle of code, which keeps its file: errors name the user's line."""
+    reduce = packer.dispatch_table.get(CodeType)
+    if reduce is None:
+        return NotImplemented
+    make, args, *rest = reduce(code)
+    return make, tuple([code.co_filename if x == NO_FILE else x for x in args]), *rest
 
 
 def _by_value(x: Any) -> Callable[[], tuple] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import AnyArray
+from functrans._core.bind import AnyArray, known
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
 from functrans.numpy.indexing import take
 from functrans.scipy.public import is_traced
@@ -24,6 +24,26 @@ def refuse_traced(who: str, **arguments: Any) -> None:
                 f"{user_line()}: {who} got traced {name}, in which its derivative is not known "
                 "here. Pass a constant, for example ft.stop_gradient(x)."
             )
+
+
+def filled(y: Any, xs: Sequence, outside: Any, fill: Any) -> AnyArray:
+    """``y`` with ``fill`` for points that lie ``outside``; their coordinates are ``xs``.
+
+    A value that is NaN has slopes that are NaN, as SciPy's own derivatives have.
+    """
+    rows = outside.reshape(outside.shape + (1,) * (y.ndim - outside.ndim))
+    if is_traced(fill) or not np.any(np.isnan(fill)):
+        return np.where(rows, fill, y)
+    moving: Any = sum(xs[1:], xs[0]).reshape(rows.shape) + y
+    return np.where(rows, np.where(np.isnan(fill), np.nan * moving, fill), y)
+
+
+def finite_or_nan(y: Any, ok: Any = True) -> AnyArray:
+    """Values that SciPy takes only if all are finite, and ``ok``; else, where a run alone tells,
+    all NaN."""
+    if known(y) is not None and known(ok) is not None:
+        return y
+    return np.where(np.all(np.isfinite(y)) & ok, y, np.nan * y)
 
 
 class OfScipy:

@@ -20,6 +20,7 @@ from functrans._ops import sparse
 from functrans._ops.sparse import Pattern
 from functrans._ops.structure import move_axis
 from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy import bands
 from functrans.scipy.interpolate.bases import (
@@ -29,10 +30,12 @@ from functrans.scipy.interpolate.bases import (
     axis_back,
     column,
     combined,
+    filled,
+    finite_or_nan,
     refuse_traced,
     whole_line,
 )
-from functrans.scipy.public import is_traced
+from functrans.scipy.public import is_traced, require_finite
 
 si: Any = interpolate  # its types say less than its functions take
 
@@ -86,8 +89,7 @@ class BSpline(OfScipy):
             x = low + (x - low) % (high - low)
         y = combined([basis], self.c[:n], [x], [nu])
         if not extrapolate:
-            inside = (x >= low) & (x <= high)
-            y = np.where(inside.reshape(inside.shape + (1,) * (y.ndim - x.ndim)), y, np.nan)
+            y = filled(y, [x], np.logical_not((x >= low) & (x <= high)), np.nan)
         return axis_back(y, x.ndim, self.axis)
 
     def derivative(self, nu: int = 1) -> BSpline:
@@ -177,6 +179,9 @@ def make_interp_spline(x, y, k=3, t=None, bc_type: Any = None, axis=0, check_fin
     refuse_traced("make_interp_spline", x=x, knots=t)
     if not is_traced((y, bc_type)):
         return wrapped(si.make_interp_spline(x, y, k, t, bc_type, axis, check_finite))
+    if check_finite:
+        require_finite(y)
+        y = finite_or_nan(as_operand(y))
     if k <= 1 and t is None and bc_type is None:  # its coefficients are the values
         return BSpline(si.make_interp_spline(x, np.zeros(len(x)), k).t, y, k, axis=axis)
     if isinstance(bc_type, str) and bc_type == "periodic":
@@ -184,7 +189,7 @@ def make_interp_spline(x, y, k=3, t=None, bc_type: Any = None, axis=0, check_fin
             unit[[0, 0, -1, -1], [0, -1, 0, -1]] = 0.5
             return si.make_interp_spline(x, unit, k, t, bc_type)
 
-        return fitted(periodic, y, axis)
+        return fitted(periodic, _closed(as_operand(y), axis), axis)
     y = as_operand(y)
     y = move_axis(y, normalize_axis_index(axis, y.ndim), 0)
     pair = [bc_type] * 2 if bc_type is None or isinstance(bc_type, str) else list(bc_type)
@@ -195,6 +200,16 @@ def make_interp_spline(x, y, k=3, t=None, bc_type: Any = None, axis=0, check_fin
              [(order, np.zeros(y.shape[1:])) for order, _ in end] or None for end in ends]
     spline = wrapped(si.make_interp_spline(x, np.zeros(y.shape, y.dtype), k, t, tuple(plain)))
     return _with_traced(spline, coefficients(spline.t, spline.k, x, y, ends), axis)
+
+
+def _closed(y: Any, axis: int) -> AnyArray:
+    """The values of a periodic spline: SciPy's error where they do not close, or NaN."""
+    ends = take(y, 0, axis=axis), take(y, -1, axis=axis)
+    closed = np.isclose(*ends, atol=1e-15)
+    plain = known(closed)
+    if plain is not None and not np.all(plain):
+        raise ValueError("First and last points does not match while periodic case expected")
+    return y if plain is not None else np.where(np.all(closed), y, np.nan * y)
 
 
 def coefficients(t: np.ndarray, k: int, x: Any, y: Any, ends: Any = ((), ())) -> AnyArray:
@@ -230,6 +245,9 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, **options):
     refuse_traced("make_lsq_spline", x=x, knots=t, weights=w)
     if not is_traced(y):
         return wrapped(si.make_lsq_spline(x, y, t, k, w, axis, check_finite, **options))
+    if check_finite:
+        require_finite(y)
+        y = finite_or_nan(as_operand(y))
     y = as_operand(y)
     y = move_axis(y, normalize_axis_index(axis, y.ndim), 0)
     # SciPy's checks

@@ -12,12 +12,11 @@ from scipy import interpolate
 from scipy.sparse.linalg import spsolve
 
 from functrans._core.bind import AnyArray, known
-from functrans._ops.declare import where
 from functrans._ops.structure import move_axis
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.interpolate import slopes
-from functrans.scipy.interpolate.bases import Basis, OfScipy, combined, refuse_traced
+from functrans.scipy.interpolate.bases import Basis, OfScipy, combined, filled, refuse_traced
 from functrans.scipy.interpolate.bsplines import BSpline, coefficients
 from functrans.scipy.interpolate.univariate import knots_of
 from functrans.scipy.public import is_traced, refused
@@ -82,7 +81,7 @@ class RegularGridInterpolator:
         fill = np.nan if self.bounds_error else self.fill_value
         for rows, value in ((outside, fill), (nans, np.nan)):
             if value is not None:
-                y = where(rows.reshape(rows.shape + (1,) * (y.ndim - rows.ndim)), value, y)
+                y = filled(y, columns, rows, value)
         return y
 
     def _outside(self, columns: list) -> AnyArray:

@@ -12,7 +12,7 @@ from functrans._core.locks import lazy
 from functrans._ops.structure import move_axis
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
-from functrans.scipy.interpolate.bases import axis_back, refuse_traced
+from functrans.scipy.interpolate.bases import axis_back, filled, refuse_traced
 from functrans.scipy.interpolate.bsplines import BSpline, make_interp_spline
 from functrans.scipy.interpolate.piecewise import PchipInterpolator
 from functrans.scipy.public import is_traced
@@ -61,10 +61,11 @@ class interp1d:
         self._require_inside(x)
         y = self._steps(x) if self._kind in STEPS else self._spline(x)
         below, above = self._fills()
-        for outside, fill in ((x < self.x[0], below), (x > self.x[-1], above)):
+        # of NaN, SciPy's steps are those of some knot
+        nan = None if self._kind in STEPS else np.nan
+        for outside, fill in ((x < self.x[0], below), (x > self.x[-1], above), (np.isnan(x), nan)):
             if fill is not None:
-                rows = outside.reshape(outside.shape + (1,) * (y.ndim - x.ndim))
-                y = np.where(rows, fill, y)
+                y = filled(y, [x], outside, fill)
         return axis_back(y, x.ndim, self.axis)
 
     @lazy

@@ -18,7 +18,14 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.interpolate import slopes
-from functrans.scipy.interpolate.bases import NAMED_ENDS, axis_back, column, whole_line
+from functrans.scipy.interpolate.bases import (
+    NAMED_ENDS,
+    axis_back,
+    column,
+    filled,
+    finite_or_nan,
+    whole_line,
+)
 from functrans.scipy.public import is_traced
 
 si: Any = interpolate  # its types say less than its functions take
@@ -63,8 +70,7 @@ class _Evaluated:
             )
         y = _polynomial(own.c, x, knots, nu)
         if not extrapolate:
-            inside = (x >= knots[0]) & (x <= knots[-1])
-            y = np.where(inside.reshape(inside.shape + (1,) * (y.ndim - x.ndim)), y, np.nan)
+            y = filled(y, [x], np.logical_not((x >= knots[0]) & (x <= knots[-1])), np.nan)
         return axis_back(y, x.ndim, own.axis)
 
     def derivative(self, nu: int = 1) -> Any:
@@ -130,6 +136,14 @@ def _like(knots: Any) -> AnyArray:
     return np.arange(float(knots.shape[0])) if plain is None else plain
 
 
+def _sound(x: Any, y: Any) -> tuple[AnyArray, AnyArray]:
+    """Knots and values; NaN where a run alone tells that SciPy would refuse them."""
+    if known(x) is not None and known(y) is not None:
+        return x, y
+    ok = np.all(np.diff(x) > 0) & np.all(np.isfinite(x)) & np.all(np.isfinite(y))
+    return finite_or_nan(x, ok), finite_or_nan(y, ok)
+
+
 def _polynomial(c: Any, x: Any, knots: Any, nu: int) -> AnyArray:
     for _ in range(nu):
         c = _slope(c)
@@ -186,10 +200,13 @@ def _values(who: str, x: Any, y: Any, axis: int) -> tuple[Any, Any, int]:
     axis = normalize_axis_index(axis, y.ndim)
     if y.dtype.kind == "c" and who != "CubicHermiteSpline":
         raise ValueError(f"`{who}` only works with real values for `y`.")
-    plain = _like(x)
+    plain, values = _like(x), known(y)
     n = x.shape[0] if x.ndim == 1 else -1
     if y.shape[axis] != n or n < 2 or np.any(np.diff(plain) <= 0):
         si.PchipInterpolator(plain, np.zeros(y.shape[axis]))  # raises
+    if not np.all(np.isfinite(plain)) or (values is not None and not np.all(np.isfinite(values))):
+        si.PchipInterpolator(plain, np.full(n, np.nan))  # raises
+    x, y = _sound(x, y)
     return x, move_axis(y, axis, 0), axis
 
 
@@ -255,12 +272,17 @@ class CubicSpline(_Interpolant, si.CubicSpline):
         pair: Any = [bc_type] * 2 if isinstance(bc_type, str) else list(bc_type)
         plain = [end if isinstance(end, str) else (end[0], np.zeros(np.shape(end[1])))
                  for end in pair]
+        values = known(y)
         # SciPy's checks, of plain values
-        like = si.CubicSpline(_like(x), np.zeros(y.shape, y.dtype), axis,
-                              bc_type if bc_type == "periodic" else tuple(plain), extrapolate)
+        like = si.CubicSpline(_like(x), np.zeros(y.shape, y.dtype) if values is None else values,
+                              axis, bc_type if bc_type == "periodic" else tuple(plain), extrapolate)
+        x, y = _sound(x, y)
         y = move_axis(y, like.axis, 0)
         ends = [NAMED_ENDS.get(end, end) if isinstance(end, str) else end for end in pair]
         if bc_type == "periodic":
             both = (y[:1] + y[-1:]) / 2
+            if values is None:
+                closed = np.isclose(y[:1], y[-1:], rtol=1e-15, atol=1e-15)  # as SciPy asks
+                both = np.where(closed, both, np.nan * both)
             y, ends = np.concatenate([both, y[1:-1], both]), bc_type
         self._from_slopes(x, y, slopes.smooth(x, y, ends), like.axis, like.extrapolate)

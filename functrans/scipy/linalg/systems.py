@@ -269,12 +269,14 @@ def circulant(c):
 
 @counterpart(sl.block_diag)
 def block_diag(*arrs):
-    """The matrices along the diagonal of one that is otherwise 0."""
+    """The matrices along the diagonal of one that is otherwise 0, or of a stack of such ones."""
     blocks = [as_operand(a) for a in arrs]
     blocks = [a.reshape((1, -1)) if a.ndim < 2 else a for a in blocks]
-    width, lines, left = sum([a.shape[1] for a in blocks]), [], 0
+    stack = np.broadcast_shapes(*[a.shape[:-2] for a in blocks])
+    width, lines, left = sum([a.shape[-1] for a in blocks]), [], 0
     for a in blocks:
-        rest = width - left - a.shape[1]
-        lines.append(np.pad(a, ((0, 0), (left, rest))))
-        left += a.shape[1]
-    return np.concatenate(lines)
+        rest = width - left - a.shape[-1]
+        a = np.broadcast_to(a, stack + a.shape[-2:])
+        lines.append(np.pad(a, ((0, 0),) * (len(stack) + 1) + ((left, rest),)))
+        left += a.shape[-1]
+    return np.concatenate(lines, axis=-2)

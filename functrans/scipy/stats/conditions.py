@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from functrans._core.bind import AnyArray, Tracer, known
+from functrans._ops import elementwise as ops
 from functrans._ops.declare import where
 
 
@@ -32,6 +33,12 @@ def chosen(keep: Any, y: Any, otherwise: Any) -> AnyArray:
 def or_nan(valid: Any, y: Any, *xs: Any) -> AnyArray:
     """``y`` where what it is computed of is valid; else NaN, and so are the slopes in ``xs``."""
     return chosen(valid, y, lambda: sum([x * np.nan for x in xs if x is not None], y * np.nan))
+
+
+def without_slope(y: Any, xs: Sequence) -> AnyArray:
+    """A moment; where it does not exist, its slopes in ``xs`` are infinite or NaN as it is."""
+    return chosen(asked(np.isfinite, y), y,
+                  lambda: y * sum([2.0 + ops.arctan(x) for x in xs if x is not None]))
 
 
 def nan_or(x: Any, otherwise: float) -> Callable[[], Any]:

@@ -24,7 +24,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
-from functrans.scipy.stats.conditions import asked, both, chosen, nan_or, or_nan
+from functrans.scipy.stats.conditions import asked, both, chosen, nan_or, or_nan, without_slope
 from functrans.scipy.stats.draws import numbers_of, quantile_kept, same_number
 
 # The support's ends of forms that say nothing of infinity.
@@ -239,6 +239,7 @@ class _Distribution(Named):
         y = place(f(*shapes), loc, scale)
         shape = np.broadcast_shapes(*[p.shape for p in (*shapes, loc, scale) if p is not None])
         y = y if np.shape(y) == shape else np.broadcast_to(as_operand(y), shape)
+        y = without_slope(y, [*shapes, loc, scale])
         return or_nan(self._valid(shapes, scale), y, *shapes, scale)
 
     @method

@@ -312,7 +312,7 @@ genpareto = Continuous(theirs.genpareto, "c", Form(
     ppf=lambda q, c: -boxcox1p(-q, -c),
     isf=lambda q, c: -boxcox(q, -c),
     mean=lambda c: where(c < 1, 1 / (1 - c), INF),
-    var=lambda c: where(c < 0.5, 1 / ((1 - c) ** 2 * (1 - 2 * c)), INF),
+    var=lambda c: where(c < 0.5, 1 / ((1 - c) ** 2 * (1 - 2 * c)), np.nan),  # as in SciPy
     entropy=lambda c: 1 + c,
 ))
 
@@ -363,7 +363,8 @@ def _mean_of_genextreme(c):
 
 def _var_of_genextreme(c):
     first, second = _log_moments(c)
-    return where(c > -0.5, exp(2 * c * first) * second * exprel(c * c * second), INF)
+    beyond = where(c == -0.5, INF, np.nan)  # as in SciPy
+    return where(c > -0.5, exp(2 * c * first) * second * exprel(c * c * second), beyond)
 
 
 def _end(c, side):

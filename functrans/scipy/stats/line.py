@@ -228,7 +228,8 @@ def _density_at(end, a, b):
 
 
 def _mean_of_truncnorm(a, b):
-    return _density_at(a, a, b)[0] - _density_at(b, a, b)[0]
+    narrow, mean, _ = _moments_between(a, b)
+    return where(narrow, mean, _density_at(a, a, b)[0] - _density_at(b, a, b)[0])
 
 
 def _edges_of_truncnorm(a, b):
@@ -236,8 +237,27 @@ def _edges_of_truncnorm(a, b):
 
 
 def _var_of_truncnorm(a, b):
-    mean = _mean_of_truncnorm(a, b)
-    return 1 + _edges_of_truncnorm(a, b) - mean * mean
+    narrow, _, var = _moments_between(a, b)
+    mean = _density_at(a, a, b)[0] - _density_at(b, a, b)[0]
+    return where(narrow, var, 1 + _edges_of_truncnorm(a, b) - mean * mean)
+
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(32)
+
+
+def _moments_between(a, b):
+    """Mean and variance by quadrature, and where that is right to rounding: the differences of
+    densities and products lose all digits where the ends are close to each other."""
+    half = 0.5 * (b - a)
+    middle = a + half
+    narrow = (half < 2.0) & (absolute(middle * half) < 6.0)
+    h, m = where(narrow, half, 1.0), where(narrow, middle, 0.0)
+    slope, bend = (m * h)[..., None], (h * h)[..., None]
+    mass = WEIGHTS * exp(-NODES * (slope + 0.5 * bend * NODES))
+    mass = mass / np.sum(mass, axis=-1)[..., None]
+    center = np.sum(mass * NODES, axis=-1)
+    spread = np.sum(mass * (NODES - center[..., None]) ** 2, axis=-1)
+    return narrow, m + h * center, h * h * spread
 
 
 def _truncnorm_ppf(q, a, b):

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats as theirs
 from scipy.special import entr, rel_entr
 
+from functrans import tree
 from functrans._core.bind import AnyArray
 from functrans._ops.calls import stop
 from functrans._ops.structure import move_axis
@@ -282,14 +283,29 @@ def _chance(r: Any, n: int, alternative: str) -> AnyArray:
     raise ValueError("`alternative` must be 'less', 'greater', or 'two-sided'.")
 
 
-class LineResult(NamedTuple):
-    """What ``linregress`` returns; as SciPy's, it unpacks to five, and has ``intercept_stderr``."""
-
+class _Line(NamedTuple):
     slope: Any
     intercept: Any
     rvalue: Any
     pvalue: Any
     stderr: Any
+
+
+class LineResult(_Line):
+    """What ``linregress`` returns; as SciPy's, it unpacks to five, and has ``intercept_stderr``."""
+
+    intercept_stderr: Any
+
+    @classmethod
+    def of(cls, *fields: Any) -> LineResult:
+        """The last field is the one that it does not unpack to."""
+        self = cls(*fields[:-1])
+        self.intercept_stderr = fields[-1]
+        return self
+
+
+tree.register(LineResult, lambda r: ((*r, r.intercept_stderr), None),
+              lambda _, fields: LineResult.of(*fields))
 
 
 @counterpart(st.linregress)
@@ -306,13 +322,15 @@ def linregress(x, y, alternative="two-sided"):
         with np.errstate(all="ignore"):
             level, rising = [st.linregress([0.0, 1.0], [0.0, height]) for height in (0.0, 1.0)]
         p = np.where(y[0] == y[1], level.pvalue, rising.pvalue)
-        return LineResult(slope, np.mean(y) - slope * np.mean(x), r, p, rising.stderr + 0.0 * r)
+        sure = rising.stderr + 0.0 * r
+        return LineResult.of(slope, np.mean(y) - slope * np.mean(x), r, p, sure, sure)
     off = np.sum((v - slope * u) ** 2)
     stderr = np.sqrt(off / across / (n - 2))
     ratio = slope / stderr
     p = {"less": lambda: t.cdf(ratio, n - 2), "greater": lambda: t.sf(ratio, n - 2),
          "two-sided": lambda: 2 * t.sf(np.abs(ratio), n - 2)}[alternative]()
-    return LineResult(slope, np.mean(y) - slope * np.mean(x), r, p, stderr)
+    aside = stderr * np.sqrt(across / n + np.mean(x) ** 2)
+    return LineResult.of(slope, np.mean(y) - slope * np.mean(x), r, p, stderr, aside)
 
 
 def _steps(who: str, u: Any, v: Any, u_weights: Any, v_weights: Any) -> tuple[Any, Any]:
