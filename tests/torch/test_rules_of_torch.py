@@ -157,6 +157,53 @@ def test_hooks_of_a_view_are_not_told_what_a_later_write_replaces():
     assert x.grad.tolist() == [6, 6, 1, 1]
 
 
+def test_hooks_of_a_turned_tensor_are_those_of_what_it_was():
+    x, log = leaf(2, 3), []
+    y = x * 1
+    y.transpose_(0, 1)
+    y.register_hook(lambda g: log.append(tuple(g.shape)))
+    y.add_(1)
+    y.sum().backward()
+    assert log == [(3, 2)]
+
+
+# ---- states of optimisers
+
+
+def stepped(make, steps):
+    p = T([1.5, -2.0], requires_grad=True)
+    optimiser = make([p])
+
+    def closure():
+        optimiser.zero_grad()
+        loss = (p**2).sum() * 1.3 + (p**4).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(steps):
+        optimiser.step(closure)
+    return optimiser
+
+
+def test_the_state_of_lbfgs_has_the_names_and_forms_of_torch():
+    optimiser = stepped(lambda ps: torch.optim.LBFGS(ps, lr=0.5, max_iter=3), 1)
+    (state,) = optimiser.state_dict()["state"].values()
+    assert set(state) == {"func_evals", "n_iter", "al", "d", "t", "old_dirs", "old_stps", "ro",
+                          "H_diag", "prev_flat_grad", "prev_loss"}
+    assert len(state["al"]) == 100
+    assert state["al"][0].item() == pytest.approx(1.7296, rel=1e-4)
+    assert state["al"][1] is None
+    assert state["ro"][0].item() == pytest.approx(0.1767, rel=1e-3)
+    assert isinstance(state["d"], torch.Tensor)
+    again = stepped(lambda ps: torch.optim.LBFGS(ps, lr=0.5, max_iter=3), 0)
+    again.load_state_dict(optimiser.state_dict())
+    again.step(lambda: T(0.0))
+
+
+def test_plain_descent_has_no_state():
+    assert stepped(lambda ps: torch.optim.SGD(ps, lr=0.1), 1).state_dict()["state"] == {}
+
+
 # ---- types of results
 
 BFLOAT16 = {

@@ -77,6 +77,8 @@ FLOATING_PAIRS = {
 }
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackward0"}
+# functions of which torch saves the result, and tails of the slope may be in the operand alone
+INVERSES = {"tanh": np.arctanh, "tan": np.arctan, "exp2": np.log2}
 # of booleans, for which NumPy's function has no loop, or one that gives int8
 _BOOLEANS = {"square": lambda x: x.astype(np.int64), "sign": np.copy}
 

@@ -17,7 +17,7 @@ from functrans.torch._tensors import dtypes
 _WIDENING = frozenset({"float_power"})
 
 
-def in_torchs_type(name: str, out: Any, operands: Sequence, options: dict[str, Any]) -> Any:
+def in_torchs_type(name: str, out: Any, operands: Sequence, options: dict[str, Any]) -> object:
     """``out`` of the function ``name``, each floating-point result in torch's type."""
     kind = type(out)
     if kind is tuple or kind is list:

@@ -34,7 +34,7 @@ def _share(x1: Any, x2: Any, exp: Any) -> AnyArray:
 
 
 def _by_exponent(g: Any, y: Any, x1: Any, x2: Any) -> AnyArray:
-    moved = row("power").actions[1].act(g, x1, x2, y)
+    moved = row("power").actions[1].on(g, y, x1, x2)
     if type(x1) in NUMBERS and x1 != 0:
         return moved
     return np.where((x1 == 0) & (x2 == 0), 0, moved)  # 0**x jumps at 0

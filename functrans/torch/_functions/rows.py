@@ -279,8 +279,9 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
     of_arrays = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
     needs = action.needs
-    reads_y, reads_both = needs == ("y",), needs == ("x", "y")
-    assert len(needs) < 2 or reads_both, needs
+    both = len(needs) == 2
+    by_result = inverse is not None and needs == ("x", "y")
+    reads_y = needs == ("y",)
     compute = row.impl if row.facts.libm not in SCALAR else of_arrays
     if not row.differentiable or action.singular:
         of_arrays, compute = silent(of_arrays, 1), silent(compute, 1)
@@ -316,18 +317,18 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             out._node = ElementwiseNode(shown, (edge,), ((0, action, (), unlike),), (), None)
             return out
         frame = sys._getframe(2)
-        if reads_both and inverse is not None:
+        if by_result:
             part = 0, action, (a, y), unlike
             out._node = ResultNode(shown, edge, part, y, out._storage, input._storage, inverse,
                                    (frame.f_code, frame.f_lasti))
             return out
         saved, storage = (y, out._storage) if reads_y else (a, input._storage)
-        versions = storage, storage.version
-        values, versions = ((saved, y), (versions, (out._storage, out._storage.version))
-                            ) if reads_both else ((saved,), (versions,))
+        marks = [(storage, storage.version)]
+        if both:
+            marks.append((out._storage, 0))
         out._node = ElementwiseNode(
-            shown, (edge,), ((0, action, values, unlike),), versions,
-            (frame.f_code, frame.f_lasti),
+            shown, (edge,), ((0, action, action.pick(y, a) if both else (saved,), unlike),),
+            marks, (frame.f_code, frame.f_lasti),
         )
         return out
 

@@ -295,6 +295,7 @@ def become_view(t: Tensor, seen: Tensor) -> None:
     kept = t.stop_retaining()
     if t._base is None:  # its history goes on as that of the memory
         t._base = from_array(t._array, t._storage, t._node, t._index)
+        t._turned = True
     t._array, t._steps, t._seen = seen._array, seen._steps, seen._seen
     t._node, t._index = seen._node, seen._index
     if kept:
@@ -303,7 +304,7 @@ def become_view(t: Tensor, seen: Tensor) -> None:
 
 def value_for_write(t: Tensor) -> Value:
     """``t`` as an operand of an op that then overwrites it: what is saved must be a copy."""
-    if t._base is not None and t._steps and t._node is not None and t._node.extras is not None:
+    if t._base is not None and not t._turned and t._node is not None and t._node.extras is not None:
         look_up(t)  # at a new place, of whose cotangent hooks of the old one are not told
     edge = recorded_edge(t)
     array = t._array.copy()

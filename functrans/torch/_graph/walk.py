@@ -420,7 +420,7 @@ def _after_hooks(node: Node, ct: Any, create: bool) -> Any:
     return cts[0] if node.outputs == 1 else cts
 
 
-def _before(node: Any, ct: Any, create: bool) -> Any:
+def _before(node: Any, ct: Any, create: bool) -> AnyArray | list:
     """The cotangent of ``node`` after the hooks that are called before it is passed, which what
     is asked of the place itself does not see."""
     cts = [ct] if node.outputs == 1 else list(ct)

@@ -9,6 +9,7 @@ Fields (all but ``_array`` and ``_storage`` are class attributes until they are 
     _base, _steps, _seen  of views: the tensor that owns the memory, the rows that lead from it to
                  the view (None: it was made under ``no_grad``), and the ``storage.history`` for
                  which ``_node`` is right; see ``views``
+    _turned      whether it is a view only of itself, in the shape that it had
     _made        why a view cannot be written to while recording, None if it can
     _grad, _accumulator, _hooks, _post_hooks  what only leaves have
 
@@ -52,6 +53,7 @@ class Tensor(Facts, Retaining):
     _base: Tensor | None = None
     _steps: tuple | None = ()
     _made: str | None = None
+    _turned = False
     _seen = 0
     _grad: Tensor | None = None
     _accumulator: Callable[[], Node | None] | None = None
