@@ -106,10 +106,10 @@ def _stores(text: Any) -> bool:
             e: Any = s.value if isinstance(s, ir.Assign) else None
             if is_expr(e, "inplace_binop"):
                 return True
-            known: Any = e if isinstance(e, ir.Global | ir.FreeVar) else None
-            if known and isinstance(known.value, Dispatcher):
-                return True
-            if is_expr(e, "getattr") and e.attr in WRITERS:
+            if isinstance(e, ir.Global | ir.FreeVar):
+                if isinstance(e.value, Dispatcher):
+                    return True
+            elif is_expr(e, "getattr") and e.attr in WRITERS:
                 return True
     return False
 
