@@ -81,19 +81,16 @@ def numpy_call() -> tuple[str, str]:
     found = frame and _instruction(frame)
     if not frame or not found or not isinstance(found[1], ast.Call):
         return "", ""
-    function = _object(found[1].func, frame)
+    function: object = frame
+    for name in ast.unparse(found[1].func).split("."):
+        if isinstance(function, FrameType):
+            function = _value(function, name)
+        else:  # of a module alone: other attributes may run code
+            function = getattr(function, name, None) if isinstance(function, ModuleType) else None
     module = getattr(function, "__module__", None) or ""
     if not callable(function) or isinstance(function, type) or module.partition(".")[0] != "numpy":
         return "", ""
     return ast.unparse(found[1]), getattr(function, "__name__", "")
-
-
-def _object(node: ast.expr, frame: FrameType) -> Any:
-    """What a name, or an attribute of a module, stands for; None: something else."""
-    if isinstance(node, ast.Name):
-        return _value(frame, node.id)
-    owner = _object(node.value, frame) if isinstance(node, ast.Attribute) else None
-    return getattr(owner, node.attr, None) if isinstance(owner, ModuleType) else None
 
 
 def _for_call(node: ast.Call, text: str, frame: FrameType) -> str:

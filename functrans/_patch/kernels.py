@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from functrans._patch.swaps import come_back, go_away, unswapped
+from functrans._core.unswapped import come_back, go_away, unswapped
 
 
 @functools.cache

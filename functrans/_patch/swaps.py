@@ -6,14 +6,12 @@ What they hold then asks the context, so that code outside of the block sees wha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from functrans._core.locks import Lock
+from functrans._core.unswapped import are_away, changing, groups
 from functrans._core.writing import patched, stood_for
 
-_changing = Lock()
 _ABSENT: Any = object()
 
 
@@ -48,17 +46,18 @@ class Group:
     def __init__(self, make: Callable[[], list[Swap]]):
         self.make, self.blocks = make, 0
         self.swaps: list[Swap] = []
-        _groups.append(self)
+        groups.append(self)
 
     def enter(self) -> None:
-        with _changing:
+        with changing:
             if not self.blocks:
                 self.swaps = self.swaps or self.make()
-                self._put()
+                self.put()
             self.blocks += 1
 
-    def _put(self) -> None:
-        if _away.count:
+    def put(self) -> None:
+        """Make the swaps, all or none."""
+        if are_away():
             return
         try:
             for swap in self.swaps:
@@ -69,68 +68,30 @@ class Group:
             raise
 
     def leave(self) -> None:
-        with _changing:
+        with changing:
             if self.blocks:  # a child of a fork may have none left
                 self.set_blocks(self.blocks - 1)
 
     def set_blocks(self, count: int) -> None:
         self.blocks = count
         if not count:
-            for swap in self.swaps:
-                swap.restore()
+            self.restore()
 
-
-_groups: list[Group] = []
-
-
-class _Away:
-    """How many blocks of ``unswapped`` run."""
-
-    count = 0
-
-
-_away = _Away()
-
-
-@contextmanager
-def unswapped() -> Iterator[None]:
-    """What the attributes hold otherwise, whatever blocks run: for code that goes by identity.
-
-    Such code, a compiler that is told which objects it knows, would keep what it sees for good.
-    """
-    go_away()
-    try:
-        yield
-    finally:
-        come_back()
-
-
-def go_away() -> None:
-    with _changing:
-        _away.count += 1
-        if _away.count == 1:
-            for group in _groups:
-                for swap in group.swaps if group.blocks else ():
-                    swap.restore()
-
-
-def come_back() -> None:
-    with _changing:
-        _away.count -= 1
-        for group in _groups if not _away.count else ():
-            if group.blocks:
-                group._put()
+    def restore(self) -> None:
+        """Undo the swaps."""
+        for swap in self.swaps:
+            swap.restore()
 
 
 def _in_child() -> None:
     """Of a fork: blocks of other threads are gone."""
-    for group in _groups:
+    for group in groups:
         if group.blocks:
             group.set_blocks(min(group.blocks, patched.get()))
-    _changing.release()
+    changing.release()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_changing.acquire, after_in_parent=_changing.release, after_in_child=_in_child
+        before=changing.acquire, after_in_parent=changing.release, after_in_child=_in_child
     )

@@ -41,7 +41,7 @@ def summed(summand: Summand, compute: bool) -> Callable[..., Any]:
     return call
 
 
-def _kept(x: Any) -> Any:
+def _kept(x: object) -> object:
     """An argument as it is now: a lazy result may be computed after it is written to."""
     return frozen_copy(x) if isinstance(x, np.ndarray) else x
 

@@ -16,7 +16,7 @@ numba is an extra (``pip install functrans[numba]``): its newest release takes a
 NumPy's. Nothing here is imported by ``import functrans``.
 """
 
-from functrans._patch.swaps import unswapped
+from functrans._core.unswapped import unswapped
 
 # numba goes by the identity of NumPy's functions: in a block of patch they are others
 with unswapped():

@@ -23,7 +23,7 @@ from numba.extending import intrinsic
 from numba.np.ufunc.dufunc import DUFunc
 from numba.np.ufunc.gufunc import GUFunc
 
-from functrans._patch.swaps import unswapped
+from functrans._core.unswapped import unswapped
 from functrans._transforms.staging.names import codes_inside
 from functrans.errors import UnsupportedError
 from functrans.numba.arrays import fresh, write

@@ -29,8 +29,8 @@ from numba.core.registry import cpu_target
 
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import AnyArray, Tracer, cast
+from functrans._core.unswapped import unswapped
 from functrans._ops.declare import General
-from functrans._patch.swaps import unswapped
 from functrans.errors import ShapeError, UnsupportedError
 from functrans.numba.convert import Copies
 from functrans.numba.linear import Jacobian, Tapes

@@ -32,6 +32,9 @@ VIEWS = frozenset({"asarray", "ascontiguousarray", "asfortranarray", "atleast_1d
                    "reshape", "squeeze", "swapaxes", "transpose", "array_split", "split",
                    "moveaxis", "rollaxis", "flip", "fliplr", "flipud", "rot90", "nan_to_num"})
 
+# Methods and attributes by which arrays are written into.
+WRITERS = frozenset({"fill", "sort", "partition", "itemset", "flat"})
+
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class Widening(NopythonTypeInference):
@@ -98,12 +101,15 @@ def _stores(text: Any) -> bool:
     """Whether the function may write into an array."""
     for b in text.blocks.values():
         for s in b.body:
-            e: Any = s.value if isinstance(s, ir.Assign) else s
-            if isinstance(e, ir.SetItem | ir.StaticSetItem) or is_expr(e, "inplace_binop"):
+            if isinstance(s, ir.SetItem | ir.StaticSetItem):
                 return True
-            if isinstance(e, ir.Global | ir.FreeVar) and isinstance(e.value, Dispatcher):
+            e: Any = s.value if isinstance(s, ir.Assign) else None
+            if is_expr(e, "inplace_binop"):
                 return True
-            if is_expr(e, "getattr") and e.attr in ("fill", "sort", "partition", "itemset", "flat"):
+            if isinstance(e, ir.Global | ir.FreeVar):
+                if isinstance(e.value, Dispatcher):
+                    return True
+            elif is_expr(e, "getattr") and e.attr in WRITERS:
                 return True
     return False
 
