@@ -384,7 +384,7 @@ def is_weak(x: Any) -> bool:
                                 for v in layers(x)])
 
 
-def weakly(x: Any) -> Any:
+def weakly(x: Any) -> np.dtype | complex:
     """What promotion sees of a number or array: its dtype, or a number of Python's of that."""
     return x.dtype.type(1).item() if is_weak(x) and isinstance(x, Tracer) else (
         x if type(x) in PYTHON_SCALARS else x.dtype)
