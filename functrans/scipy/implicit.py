@@ -188,7 +188,8 @@ def polished(who: str, f: Callable, z: np.ndarray, matrix: Callable | None = Non
 
 def units_of(z: np.ndarray) -> np.ndarray:
     """The size of each entry, and where it is zero that of the smallest other."""
-    size = np.abs(z)
+    limits = np.finfo(z.dtype)
+    size = np.where(np.abs(z) > limits.tiny / limits.eps, np.abs(z), 0.0)
     least = np.min(size[size > 0], initial=np.max(size, initial=0.0))
     return np.where(size > 0, size, least or 1.0)
 

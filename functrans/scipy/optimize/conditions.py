@@ -140,11 +140,10 @@ class Conditions:
     def _guesses(self, x: np.ndarray, slack: np.ndarray) -> Iterator[np.ndarray]:
         """Active sets, the likeliest first."""
         exact = self.equal | (slack <= 0)
+        yield exact  # of methods that stay within bounds
         if not self.limits or self.equal.all():
-            yield exact
             return
         if x.size > DENSE:
-            yield exact
             yield self.equal.copy()
             return
         self.active = [np.arange(len(r)) for r in np.split(slack, self.cuts)]
