@@ -66,11 +66,14 @@ SciPy's own functions, for plain arrays.
   values, with the same tolerances: `t` and `y` are those of its steps.
 - `odeint` and `solve_ivp` are part of the program under `jit` and `vmap`: there they need `t_eval`,
   and have room for `max_steps` steps and `max_events` times of an event; shapes stay as they are,
-  and what a terminal event cuts off, or no event fills, is NaN. `adjoint=True` gives gradients
-  of first order that are right up to the tolerances, in memory that does not grow with the steps.
+  and what a terminal event cuts off, or no event fills, is NaN; so are all values where SciPy
+  refuses `t_eval`. `adjoint=True` gives gradients of first order that are right up to the
+  tolerances, also of stiff equations, in memory that does not grow with the steps: the state is not
+  integrated back, its steps are taken again.
 - Integrals are differentiated under the sign of integration, and each order of derivatives is made
   to converge as the value is, which takes two to four times as long as the rule alone. **A jump of
-  the integrand that moves with a parameter is not seen**: split the range where it jumps.
+  the integrand that moves with a parameter is not seen**: give its place in `points=`, which moves
+  along.
 - `solve_bvp` is differentiated as the solution of SciPy's collocation equations on the mesh that
   it has found; under `jit` the mesh has to keep its size.
 - Solvers (`quad`, `brentq`, `root`, `minimize`, `least_squares`, `curve_fit`, `linprog`,

@@ -49,6 +49,8 @@ class ShapeError(FunctransError, ValueError):
 class NotDifferentiable(FunctransError, TypeError):
     """An output or input that has no derivative, such as an integer one."""
 
+    has_forward = False  # whether forward mode has the derivative that reverse mode lacks
+
 
 class ConcretizationError(FunctransError, TypeError):
     """A traced value reached code that needs a plain number."""

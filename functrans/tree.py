@@ -69,6 +69,11 @@ def register(
     return cls
 
 
+def is_registered(kind: type) -> bool:
+    """Whether objects of a class are containers because ``register`` has said so."""
+    return kind in _registry
+
+
 def opened(x: Any) -> tuple[Iterable, Any] | None:
     """Children of a container and what else it takes to rebuild it; None for a leaf."""
     kind = type(x)

@@ -46,7 +46,7 @@ def exact_gradient(f, x):
 
 
 ROWS = [row for row in RULES if isinstance(row, Elementwise) and row.differentiable
-        and row.name in REFERENCES and row.name not in ("moving_as", "heaviside", "special.psi")]
+        and row.name in REFERENCES and row.name not in ("moving_as", "heaviside")]
 
 
 def draws(row):
@@ -203,7 +203,8 @@ def cancelling(x, m=np):
 ], ids=lambda v: getattr(v, "__name__", ""))
 def test_errors_of_functions_of_arrays_are_within_the_bounds(f, x):
     _, gradient, bound = ft.certify(f)(x)
-    np.testing.assert_array_equal(gradient, ft.grad(f)(x))
+    # of known numbers the slope of tanh is taken in one pass less, and rounds elsewhere
+    np.testing.assert_allclose(gradient, ft.grad(f)(x), rtol=4e-16)
     excess(gradient, bound, exact_gradient(lambda v: f(np.array(v, object), Entries), x))
 
 

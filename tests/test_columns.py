@@ -175,3 +175,79 @@ def test_a_constant_whose_rows_are_alike_is_one_row():
         table[-1, 1] = other
         (kept,) = _constants(lambda x: x * table, np.ones((1000, 3)))
         assert same_bits(kept, table)
+
+
+# ---- index arrays that are arguments
+
+# Index arrays made of ``p``, with rows of two, and ``q``: as long as ``q``, and others.
+LINES = ["p[:, 0]", "p[:, -1]", "p.T[1]", "p[::-1, 1]", "q", "q[::-1]", "-1 - q", "p[q % 5, 1]",
+         "np.take(p, 0, axis=1)", "(p[:, 0] + q) % 9", "np.where(q > 3, q, p[:, 1])",
+         "p[..., 0].astype(np.int32)"]
+WHERE = [*LINES, "p", "p[:, ::-1]", "p[::2, 0]", "p.reshape(-1)"]
+# What is gathered by them.
+TAKEN = ["np.sum(np.sin(x[{i}]))", "np.sum(x[{i}, 1] * y[{i}])", "np.sum(x[{i}][..., ::-1] ** 2)",
+         "np.sum(x[{i}, {i} % 3] ** 3)", "np.sum(x[:, q[:2] % 3][{i}] ** 2)",
+         "np.sum(np.take(x, {i}, axis=0) / (1 + y[{i}][..., None]))"]
+APART = ["np.sum((x[{i}] - x[{j}]) ** 2)", "np.sum(np.cross(x[{i}], x[{j}]) * x[{i}][:, :1])",
+         "np.sum(y[{i}] / (1 + np.sum((x[{i}] - x[{j}]) ** 2, -1)))"]
+
+
+def drawn_of_indices(rng):
+    """The text of a sum of terms that gather by index arrays, and the function."""
+    def one():
+        if rng.random() < 0.5:
+            return rng.choice(TAKEN).replace("{i}", rng.choice(WHERE))
+        i, j = rng.choice(LINES, 2)
+        return rng.choice(APART).replace("{i}", i).replace("{j}", j)
+
+    text = " + ".join([one() for _ in range(rng.integers(1, 4))])
+    return text, eval(f"lambda x, y, p, q: {text}", {"np": np})
+
+
+def of_indices(f):
+    """Functions of ``f`` by each transform."""
+    def along(x, y, p, q):
+        return ft.jvp(lambda x, y: f(x, y, p, q), (x, y), (np.cos(x), np.sin(y)))
+
+    def curved(x, y, p, q):
+        return ft.jvp(lambda x: ft.grad(f)(x, y, p, q), (x,), (np.cos(x),))
+
+    def batch(g):
+        return lambda x, y, p, q: ft.vmap(g)(*[np.stack([a, a[::-1]]) for a in (x, y, p, q)])
+
+    return {"value": f, "grad": ft.grad(f, argnums=(0, 1)), "jvp": along, "hvp": curved,
+            "vmap": batch(f), "vmap of grad": batch(ft.grad(f))}
+
+
+LAYOUTS = {"as it is": np.array, "by columns": np.asfortranarray, "negative": lambda p: p - 9,
+           "apart": lambda p: np.repeat(p, 2, axis=0)[::2], "narrow": lambda p: p.astype(np.int8)}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_programs_of_index_arrays_are_alike_compiled(seed, monkeypatch):
+    monkeypatch.setattr(columns, "ROWS", 8)
+    monkeypatch.setattr(columns, "CROSSINGS", 1)
+    rng = np.random.default_rng(seed)
+    text, f = drawn_of_indices(rng)
+    layout = LAYOUTS[rng.choice(list(LAYOUTS))]
+    x, y = rng.uniform(0.5, 1.5, (9, 3)), rng.uniform(0.5, 1.5, 9)
+    p, q = layout(rng.integers(0, 9, (10, 2))), layout(rng.integers(0, 9, 10))
+    for name, g in of_indices(f).items():
+        pairs = zip(ft.tree.leaves(ft.jit(g)(x, y, p, q)), ft.tree.leaves(g(x, y, p, q)),
+                    strict=True)
+        for a, b in pairs:
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13, err_msg=f"{name}: {text}")
+
+
+@pytest.mark.parametrize("transform", ["grad", "hvp", "vmap of grad"])
+def test_columns_of_an_index_array_are_read_by_many_rows(transform):
+    def energy(x, y, p, q):
+        d = x[p[:, 0]] - x[p[:, 1]]
+        return np.sum(d * d) + np.sum(d[:, 0] * y[p[::-1, 1]])
+
+    rng = np.random.default_rng(0)
+    p = rng.integers(0, 64, (columns.ROWS, 2))
+    args = rng.normal(size=(64, 3)), rng.normal(size=64), p, p[:, 0]
+    g = of_indices(energy)[transform]
+    for a, b in zip(ft.tree.leaves(ft.jit(g)(*args)), ft.tree.leaves(g(*args)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)

@@ -1,6 +1,7 @@
 """``functrans.debug.detect_anomaly``: NaN in derivatives of functions."""
 
 import inspect
+import pickle
 
 import numpy as np
 import pytest
@@ -122,3 +123,60 @@ def test_other_types_are_looked_at_too(dtype):
         return np.sum(np.real(np.sin(x) / x))
 
     assert "`divide` is NaN" in found(ft.grad, X.astype(dtype), f=f)
+
+
+# ---- anomaly mode in what takes other ways through a tape, or none
+
+
+POINT, ALONG = np.array([1.0, 0.0, 2.0]), np.ones(3)
+
+
+def share(x):
+    return np.sin(x) / x
+
+
+def of_shares(x):
+    return np.sum(share(x))
+
+
+WAYS = {
+    "jet": lambda: ft.jet(share, (POINT,), ((ALONG, ALONG),)),
+    "jit of jet": lambda: ft.jit(lambda x: ft.jet(share, (x,), ((ALONG,),)))(POINT),
+    "linearize": lambda: ft.linearize(share, POINT)[1](ALONG),
+    "vmap of linearize": lambda: ft.vmap(ft.linearize(share, POINT)[1])(np.eye(3)),
+    "linear_operator": lambda: ft.linear_operator(share, POINT) @ ALONG,
+    "its matrix products": lambda: ft.linear_operator(share, POINT) @ np.ones((3, 2)),
+    "gauss_newton": lambda: ft.linear_operator(share, POINT, "gauss_newton") @ ALONG,
+    "ggnvp": lambda: ft.ggnvp(np.sum, share, POINT, ALONG),
+    "jacobian": lambda: ft.jacobian(share)(POINT),
+    "jacobian in chunks": lambda: ft.jacobian(share, chunk_size=1)(POINT),
+    "sparse_jacobian": lambda: ft.sparse_jacobian(share)(POINT),
+    "prepared": lambda: ft.sparse_jacobian(share).prepare(ALONG)(POINT),
+    "sparse_hessian": lambda: ft.sparse_hessian(of_shares)(POINT),
+    "argnums": lambda: ft.sparse_jacobian(lambda p, x: p["a"] * share(x), argnums=1)(
+        {"a": 2.0}, POINT),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_every_way_to_a_derivative_says_where_it_becomes_nan(name):
+    with np.errstate(all="ignore"), ft.debug.detect_anomaly():
+        with pytest.raises(AnomalyError, match=r"`divide` is NaN, in the .*operand 0 is 0, operand "
+                           r"1 is 0,.* first became NaN in `divide` at .*test_debug.py") as error:
+            WAYS[name]()
+        assert f"{__file__}:{share.__code__.co_firstlineno + 1}" in str(error.value)
+
+
+def test_a_sparse_derivative_that_travelled_says_that_it_has_a_nan():
+    prepared = pickle.loads(pickle.dumps(ft.sparse_jacobian(share).prepare(ALONG)))
+    with np.errstate(all="ignore"), ft.debug.detect_anomaly():
+        with pytest.raises(AnomalyError, match="the derivative of `share` has a NaN here"):
+            prepared(POINT)
+        prepared(ALONG)
+
+
+def test_ways_without_a_nan_raise_nothing():
+    with ft.debug.detect_anomaly():
+        for g in (lambda x: ft.jet(share, (x,), ((x, x),)), ft.sparse_jacobian(share),
+                  lambda x: ft.linearize(share, x)[1](x), ft.jacobian(share)):
+            g(ALONG)

@@ -100,6 +100,32 @@ def test_other_arguments_are_refused():
         g({"a": "text", "b": [1.0, 2.0]})
 
 
+@pytest.mark.parametrize(("example", "given", "found"), [
+    (2, 2.5, "float"), (2, np.nan, "float"), (2, 1j, "complex"), (2.0, 1j, "complex"),
+    (np.True_, 2, "int"), (np.True_, 0.5, "float"), (np.int8(2), 2.5, "float"),
+    (2, np.float64(2), "float64"),
+    (np.int32(2), np.int64(2), "int64"), (2.0, np.longdouble(2), str(np.dtype(np.longdouble))),
+])
+def test_a_number_that_the_program_would_cut_off_is_refused(example, given, found, tmp_path):
+    g = ft.export(lambda x, n: x * n, X, example)
+    g.save(tmp_path / "f")
+    for h in (g, ft.load(tmp_path / "f")):
+        for _ in range(2):  # the second call takes a shorter way
+            with pytest.raises(ArgumentError, match=rf"value 1 of .* is {found}, but the program"):
+                h(X, given)
+            h(X, example)
+
+
+@pytest.mark.parametrize(("example", "given"), [
+    (2.0, 2), (1j, 2), (1j, 2.5), (np.float32(2), 2.5), (np.int8(2), 3),
+    (2.0, np.float64(2.5)), (2.0, np.array(2.5, ">f8")),
+])
+def test_a_number_of_which_nothing_is_cut_off_is_taken(example, given):
+    g = ft.export(lambda x, n: x * n, X, example)
+    for _ in range(2):
+        np.testing.assert_allclose(g(X, given), X * given)
+
+
 def test_what_cannot_be_exported_is_refused(tmp_path):
     with pytest.raises(ArgumentError, match="export needs a function"):
         ft.export(3.0, X)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
+from functrans._core.bind import bind
 from functrans._ops import indexing as rows
 from functrans.errors import ConcretizationError, ImmutableError
 from tests.cases import CHECK_NAMES, CHECKS, Case
@@ -103,6 +104,34 @@ def test_minimum_and_maximum_where_the_index_repeats(method):
 def test_the_last_of_repeated_writes_wins_and_gets_the_whole_cotangent():
     g = ft.grad(lambda v: (np.zeros(3) + 0 * v[0]).at[np.array([1, 1, 0])].set(v)[1])(np.ones(3))
     assert g.tolist() == [0.0, 1.0, 0.0]
+
+
+TWICE = {  # ways to write v at repeated places of an array: issues 29 and 38
+    "an update": lambda x, v: fnp.asarray(x).at[np.array([1, 2, 1, 1])].set(v),
+    "the row": lambda x, v: bind(rows.scatter_set, x, v, np.array([1, 2, 1, 1]),
+                                 pattern=(rows.ARRAY,)),
+}
+
+
+def assigned(x, v):
+    y = fnp.copy(x)
+    y[np.array([1, 2, 1, 1])] = v
+    return y
+
+
+@pytest.mark.parametrize("write", [*TWICE.values(), assigned], ids=[*TWICE, "an assignment"])
+def test_of_repeated_writes_only_the_last_carries_a_derivative(write):
+    w, v = np.array([1.0, 2.0, 3.0, 4.0]), np.array([5.0, 6.0, 7.0, 8.0])
+
+    def f(x, v):
+        return np.sum(w * write(x, v) ** 2)
+
+    for grad in (ft.grad(f, (0, 1)), ft.jit(ft.grad(f, (0, 1)))):
+        gx, gv = grad(w, v)
+        np.testing.assert_array_equal(gx, [2.0, 0, 0, 32])
+        np.testing.assert_array_equal(gv, [0.0, 36, 0, 32])
+    moved = ft.jvp(lambda v: write(w, v), (v,), (np.array([1.0, 2.0, 3.0, 4.0]),))[1]
+    np.testing.assert_array_equal(moved, [0.0, 4, 2, 0])
 
 
 def test_updates_of_an_array_are_arrays_and_leave_it_alone():

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans import make_program, tree
 from functrans._compile.ir.program import interpret
-from functrans._transforms.matrices import colored, directions, memory
+from functrans._transforms.matrices import batches, colored, directions, memory
 from functrans.errors import ArgumentError, NotDifferentiable, OutOfMemoryError, UnsupportedError
 from tests.covering import covering
 from tests.sparse_programs import PROGRAMS
@@ -138,9 +138,9 @@ def test_a_point_that_a_rule_refuses_is_refused_in_a_batch_too():
 
 def test_the_direction_to_be_asked_alone_is_the_one_with_a_nan():
     images = [np.ones(3), np.array([[1.0, 2.0], [np.inf, 3.0], [4.0, np.nan]])]
-    assert directions._first_nan(images) == 2
-    assert directions._first_nan([np.array([np.nan, 1.0, np.nan])]) == 0
-    assert directions._first_nan([np.array([np.inf, 1.0])]) is None
+    assert batches._first_nan(images) == 2
+    assert batches._first_nan([np.array([np.nan, 1.0, np.nan])]) == 0
+    assert batches._first_nan([np.array([np.inf, 1.0])]) is None
 
 
 def test_nan_that_nobody_refuses_stays_in_its_place():
@@ -279,8 +279,8 @@ def test_batches_give_what_all_at_once_gives():
 
 
 def test_many_small_values_count_together(sizes, monkeypatch):
-    monkeypatch.setattr(directions, "UNASKED", 2**16)
-    monkeypatch.setattr(directions, "available", lambda: 2**18)
+    monkeypatch.setattr(batches, "UNASKED", 2**16)
+    monkeypatch.setattr(batches, "available", lambda: 2**18)
 
     def f(x):
         for _ in range(50):
@@ -482,3 +482,35 @@ def test_a_waist_is_looked_for_only_where_nothing_else_is_asked():
     for J in (out, ft.jit(ft.jacobian(narrow))(x), ft.vmap(ft.jacobian(narrow))(x[None])[0],
               ft.jacobian(lambda x: ft.jit(narrow)(x))(x), ft.jacobian(narrow, chunk_size=2)(x)):
         assert np.asarray(J) == pytest.approx(expected, rel=1e-13, abs=1e-15)
+
+
+# ---- functions that reverse mode cannot go through
+
+
+def grown(x):
+    """As long as it is small, in a loop of any number of steps."""
+    return ft.while_loop(lambda c: np.sum(c) < 10, lambda c: c * 1.5 + c[::-1] * 0.1, x)
+
+
+ANY_STEPS = {
+    "square": grown, "tall": lambda x: np.concatenate([grown(x), x]),
+    "wide": lambda x: grown(x)[:2], "one number": lambda x: np.sum(grown(x) ** 2),
+    "compiled inside": ft.jit(grown),
+}
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("name", ANY_STEPS)
+def test_a_loop_of_any_number_of_steps_has_its_jacobian_in_forward_mode(name):
+    f, x = ANY_STEPS[name], np.array([1.0, 0.5, 2.0])
+    expected = ft.jacfwd(f)(x)
+    np.testing.assert_allclose(ft.jit(ft.jacobian(f))(x), expected, rtol=1e-13)
+    np.testing.assert_allclose(ft.jacobian(f)(x), expected, rtol=1e-13)
+    np.testing.assert_allclose(ft.jacobian(ft.jit(f))(x), expected, rtol=1e-13)
+    out = np.zeros(expected.shape)
+    ft.jacobian(ft.jit(f), out=out)(x)
+    np.testing.assert_allclose(out, expected, rtol=1e-13)
+    plan = ft.jacobian(ft.jit(f)).explain(x)
+    assert plan.mode == "forward" and "a loop of any number of steps" in plan.reason
+    with pytest.raises(NotDifferentiable, match="pass max_steps"):
+        ft.jit(ft.jacrev(f))(x)

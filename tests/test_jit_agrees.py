@@ -243,3 +243,30 @@ def test_a_program_without_arithmetic_of_python_integers_checks_nothing():
     held = [c.cell_contents for c in f.func.__closure__]
     (compiled,) = [x for x in held if hasattr(x, "entries")]
     assert [e.check_integers for e in compiled.entries.values()] == [None]
+
+
+# ---- zeros of both signs
+
+ZEROS = np.array([0.0, -0.0, 0.0, -0.0, 1.0, np.nan, -0.0] * 5)
+OTHERS = np.array([-0.0, 0.0, 0.0, -0.0, 0.0, 0.0, np.nan] * 5)
+OF_ZEROS = {
+    "maximum": lambda x, y: np.maximum(x, y), "minimum": lambda x, y: np.minimum(x, y),
+    "maximum of a number": lambda x, y: (np.maximum(x, 0.0), np.maximum(-0.0, x)),
+    "minimum of a number": lambda x, y: (np.minimum(x, -0.0), np.minimum(0, x)),
+    "clip": lambda x, y: (np.clip(x, 0.0, 1.0), np.clip(x, -1.0, 0.0), np.clip(x, y, y)),
+    "running extremes": lambda x, y: (np.maximum.accumulate(x), np.minimum.accumulate(y)),
+    "sums of one": lambda x, y: (np.sum(x[:, None], 1), np.mean(x[None], 0), np.sum(y[1:2])),
+    "cotangents": lambda x, y: ft.vjp(lambda x: np.maximum(x, y), x)[1](x),
+}
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", OF_ZEROS)
+def test_the_sign_of_a_zero_is_numpys(name, dtype):
+    f, x, y = OF_ZEROS[name], ZEROS.astype(dtype), OTHERS.astype(dtype)
+    with np.errstate(all="ignore"):
+        pairs = zip(ft.tree.leaves(ft.jit(f)(x, y)), ft.tree.leaves(f(x, y)), strict=True)
+    for found, expected in pairs:
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))

@@ -1,6 +1,7 @@
 """Loops and branches as equations of a program: every transform against the same without jit."""
 
 import itertools
+import math
 import signal
 import sys
 import threading
@@ -496,12 +497,28 @@ def test_a_checkpoint_under_jit_is_computed_again_after_the_cotangent():
     np.testing.assert_allclose(ft.jit(ft.hessian(f))(X), ft.hessian(f)(X), **EXACT)
 
 
-def test_a_budget_of_carries_is_kept():
-    for n in (3, 10, 100, 12345):
+def test_a_budget_of_carries_is_kept_or_the_fewest_that_equal_parts_allow():
+    for n in (3, 10, 100, 2000, 12345):
+        fewest = min([d * math.ceil(n ** (1 / d)) for d in range(1, n.bit_length() + 1)])
         for budget in (4, 7, 30, 300):
             sizes = [n, *levels(n, budget), 1]
             kept = [-(-a // b) for a, b in itertools.pairwise(sizes)]
-            assert sum(kept) <= max(budget, 2 * len(kept)) or 2 ** len(kept) >= n
+            assert sum(kept) <= max(budget, fewest)
+
+
+@pytest.mark.parametrize("checkpoint", [8, 40, ft.Revolve(8)], ids=str)
+@pytest.mark.parametrize("n", [500, 2000])  # the second leaves a rest of 976 after parts of 1,024
+def test_compiled_loops_store_no_more_carries_than_their_parts_have(n, checkpoint):
+    def last(x):
+        return np.sum(ft.scan(lambda c, _: (np.sin(c), None), x, None, n, checkpoint=checkpoint)[0])
+
+    x = np.ones(5)
+    budget = checkpoint if isinstance(checkpoint, int) else checkpoint.snapshots
+    fewest = 3 * math.ceil(math.log(n, 3)) + 3
+    program = ft.jit(ft.grad(last)).lower(x).optimised
+    assert stored(program) <= 5 * max(budget, fewest)
+    # beside them: what a step computes, cotangents and results
+    assert ft.grad(last).memory(x) <= x.nbytes * (2 * max(budget, fewest) + 10)
     with pytest.raises(ArgumentError, match="checkpoint must be"):
         ft.scan(lambda c, x: (c, None), 0.0, X, checkpoint="all")
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._transforms.matrices import directions, memory
+from functrans._transforms.matrices import batches, memory
 from functrans._transforms.matrices.budget import Live, bytes_of
 from functrans._transforms.reverse.api import Recording
 from functrans.errors import ArgumentError, CaptureError, OutOfMemoryError, ShapeError
@@ -67,7 +67,7 @@ def peak_of(f, *args):
 @pytest.fixture
 def unbounded(monkeypatch):
     """Batches as large as the budget allows, whatever the cache would like."""
-    monkeypatch.setattr(directions, "LARGEST", 2**40)
+    monkeypatch.setattr(batches, "LARGEST", 2**40)
 
 
 # ---- the budget
@@ -92,7 +92,7 @@ def test_a_larger_budget_has_larger_chunks(unbounded):
 
 def test_the_cache_bounds_chunks_below_the_budget():
     plan = ft.jacfwd(pairs, memory="1 GiB").explain(X)
-    assert plan.chunk == directions.LARGEST // (120 * 120 * 8)
+    assert plan.chunk == batches.LARGEST // (120 * 120 * 8)
 
 
 @pytest.mark.parametrize("matrix", [ft.jacobian, ft.jacfwd, ft.jacrev, ft.hessian])

@@ -76,7 +76,7 @@ UNARY = [*map(str, FUNCTIONS), "exp", "log2", "log10", "negative", "positive", "
 BINARY = ["add", "subtract", "divide", "ratio", "equal", "not_equal", "moving_as"]
 # NumPy's loops of these use the processor's joint instructions where it has them, ours never do
 PRODUCTS = {"multiply": 2, "strong_multiply": 2, "square": 1, "absolute_complex": 1,
-            "reciprocal": 1}
+            "reciprocal": 1, "sech2": 1}
 
 
 def test_every_lowering_of_complex_numbers_is_tested():

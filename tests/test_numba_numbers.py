@@ -178,3 +178,21 @@ def test_complex_arrays_are_not_returned_by_outs():
 
     with pytest.raises(ArgumentError, match="with complex arguments or results, the arguments"):
         ft.jvp(lambda z: differentiable(f, outs="out")(z, np.zeros(1)), (X + 0j,), (X + 0j,))
+
+
+@njit
+def tails(x):
+    y = np.tanh(x[0]) + np.arctan(x[1]) + np.arcsin(x[2]) + np.arctanh(x[3]) + np.exp2(x[4])
+    return y + cmath.tanh(complex(x[5], 0.3)).real + cmath.tan(complex(0.3, x[6])).imag
+
+
+def test_slopes_in_kernels_have_all_their_digits_far_out():
+    x = np.array([20.0, 1e100, 1e-200, 1e-200, 3.0, 12.0, 15.0])
+
+    def plain(x):
+        y = np.tanh(x[0]) + np.arctan(x[1]) + np.arcsin(x[2]) + np.arctanh(x[3]) + np.exp2(x[4])
+        return y + np.tanh(x[5] + 0.3j).real + np.tan(0.3 + 1j * x[6]).imag
+
+    np.testing.assert_allclose(ft.grad(tails)(x), ft.grad(plain)(x), rtol=1e-14)
+    second = [np.diag(ft.hessian(f)(x)) for f in (tails, plain)]
+    np.testing.assert_allclose(*second, rtol=1e-14)

@@ -17,6 +17,7 @@ from functrans._ops.declare import TABLE, bilinear, elementwise, linear, primiti
 from functrans.errors import CheckError
 from functrans.testing import check_grads, numerical_jacobian, taylor_slope
 from tests.planted.__main__ import main as plant
+from tests.planted.drawn import mutants
 from tests.planted.errors import ERRORS
 from tests.table import test_table
 from tests.table.samples import ROWS, floats
@@ -380,3 +381,27 @@ if os.environ.get("FUNCTRANS_PROFILE") == "thorough":  # takes minutes
 
     def test_every_planted_error_is_caught():
         assert plant([]) == 0
+
+
+# ---- errors that are drawn
+
+
+def test_drawn_errors_change_one_place_of_valid_source():
+    source = "def f(a, b):\n    'no change: 1 + 1'\n" + (
+        "    return g(a, -b) if a < 1 else a + 2.0 and b\n"
+    )
+    drawn = list(mutants("f.py", source))
+    assert {m.kind for m in drawn} == {
+        "comparison", "operator", "dropped term", "constant", "dropped sign", "logic",
+        "removed condition", "swapped branches", "swapped arguments",
+    }
+    changed = {m.in_source(source) for m in drawn}
+    assert len(changed) == len(drawn)
+    for text in changed:
+        assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(source))
+        assert "'no change: 1 + 1'" in text
+
+
+def test_messages_annotations_and_imports_are_not_changed():
+    source = "from m import x\ndef f(a: 'b' or 3):\n    raise ValueError(1 + 2, f'{a + 1}')\n"
+    assert not list(mutants("f.py", source))

@@ -131,3 +131,94 @@ def test_a_spread_along_an_axis_is_no_integer():
 def test_products_with_a_number_have_its_type_as_an_array(name, x, number):
     f = getattr(np, name)
     assert ft.jit(lambda z: f(x, z))(number).dtype == f(x, number).dtype
+
+
+# ---- numbers of Python's stay weak
+
+SINGLE = np.ones(2, "f4")
+WEAK = {
+    "item": lambda v: v.item(0) * SINGLE, "its square": lambda v: v[0].item() ** 2 * SINGLE,
+    "a sum of a list": lambda v: sum(v.tolist()) * SINGLE, "minus": lambda v: -v.item(1) * SINGLE,
+    "of a sum": lambda v: v.sum().item() * SINGLE, "alone": lambda v: v.item(0),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])
+@pytest.mark.parametrize("name", WEAK)
+def test_an_item_promotes_as_the_number_of_pythons_that_it_is(name, dtype):
+    f, v = WEAK[name], np.array([1.5, 2.0], dtype)
+    want = np.asarray(f(v))
+    for y in (ft.vjp(f, v)[0], ft.jvp(f, (v,), (v,))[0], ft.jit(f)(v)):
+        assert np.asarray(y).dtype == want.dtype
+        assert_array_equal(y, want)
+    ct = ft.vjp(f, v)[1](np.ones_like(want))[0]
+    assert ct.dtype == dtype
+    _, tangent = ft.jvp(f, (v,), (np.ones_like(v),))
+    np.testing.assert_allclose(np.sum(tangent), np.sum(ct), rtol=1e-3)  # of float16
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: -x, lambda x: x**2, lambda x: x**0.5, lambda x: abs(x), lambda x: +x,
+    lambda x: 1 / x, lambda x: x // 2, lambda x: round(x, 1), lambda x: divmod(x, 2)[1],
+], ids=range(9))
+@pytest.mark.parametrize("x", [0.75, 3])
+def test_operators_of_pythons_numbers_give_such_numbers(f, x):
+    def g(x):
+        return f(x) * SINGLE
+
+    for y in (ft.vjp(g, x)[0], ft.jvp(g, (x,), (1.0,))[0], ft.jit(g)(x)):
+        assert y.dtype == g(x).dtype
+        np.testing.assert_allclose(y, g(x), rtol=1e-6)  # of float32
+
+
+@pytest.mark.parametrize("x", [3, np.int32(3)])
+def test_a_compiled_gradient_takes_integers_as_the_gradient_does(x):
+    g = ft.grad(lambda x: x**2)
+    assert ft.jit(g)(x) == g(x) == 6.0
+    assert_array_equal(ft.vmap(g)(np.array([x, x])), [6.0, 6.0])
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse", "auto"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_jacobian_has_the_precision_of_its_argument_in_every_mode(mode, dtype, n):
+    x = np.array([1, 2], dtype)
+    J = ft.jacobian(lambda x: np.sum(x).real * np.full(n, 2.0), mode=mode)(x)
+    assert J.dtype == dtype
+    assert_array_equal(J, np.full((n, 2), 2.0))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x.astype(">f8") * 2, lambda x: np.concatenate([x, x], dtype=">f8"),
+    lambda x: x.astype(">i4") // 2,
+], ids=range(3))
+def test_programs_have_one_order_of_bytes(f):
+    x = np.array([1.0, 2.0, 5.0])
+    for y in ways(f, x):
+        assert_array_equal(y, f(x))
+
+
+def test_writes_into_captured_arrays_of_another_order_of_bytes():
+    captured = np.array([1.0, 2.0, 3.0], ">f8")
+
+    def f(x):
+        y = ft.numpy.array(captured)
+        y[0] = x
+        y[1] += x
+        return y
+
+    assert_array_equal(ft.jit(f)(2.0), [2.0, 4.0, 3.0])
+    assert_array_equal(ft.jit(ft.jacobian(f))(2.0), [1.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("loop", [
+    lambda c: ft.scan(lambda c, x: (c * x, c), c, np.ones((2, 3)))[0],
+    lambda c: ft.fori_loop(0, 2, lambda i, c: c * 1.0, c),
+    lambda c: ft.while_loop(lambda c: c[0] < 1, lambda c: c * 2, c),
+    lambda c: ft.associative_scan(np.multiply, c**0),
+])
+def test_a_carry_may_come_in_another_order_of_bytes(loop):
+    c = np.array([1.0, 1.0, 1.0], ">f8")
+    assert_array_equal(loop(c), c)
+    assert_array_equal(ft.jit(loop)(c), c)
+    assert ft.grad(lambda c: loop(c).sum())(c).shape == (3,)

@@ -180,6 +180,37 @@ def test_no_more_states_are_kept_than_asked_for(n, states):
     assert states_kept(chained(n, ft.Revolve(states)), 20_000) < states + 6
 
 
+@pytest.mark.parametrize(("n", "states"), [(35, 3), (40, 8), (300, 8), (300, 30)])
+def test_a_number_of_carries_is_kept_to(n, states):
+    assert states_kept(chained(n, states), 5_000) < states + 6
+    x = np.linspace(0.1, 1.0, 5)
+    np.testing.assert_allclose(ft.grad(chained(n, states))(x), ft.grad(chained(n, None))(x),
+                               rtol=1e-12)
+
+
+def test_a_number_of_carries_that_is_too_small_is_an_error():
+    with pytest.raises(ArgumentError, match=r"with 2 states kept, .* Keep at least 3"):
+        chained(600, 2)(np.ones(3))
+
+
+def test_a_schedule_that_meets_a_staged_value_in_its_first_step_is_a_loop():
+    def step(c, x):
+        name = "_" + "held"  # which is looked for nowhere
+        return np.sin(c * globals()[name + "_value"]), c
+
+    @ft.jit
+    def last(k):
+        globals()["_held_value"] = k
+        return ft.scan(step, 0.5, None, 20, checkpoint=4)[0]
+
+    def plain(k):
+        globals()["_held_value"] = k
+        return ft.scan(step, 0.5, None, 20)[0]
+
+    assert len(last.lower(1.1).optimised.eqns) < 20
+    np.testing.assert_allclose(ft.grad(last)(1.1), ft.grad(plain)(1.1), rtol=1e-12)
+
+
 def test_states_on_disk_take_no_memory(tmp_path):
     options = ft.Revolve(snapshots=1, on_disk=12, folder=tmp_path)
     assert states_kept(chained(40, options), 20_000) < 10

@@ -498,12 +498,90 @@ def test_curvatures_of_log_ndtr_do_not_overflow_where_it_is_zero(order):
         expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("s", [0.0, -1.0, -2.0])
-def test_riemann_s_zeta_has_slopes_at_whole_numbers_below_one(s):
-    expected = [float(mp.diff(mp.zeta, s, n)) for n in (1, 2)]
-    f = TABLE["special.riemann_zeta"]
+@pytest.mark.parametrize("s", [
+    0.0, -0.1, -0.26, -1.0, -2.0, -3.5, -4.0 + 1e-7, -10.5, -12.3, -20.5,
+])
+@pytest.mark.parametrize("name", ["special.riemann_zeta", "special.zetac"])
+def test_riemann_s_zeta_has_slopes_below_one(name, s):
+    expected = [float(mp.zeta(s, derivative=n)) for n in (1, 2)]
+    f = TABLE[name]
     found = [ft.grad(f)(s), ft.grad(ft.grad(f))(s)]
-    assert found == pytest.approx(expected, rel=1e-11)  # sums of powers of 12 that cancel
+    assert found == pytest.approx(expected, rel=3e-14)  # powers of pi and gamma functions
+
+
+def test_riemann_s_zeta_has_slopes_where_gamma_functions_overflow():
+    f = ft.grad(TABLE["special.riemann_zeta"])
+    assert f(-250.3) == pytest.approx(-2.724885468809090247e293, rel=3e-14)  # by mpmath
+    assert ft.grad(f)(-250.3) == pytest.approx(1.362941220139067670e294, rel=3e-14)
+
+
+# ---- poles that cancel
+
+
+def rising(a, m):
+    """gamma(a + m) / gamma(a) of a whole m, where both may be at poles."""
+    factors = [a + j for j in range(m)] if m >= 0 else [1 / (a - j) for j in range(1, 1 - m)]
+    return mp.fprod(factors)
+
+
+POLES = {
+    "poch": rising,
+    "beta": lambda a, b: mp.factorial(b - 1) / rising(a, b),
+    "betaln": lambda a, b: mp.log(abs(mp.factorial(b - 1) / rising(a, b))),
+}
+
+
+@pytest.mark.parametrize("whole", [-1, -2, -5, -30])
+@pytest.mark.parametrize("off", [0.0, 1e-12, -1e-9, 1e-6, -0.3])
+@pytest.mark.parametrize("name", POLES)
+def test_poles_that_cancel_leave_finite_slopes(name, off, whole):
+    row, a = TABLE[f"special.{name}"], whole + off
+    for other in [1, 2, 4] + ([-1, -3] if name == "poch" else []):
+        if off == 0 and name != "poch" and whole + other > 0:
+            continue  # a pole
+        expected = [float(mp.diff(lambda a, m=other: POLES[name](a, m), mp.mpf(a), n))
+                    for n in (1, 2)]
+        slope = ft.grad(row)
+        found = [slope(a, float(other)), ft.grad(slope)(a, float(other))]
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-14)  # differences of psi
+
+
+@pytest.mark.parametrize("transform", [ft.jit, ft.vmap], ids=["jit", "vmap"])
+def test_poles_that_cancel_do_so_where_values_are_not_known(transform, unoptimised):
+    a, b = np.array([-1.0, -3.0, -0.5, 2.5]), np.array([1.0, 2.0, 1.0, 0.5])
+    for f in (sp.beta, sp.betaln, sp.poch):
+        slope = ft.vmap(ft.grad(f))
+        if transform is ft.jit:
+            slope = ft.jit(slope)
+        expected = [ft.grad(f)(*x) for x in zip(a, b, strict=True)]
+        assert np.isfinite(expected).all()
+        np.testing.assert_allclose(slope(a, b), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["beta", "poch", "binom"])
+def test_mixed_derivatives_at_whole_numbers_see_both_arguments_move(name):
+    row = TABLE[f"special.{name}"]
+    f = {"beta": mp.beta, "poch": lambda a, b: mp.gamma(a + b) / mp.gamma(a),
+         "binom": mp.binomial}[name]
+    for a, b in ((-1.3, 1.0), (-3.4, 2.0)):
+        expected = float(mp.diff(f, (a, b), (1, 1)))
+        assert ft.grad(ft.grad(row, 0), 1)(a, b) == pytest.approx(expected, rel=1e-12)
+    for first, second in ((0, 1), (1, 0)):
+        found = ft.grad(ft.grad(row, first), second)(-1.0, 1.0)
+        assert not np.isfinite(found) or name == "binom"  # as it depends on how one goes there
+
+
+@pytest.mark.parametrize("x", [-2 + 1e-12, -1 - 1e-9, -7.0000001, -30.5])
+def test_slopes_of_gamma_functions_are_exact_near_their_poles(x):
+    psi = mp.psi(0, mp.mpf(x))
+    assert ft.grad(sp.gammaln)(x) == pytest.approx(float(psi), rel=2e-15)
+    assert ft.grad(sp.gamma)(x) == pytest.approx(float(psi * mp.gamma(mp.mpf(x))), rel=1e-14)
+
+
+def test_riemann_s_zeta_has_complex_slopes_below_one():
+    z = -3.5 + 1j
+    found = ft.jvp(TABLE["special.riemann_zeta"], (z,), (1 + 0j,))[1]
+    assert found == pytest.approx(complex(mp.zeta(z, derivative=1)), rel=1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4"])

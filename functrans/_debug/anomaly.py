@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import Tracer
+from functrans._transforms.forward.jet import JetTracer
 from functrans._transforms.forward.jvp import JVPTracer
 from functrans._transforms.watching.watched import Observer, Op, value_of
 from functrans.errors import AnomalyError, user_frames
@@ -58,13 +59,25 @@ def number_at(x: Any, index: tuple) -> str | None:
     return f"{v[tuple([0 if n == 1 else i for i, n in zip(index, v.shape, strict=True)])]:.6g}"
 
 
+def _changes(x: Any) -> list[tuple[int, Any]]:
+    """The tangent of a value, by 0; the coefficients of a series, by their order."""
+    if type(x) is JVPTracer:
+        return [(0, x.tangent)]
+    return list(enumerate(x.series.known))[1:] if type(x) is JetTracer else []
+
+
+def _is_beside(x: Any, y: Any) -> bool:
+    """Whether two values are of the same transform."""
+    return isinstance(x, Tracer) and x.owner is y.owner
+
+
 class Anomaly(Observer):
     """Raises where a derivative first becomes NaN."""
 
     word = "operand"
 
     def __init__(self, check_nan: bool = True):
-        self.check_nan = check_nan
+        self.check_nan = self.refuses_nan = check_nan
         self.stacks: dict[int, traceback.StackSummary] = {}
         self.first = ""  # where a value first became NaN
 
@@ -81,14 +94,21 @@ class Anomaly(Observer):
             self.first = f"`{op.name}` at {line_of(user_stack())}"
 
     def _check_tangent(self, op: Op, out: Any) -> None:
-        """Raise if a tangent of the result is NaN and no tangent of the operands is."""
+        """Raise if a tangent of the result is NaN and no tangent of the operands is; so too of
+        coefficients of series."""
         outs = out if isinstance(out, tuple | list) else (out,)
         for y in outs:
-            if type(y) is JVPTracer and is_nan(y.tangent) and not any(
-                type(x) is JVPTracer and x.owner is y.owner and is_nan(x.tangent) for x in op.args
-            ):
-                index = at_nan(y.tangent)
-                self._raise(op, "tangent of its result", index, user_stack(), None)
+            for k, t in _changes(y):
+                if is_nan(t) and not any([is_nan(s) for x in op.args if _is_beside(x, y)
+                                          for _, s in _changes(x)]):
+                    what = f"coefficient {k} of its result" if k else "tangent of its result"
+                    self._raise(op, what, at_nan(t), user_stack(), None)
+
+    def pushed(self, op: Op, ts: Sequence, before: Sequence) -> None:
+        for t in ts if self.check_nan else ():
+            if is_nan(t) and not any(map(is_nan, before)):
+                stack = self.stacks.get(op.sequence or -1, [])
+                self._raise(op, "tangent of its result", at_nan(t), stack, None)
 
     def passed(self, token: Op, parts: Sequence) -> None:
         if not self.check_nan:

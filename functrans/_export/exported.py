@@ -12,12 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from functrans import tree
 from functrans._compile.run import store
-from functrans._compile.run.frame import Frame, Framed, Host
+from functrans._compile.run.frame import Frame, Host
+from functrans._compile.run.framed import Framed
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._compile.run.native import NativeProgram
-from functrans._core.aval import shape_of
+from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
+from functrans._core.bind import Tracer
 from functrans._core.locks import compiler
 from functrans._core.products import Products
 from functrans._core.version import VERSION
@@ -66,12 +70,23 @@ class Exported:
                 f"{describe(args)}"
             )
         for i, (x, made) in enumerate(zip(leaves, self._code.frame.arguments, strict=True)):
+            if isinstance(x, Tracer):
+                raise UnsupportedError(
+                    f"{self!r} got {x!r}: it is machine code, which no transform looks into. "
+                    "Transform the function and export what that returns, as "
+                    "ft.export(ft.grad(f), x); inside of transforms call the function itself."
+                )
             if not is_number(x):
                 raise ArgumentError(f"{self!r} takes numbers and arrays, but got {describe(x)}")
             if shape_of(x) != made.shape:
                 raise ShapeError(
                     f"{self!r}: value {i} of {describe(args)} has shape {shape_of(x)}, but the "
                     f"program was made for {made.shape}"
+                )
+            if not _can_take(made.dtype, x):
+                raise ArgumentError(
+                    f"{self!r}: value {i} of {describe(args)} is {_type_of(x)}, but the program "
+                    f"was made for {made.dtype}. Convert it, or export with such an example."
                 )
         ys = self._call(leaves)
         return tree.unflatten(self._code.result, hand_out_all(list(ys)))
@@ -119,6 +134,21 @@ class Exported:
                 "libraries of what export returns."
             )
         return Source(code.name, code.frame, code.text, code.options)
+
+
+_KINDS = {int: "iufc", float: "fc", complex: "c"}
+
+
+def _can_take(dtype: np.dtype, x: Any) -> bool:
+    """Whether a value is what a program was made for: an array of the dtype in any byte order, a
+    Python number of which nothing is cut off."""
+    if type(x) in PYTHON_SCALARS:
+        return dtype.kind in _KINDS[type(x)]
+    return dtype_of(x).newbyteorder("=") == dtype
+
+
+def _type_of(x: Any) -> str:
+    return type(x).__name__ if type(x) in PYTHON_SCALARS else str(dtype_of(x))
 
 
 # ---- making one

@@ -21,5 +21,5 @@ def _bessel_i(x, n):
 bessel_i = elementwise(
     "bessel_i", _bessel_i,
     lambda g, x1, x2: g * ((bessel_i(x1, x2 - 1) + bessel_i(x1, x2 + 1)) / 2), None,
-    singular=True,
+    singular=True, whole=(1,),
 )

@@ -18,6 +18,7 @@ import numpy as np
 from functrans._core.aval import Aval, aval_of, dtype_of, ndim_of, shape_of
 from functrans._core.bind import (
     PLAIN,
+    STRONG,
     AnyArray,
     Tracer,
     bind,
@@ -31,6 +32,7 @@ from functrans._core.primitive import Primitive
 from functrans._core.products import Products, products
 from functrans._kernels import large
 from functrans._ops.choice import choose
+from functrans._ops.promotion import brought, brought_whole, whole_operands
 
 if TYPE_CHECKING:
     from functrans._ops.residuals import Residual
@@ -63,20 +65,21 @@ class Action:
 
     ``act`` is the formula. ``pull`` and ``push`` are the formula with strong zero, which differs
     only where the formula says NaN: ``act`` will do wherever no NaN results.
-    ``on(g, y, *operands)`` is ``act`` that takes what it needs itself.
+    ``on(g, y, *operands)`` is ``act`` that takes what it needs itself. What is taken is brought to
+    the output's type first (``promotion.py``), by the function that ``types`` names, if any.
     """
 
     __slots__ = ("act", "identity", "masks", "needs", "on", "pick", "pull", "push", "singular")
 
     accumulate = None  # see LinearAction
 
-    def __init__(self, act: Callable, operands: tuple[str, ...], singular: bool = False,
-                 propagates: bool = False, selects: bool = False):
+    def __init__(self, act: Callable, operands: tuple[str, ...], types: tuple[str, ...] = (),
+                 singular: bool = False, propagates: bool = False, selects: bool = False):
         self.act = act
         self.needs = tuple(inspect.signature(act).parameters)[1:]
         unknown = set(self.needs) - {"y", *operands}
         assert not unknown, f"an action's parameters are g, y, {', '.join(operands)}; got {unknown}"
-        self.pick, on = _pickers(self.needs, operands)
+        self.pick, on = _pickers(self.needs, operands, types)
         self.on = on(act)
         # y moves as the operand does, so that it needs no entry on a tape
         code = getattr(act, "__code__", None)
@@ -99,17 +102,31 @@ class Action:
 
 
 @functools.cache
-def _pickers(needs: tuple[str, ...], operands: tuple[str, ...]) -> tuple[Callable, Callable]:
+def _pickers(needs: tuple[str, ...], operands: tuple[str, ...],
+             types: tuple[str, ...]) -> tuple[Callable, Callable]:
     """``pick(y, *operands)``, what is named in ``needs``; and what makes ``on`` of ``act``."""
     # eval: 80 ns a call each; a closure with indices 110, act with what is picked and unpacked 190
-    names, picked = ", ".join(operands), "".join([f"{n}, " for n in needs])
+    names, picked = ", ".join(operands), _picked(needs, operands, types)
+    change = _picked(("g",), ("g",), types)
     return (_function(f"lambda y, {names}: ({picked})"),
-            _function(f"lambda act: lambda g, y, {names}: act(g, {picked})"))
+            _function(f"lambda act: lambda g, y, {names}: act({change}{picked})"))
+
+
+def _picked(needs: tuple[str, ...], operands: tuple[str, ...], types: tuple[str, ...]) -> str:
+    """The text of what an action takes, each followed by a comma."""
+    ways = dict(zip(operands, types, strict=False))
+    return "".join([
+        # an attribute of numbers and arrays alike would spare the call; Python's numbers have none
+        f"{n} if type({n}) is type(y) in STRONG and {n}.dtype is y.dtype else {how}({n}, y), "
+        if (how := ways.get(n)) else f"{n}, "
+        for n in needs
+    ])
 
 
 def _function(text: str) -> Callable:
     """A function written out, in whose frames errors do not look for a line of the user's."""
-    return eval(compile(text, __file__, "eval"))
+    functions = {"brought": brought, "brought_whole": brought_whole, "STRONG": STRONG}
+    return eval(compile(text, __file__, "eval"), functions)
 
 
 class LinearAction:
@@ -178,18 +195,25 @@ def _is_final(x: Tracer) -> bool:
 class Elementwise(Primitive):
     """Output ``i`` depends on entry ``i`` of the broadcast operands."""
 
-    __slots__ = ("actions", "entry", "operands", "singular")
+    __slots__ = ("actions", "entry", "operands", "singular", "whole")
 
     def __init__(self, name: str, impl: Callable, actions: Sequence[Callable | None], arity: int,
-                 singular: bool, propagates: bool = False, selects: bool = False, **columns: Any):
+                 singular: bool, propagates: bool = False, selects: bool = False,
+                 mixed: bool = False, whole: Sequence[int] | None = None, **columns: Any):
         super().__init__(name, impl, differentiable=any(actions), **columns)
         self.singular = singular
         self.operands = ("x",) if arity == 1 else tuple(f"x{i + 1}" for i in range(arity))
+        self.whole = whole = whole_operands(impl) if whole is None else tuple(whole)
+        # NumPy's functions of one inexact operand are of its type
+        numpys = arity == 1 and name == getattr(impl, "__name__", "")
+        alike = mixed or propagates or selects or numpys
+        types = tuple(["" if alike else "brought_whole" if i in whole else "brought"
+                       for i in range(arity)])
         self.actions = tuple(
-            a and Action(a, self.operands, singular, propagates, selects) for a in actions
+            a and Action(a, self.operands, types, singular, propagates, selects) for a in actions
         )
         needs = tuple([a and a.needs for a in self.actions])
-        self.entry = _recorder(needs, self.operands)(*self.actions)
+        self.entry = _recorder(needs, self.operands, types)(*self.actions)
 
     def __call__(self, *xs: Any) -> Any:
         for x in xs:
@@ -213,7 +237,8 @@ class Elementwise(Primitive):
         total = None
         for t, action in zip(ts, self.actions, strict=True):
             if t is not None and action is not None:
-                part = (action.push if strong else action.act)(t, *action.pick(y, *xs))
+                act = action.push if strong else action.act
+                part = act(brought(t, y), *action.pick(y, *xs))
                 total = part if total is None else total + part
         return None if total is None else spread(total, shape_of(y), dtype_of(y))
 
@@ -231,7 +256,8 @@ class Elementwise(Primitive):
 
 
 @functools.cache
-def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...]) -> Callable[..., Any]:
+def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...],
+              types: tuple[str, ...]) -> Callable[..., Any]:
     """From a row's actions, what makes its entry on a tape that has all operands of the call.
 
     ``entry(y, *operands, *slots, *unlike)``: an edge for each operand that has an action, of its
@@ -242,7 +268,7 @@ def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...]) -> Cal
         ", ".join([f"{name}{i}" for i in numbers]) for name in ("action", "slot", "unlike")
     ]
     edges = "".join([
-        f"(slot{i}, action{i}, ({''.join([f'{n}, ' for n in names])}), unlike{i}), "
+        f"(slot{i}, action{i}, ({_picked(names, operands, types)}), unlike{i}), "
         for i, names in enumerate(needs) if names is not None
     ])
     parameters = f"y, {', '.join(operands)}, {slots}, {unlike}"
@@ -260,19 +286,23 @@ def align(x: Any, ndim: int) -> AnyArray:
 
 def elementwise(name: str, impl: Callable, *actions: Callable | None, domain: str = REAL,
                 kinks: str = "", at_kink: Callable | None = None, singular: bool = False,
-                propagates: bool = False, selects: bool = False, doc: str = "",
-                **facts: Any) -> Elementwise:
+                propagates: bool = False, selects: bool = False, mixed: bool = False,
+                whole: Sequence[int] | None = None, doc: str = "", **facts: Any) -> Elementwise:
     """Declare an op on matching entries. An action of None: no derivative in that operand.
 
     ``singular``: the slope is infinite or undefined somewhere; NumPy's warnings about it are off.
     ``propagates``: finite operands have finite slopes, and an infinite one an output that is not
     finite. Compiled code needs no strong zero where all ops are so: see ``walk``.
     ``selects``: each slope is 0 or 1 and the actions choose, so that they are strong as they are.
+    Others take operands in the output's type, but those at the places ``whole`` (by default where
+    a ufunc takes integers) stay integers; ``mixed``: in the actions an operand meets the change or
+    is compared before anything else, so that types do no harm, and none is looked at.
     ``kinks`` says where the derivative is a convention, and which; ``at_kink(*xs)``, of ndarrays,
     where that is, as booleans. ``facts``, here and in the other families, are those of ``Facts``.
     """
     columns = {"domain": domain, "kinks": kinks, "at_kink": at_kink, "doc": doc, **facts}
-    row = Elementwise(name, impl, actions, len(actions), singular, propagates, selects, **columns)
+    row = Elementwise(name, impl, actions, len(actions), singular, propagates, selects, mixed,
+                      whole, **columns)
     _enter(row)
     return row
 
@@ -490,7 +520,7 @@ def _strong_multiply(a, b):
 strong_multiply = elementwise(
     "strong_multiply", _strong_multiply,
     lambda g, x2: strong_multiply(g, x2), lambda g, x1: strong_multiply(g, x1),
-    commutes=True, rounds="once", cost=1,
+    mixed=True, commutes=True, rounds="once", cost=1,
 )
 where = elementwise(
     "where", choose, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),

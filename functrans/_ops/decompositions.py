@@ -15,6 +15,7 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray, Tracer
 from functrans._ops import lapack, limits
+from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
 from functrans._ops.limits import coinciding, first_flag, magnitude, number, of_matrix, top, visible
@@ -28,6 +29,7 @@ from functrans._ops.linalg import (
     mT,
     triangle,
     triangular_solve,
+    turning,
 )
 from functrans._ops.lu import lu as lu  # for the table
 from functrans._ops.structure import concatenate, stacked
@@ -49,6 +51,18 @@ def _by_column(x):
 
 
 # ---- singular values
+
+
+def _within(s, power):
+    """Which two singular values are closer than eps**power of the largest."""
+    near = limits.within(_by_row(s) - _by_column(s), _by_row(s)[..., :1], power)
+    return near & ~np.eye(s.shape[-1], dtype=bool)
+
+
+def _tiny(s):
+    """Which sums of two singular values are too small to be divided by in second derivatives."""
+    tiny = limits.within(_by_row(s) + _by_column(s), _by_row(s)[..., :1], limits.ONCE)
+    return tiny & ~np.eye(s.shape[-1], dtype=bool)
 
 
 def _small(s, shape):
@@ -89,29 +103,74 @@ def _svd_jvp(ts, y, xs, kind, split=None):
     gap, total, near, both = _pairs(s, shape)
     h, w = hermitian(p), _skew(p)
     most = top(p)
-    common = where(near & visible(h, most), np.nan, ratio(h, gap))
     opposite = where(both & visible(w, most), np.nan, ratio(w, total))
-    if limits.may_meet(near):
-        common, opposite = common + limits.unmoved(h, near), opposite + limits.unmoved(w, both)
-    du = _moved(u1, u2, common + opposite, moved - u1 @ p, s, shape, top(moved))
-    dv = _moved(v1, v2, common - opposite, back - v1 @ adjoint(p), s, shape, top(back))
+    common, twice = ratio(h, gap), _within(s, limits.TWICE)
+    if limits.may_meet(twice):
+        blurred = _within(s, limits.ONCE) & ~near & (h != 0)
+        common = where(near & visible(h, most) | blurred, np.nan, common)
+        common = common + limits.unmoved(h, twice)
+        opposite = opposite + limits.unmoved(w, _tiny(s) | both)
+    left, right = moved - u1 @ p, back - v1 @ adjoint(p)
+    du = _moved(u1, u2, common + opposite, left, s, shape, top(moved))
+    dv = _moved(v1, v2, common - opposite, right, s, shape, top(back))
+    if u.dtype.kind == "c":
+        du, dv = _turned_phases(u1, du, v1, dv)
     return du, ds, adjoint(dv)
+
+
+def _turned_phases(u1, du, v1, dv):
+    """Phases turn as LAPACK has them: entries of the right vectors stay real, or of the left."""
+    k = u1.shape[-1]
+    right = turning(v1, dv[..., :k])
+    phase = where((v1[..., 0, :].imag == 0).all(axis=-1).reshape((*right.shape[:-2], 1, 1)), right,
+                  turning(u1, du[..., :k]))
+    return _plus(du, u1 * phase), _plus(dv, v1 * phase)
+
+
+def _plus(dx, more):
+    """``dx`` with ``more`` added to its first columns."""
+    k = more.shape[-1]
+    return dx + more if dx.shape[-1] == k else beside(dx[..., :k] + more, dx[..., k:])
 
 
 def _svd_choose(ts, y, kind):
     """The bases of each repeated nonzero singular value in which the perturbation is diagonal."""
     (u, s, vh), t = y, ts[0]
-    if kind == "values" or limits.followed(s) or not s.size:
-        return y  # another derivative outside would lose the second order: NaN says so instead
-    _, _, near, both = _pairs(s, t.shape[-2:])
+    if kind == "values" or not s.size:
+        return y
+    shape = t.shape[-2:]
+    if limits.may_meet(_small(s, shape)):
+        u = _of_open_zeros(u, s, vh, t)
+    if limits.followed(s):
+        return u, s, vh  # another derivative outside would lose the second order: NaN says so
+    _, _, near, both = _pairs(s, shape)
     near = near & ~both
     if not limits.may_meet(near):
-        return y
+        return u, s, vh
     u1, v1, u2, v2 = _columns(u, s, vh)
     turn = basis_of_blocks(-hermitian(adjoint(u1) @ t @ v1), near)  # s descends: so do its slopes
     u1, v1 = u1 @ turn, v1 @ turn
     u = u1 if u2 is None else beside(u1, u2)
     return u, s, adjoint(v1 if v2 is None else beside(v1, v2))
+
+
+def _of_open_zeros(u, s, vh, t):
+    """``u``; where a perturbation ``t`` mixes vectors of singular values of zero an error, or NaN.
+
+    NaN in their slopes would not do: a factor f(s) = 0 hides it.
+    """
+    u1, v1, _, _ = _columns(*(map(stop, (u, s, vh))))
+    moved, back = t @ v1, adjoint(t) @ u1
+    p = adjoint(u1) @ moved
+    small = _small(s, t.shape[-2:])
+    parts = hermitian(p), _skew(p), moved - u1 @ p, back - v1 @ adjoint(p)
+    h, w, left, right = (visible(x, top(*parts)) for x in map(stop, parts))
+    both = _by_row(small) & _by_column(small)
+    mixed = both & (w | h & ~np.eye(s.shape[-1], dtype=bool))
+    open_ = mixed.any(axis=-2) | small & (left.any(axis=-2) | right.any(axis=-2))
+    if (at := first_flag(open_)) is not None:
+        raise NotDifferentiable(_zero(s, at))
+    return where(open_.any(axis=-1).reshape((*open_.shape[:-1], 1, 1)), np.nan, u)
 
 
 def _columns(u, s, vh):
@@ -129,10 +188,17 @@ def _moved(u1, u2, turned, outward, s, shape, most):
     if u1.shape[-2] == s.shape[-1]:
         return du
     small = _by_row(_small(s, shape))
-    grown = ratio(outward, where(small, 0, _by_row(s)))
-    grown = where(small & visible(outward, most), np.nan, grown)
+    grown = where(small & visible(outward, most), np.nan, _over(outward, s, small))
     du = du + grown
-    return du if u2 is None else beside(du, -(u1 @ (adjoint(grown) @ u2)))
+    return du if u2 is None else beside(du, _of_any_basis(-(u1 @ (adjoint(grown) @ u2))))
+
+
+def _over(outward, s, small):
+    """``outward`` over the singular values, 0 for those that are ``small``; of others that are
+    tiny, the derivative would divide by them once more, and is NaN."""
+    y = ratio(outward, where(small, 0, _by_row(s)))
+    tiny = limits.within(_by_row(s), _by_row(s)[..., :1], limits.ONCE)
+    return y + limits.unmoved(outward, tiny & ~small) if limits.may_meet(tiny) else y
 
 
 def beside(a: Any, b: Any) -> AnyArray:
@@ -146,7 +212,7 @@ def _svd_split(y, kind):
     if kind == "values" or limits.followed(s) or not s.size:
         return None
     _, _, near, both = _pairs(s, (u.shape[-2], vh.shape[-1]))
-    apart = limits.equal_and_apart(s, near & ~both)
+    apart = limits.equal_and_apart(s, near & ~both, _within(s, limits.LIMIT) & ~both)
     return apart and ((u, apart[0], vh), (None, apart[1], None))
 
 
@@ -165,25 +231,42 @@ def _svd_vjp(ct, y, xs, wanted, kind, split=None):
     most = top(gu, gv)
     m, out_u = _split(u1, u2, gu, s, shape, most)
     n, out_v = _split(v1, v2, gv, s, shape, most)
-    gap, total, near, both = _pairs(s, shape)
-    common, opposite = _skew(m + n), _skew(m - n)
-    inner = ratio(common, gap)
-    if split is None:
-        unknown = near & ~both & _undetermined(m + n, common, cs, most)
-    else:
-        unknown = near & ~both & visible(common, most)
-        limit = limits.slope_ratio(common, _by_row(s) - _by_column(s))
-        inner = where(near & ~both, limit, inner)
-    unknown = unknown | both & _open_at_zero(common, opposite, cs, s, shape, most)
-    _refuse_phases(common, u, most)
-    _refuse_pairs(unknown, s, both)
-    inner = where(unknown, np.nan, inner + ratio(opposite, total))
-    inner = limits.first_order(inner, unknown if split is None else near & ~both, u, s, vh)
+    inner = _inner(m, n, cs, y, shape, most, split)
     if cs is not None:
         inner = inner + _by_column(cs) * np.eye(s.shape[-1], dtype=s.dtype)
     left = u1 @ inner if out_u is None else u1 @ inner + out_u
     g = left @ adjoint(v1)
     return [limits.settled(conj(g if out_v is None else g + u1 @ adjoint(out_v)), split)]
+
+
+def _inner(m, n, cs, y, shape, most, split):
+    """What the cotangents of singular vectors, ``m`` and ``n`` inside their spans, give there."""
+    u, s, vh = y
+    gap, total, near, both = _pairs(s, shape)
+    common, opposite = _skew(m + n), _skew(m - n)
+    inner, unknown, moved = ratio(common, gap), False, False
+    if limits.may_meet(twice := _within(s, limits.TWICE)):
+        near = near & ~both
+        blurred = _within(s, limits.ONCE) & ~near & ~both
+        if split is None:
+            unknown = near & _undetermined(m + n, common, cs, most) | blurred & (common != 0)
+        else:
+            apart = _by_row(s) - _by_column(s)
+            limit = limits.slope_ratio(common, apart)
+            smooth = _within(s, limits.LIMIT) & ~near & ~both
+            smooth = smooth & limits.agrees(common, limit, apart, most)
+            inner = where(near | smooth, limit, inner)
+            unknown = near & visible(common, most) | blurred & ~smooth
+        moved = (twice & ~near | _tiny(s)) & ~both & ((m != 0) | (n != 0))
+        moved = moved | mT(moved)
+        if split is None and limits.followed(s):
+            _refuse_twice(moved, s)
+        moved = (unknown if split is None else near) | moved
+    open_ = both & _open_at_zero(common, opposite, cs, s, shape, most)
+    phases = _of_phases(common, u, most)
+    _refuse_pairs(unknown | open_, s, both)
+    inner = where(unknown | open_ | phases, np.nan, inner + ratio(opposite, total))
+    return limits.first_order(inner, moved | open_, u, s, vh)
 
 
 def _split(u1, u2, g, s, shape, most):
@@ -198,15 +281,14 @@ def _split(u1, u2, g, s, shape, most):
         return inner, None
     outward = g1 - u1 @ inner
     if u2 is not None:
-        g2 = g[..., k:]
-        _refuse_basis(_skew(adjoint(u2) @ g2), most, "svd with full_matrices=True",
-                      "singular vectors", "full_matrices=False")
+        g2 = _of_no_basis(u2, g[..., k:], most, "svd with full_matrices=True", "singular vectors",
+                          "full_matrices=False")
         outward = outward - u2 @ (adjoint(g2) @ u1)
     small = _by_row(_small(s, shape))
     unknown = small & visible(outward, most)
     if (at := first_flag(unknown)) is not None:
         raise NotDifferentiable(_zero(s, (*at[:-2], at[-1])))
-    return inner, where(unknown, np.nan, ratio(outward, where(small, 0, _by_row(s))))
+    return inner, where(unknown, np.nan, _over(outward, s, small))
 
 
 def _undetermined(inner, common, cs, most):
@@ -251,6 +333,16 @@ def _refuse_pairs(unknown, s, both):
     )
 
 
+def _refuse_twice(lost, s):
+    at = first_flag(lost)
+    if at is not None:
+        raise NotDifferentiable(
+            f"svd: {coinciding('singular values', s, at, 'nearly coincide')}, and a second "
+            "derivative through their singular vectors would divide by the square of the gap, "
+            f"after which too few digits are left. {CURE}"
+        )
+
+
 def _zero(s, at):
     *lead, j = at
     value, largest = number(s, at), number(s, (*lead, 0))
@@ -261,25 +353,44 @@ def _zero(s, at):
     )
 
 
-def _refuse_basis(turned, most, what, of, cure):
-    """Refuse a cotangent that depends on the basis of the complement."""
-    if first_flag(visible(turned, most)) is not None:
+def _of_no_basis(u2, g2, most, what, of, cure):
+    """``g2``, the cotangent of a basis ``u2`` of the complement; where it depends on which basis
+    that is an error, or NaN where values are not known."""
+    if _one_way(u2):
+        return g2
+    open_ = visible(_skew(adjoint(u2) @ g2), most).any(axis=(-2, -1))
+    open_ = open_.reshape((*open_.shape, 1, 1))
+    if first_flag(open_) is not None:
         raise NotDifferentiable(
             f"{what}: the output depends on which basis of the complement of the {of} LAPACK "
             f"picks, which has no derivative. Use {cure}, or only the projector on the complement."
         )
+    return where(open_, np.nan, g2)
 
 
-def _refuse_phases(common, u, most):
+def _of_any_basis(du2):
+    """``du2``, the change of a basis of the complement; NaN where LAPACK has a choice of them."""
+    return du2 if _one_way(du2) else du2 * np.full((), np.nan, du2.real.dtype)
+
+
+def _one_way(u2):
+    """Whether the complement has one basis only, up to signs: that of one real column."""
+    return u2.shape[-1] == 1 and u2.dtype.kind != "c"
+
+
+def _of_phases(common, u, most):
+    """Flags on the diagonal where the output depends on a phase: an error where that is known."""
     if u.dtype.kind != "c":
-        return
-    at = first_flag(visible(diagonal_of(common), most.reshape(most.shape[:-1])))
+        return False
+    turned = visible(diagonal_of(common), most.reshape(most.shape[:-1]))
+    at = first_flag(turned)
     if at is not None:
         raise NotDifferentiable(
             f"svd: the output depends on the phase of the singular vectors {at[-1]}"
             f"{of_matrix(at[:-1])}, which is LAPACK's choice. Use what does not change with it, "
             "such as absolute values or u * f(s) @ vh."
         )
+    return _by_row(turned) & np.eye(turned.shape[-1], dtype=bool)
 
 
 def _svd(x, kind):
@@ -405,7 +516,7 @@ def _qr_jvp(ts, y, xs, complete):
     dq, dr = c - q @ (x - turned), (x - turned) @ r
     if q2 is None:
         return dq, dr
-    dq = beside(dq, -(q @ (adjoint(c) @ q2)))
+    dq = beside(dq, _of_any_basis(-(q @ (adjoint(c) @ q2))))
     below = np.zeros((*dr.shape[:-2], q2.shape[-1], dr.shape[-1]), dr.dtype)
     return dq, concatenate(dr, below, axis=len(dr.shape) - 2)
 
@@ -422,8 +533,8 @@ def _qr_vjp(ct, y, xs, wanted, complete):
         seen = seen - adjoint(q) @ gc
         if q2 is not None:
             g2 = gq[..., n:]
-            _refuse_basis(_skew(adjoint(q2) @ g2), top(gq), "qr with mode='complete'", "columns",
-                          "mode='reduced'")
+            g2 = _of_no_basis(q2, g2, top(gq), "qr with mode='complete'", "columns",
+                              "mode='reduced'")
             gc = gc - q2 @ (adjoint(g2) @ q)
     gc = gc + q @ (seen - triangle(seen - adjoint(seen), True, False, 0.5))
     return [mT(triangular_solve(r, mT(conj(gc)), lower=False, transposed=False, unit=False))]

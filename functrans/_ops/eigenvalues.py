@@ -12,6 +12,7 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import Tracer, cast
 from functrans._ops import limits
+from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute_complex, ratio, where
 from functrans._ops.limits import coinciding, first_flag, top, visible
@@ -27,6 +28,22 @@ def _gaps(w):
     size = absolute_complex(w).max(axis=-1, initial=0.0).reshape((*w.shape[:-1], 1, 1))
     near = absolute_complex(gap) <= size * (8 * n * float(np.finfo(w.dtype).eps))
     return where(near, 0, gap), near & ~np.eye(n, dtype=bool)
+
+
+def _blurred(w, y, power, share):
+    """Where rounding takes too many digits from a division by a gap; see ``limits.within``.
+
+    ``y`` are the left eigenvectors as rows: their sizes are the conditions of the eigenvalues.
+    With powers of a condition c that were measured near defective matrices, c^2 eps is lost to a
+    gap (``share`` 1), c^(3/2) sqrt(eps) to its square (3/4), c eps in an eigenvalue's slope (1/2).
+    """
+    w, y = stop(w), stop(y)
+    n = w.shape[-1]
+    gap = absolute_complex(w.reshape((*w.shape[:-1], 1, n)) - w.reshape((*w.shape, 1)))
+    size = absolute_complex(w).max(axis=-1, initial=0.0).reshape((*w.shape[:-1], 1, 1))
+    c = (y.real**2 + y.imag**2).sum(axis=-1) ** (share / 2)
+    lost = c.reshape((*c.shape, 1)) * c.reshape((*c.shape[:-1], 1, n)) * size
+    return limits.within(gap, lost, power) & ~np.eye(n, dtype=bool)
 
 
 def _inverse(v, w):
@@ -60,12 +77,15 @@ def _eig_jvp(ts, y, xs):
     w, v = y
     n = w.shape[-1]
     gap, near = _gaps(w)
-    b = limits.first_order(_inverse(v, w) @ (ts[0] @ v), near, w, v)
+    left = _inverse(v, w)
+    once = _blurred(w, left, limits.ONCE, 1) & ~near
+    b = limits.first_order(left @ (ts[0] @ v), near | once, w, v)
     slopes = np.diagonal(b, 0, -2, -1)
     mixed, apart = visible(b, top(b)), _apart(slopes, top(b))
-    dv = v @ where(near & mixed, np.nan, ratio(b, gap))
+    turned = where(near & mixed | once & (b != 0), np.nan, ratio(b, gap))
+    dv = v @ limits.first_order(turned, _blurred(w, left, limits.TWICE, 0.75), w, v)
     # which of the coinciding ones moves how is open as soon as they do not all move alike
-    pairs = near & (mixed | apart)
+    pairs = near & (mixed | apart) | _blurred(w, left, limits.ONCE, 0.5) & apart
     open_ = pairs.any(axis=-1) | pairs.any(axis=-2)
     open_ = open_ | (near & open_.reshape((*open_.shape[:-1], 1, n))).any(axis=-1)
     dw = where(open_, np.nan, slopes)
@@ -84,13 +104,25 @@ def _eig_vjp(ct, y, xs, wanted):
         cv = cv - along.real * conj(v) - 1j * (along.imag / entry) * at
         seen = mT(v) @ cv
     gap, near = _gaps(w)
+    left = _inverse(v, w)
+    once = _blurred(w, left, limits.ONCE, 1) & ~near
     unknown = near & _undetermined(cw, seen, cv)
-    _refuse(unknown, w)
-    inner = np.zeros((n, n), w.dtype) if seen is None else ratio(seen, gap)
+    lost = near | once
+    if cw is not None:
+        unknown = unknown | _told_apart(cw, w, left, gap)
+    if seen is None:
+        inner = np.zeros((n, n), w.dtype)
+    else:
+        inner = ratio(seen, gap)
+        unknown = unknown | once & (seen != 0)
+        lost = lost | _blurred(w, left, limits.TWICE, 0.75)
+        if limits.followed(w):
+            _refuse(lost & ~near & (seen != 0), w, TWICE)
+    _refuse(unknown, w, EACH)
     if cw is not None:
         inner = inner + cw.reshape((*cw.shape, 1)) * np.eye(n, dtype=w.real.dtype)
-    inner = limits.first_order(where(unknown, np.nan, inner), near, w, v)
-    g = mT(_inverse(v, w)) @ inner @ mT(v)
+    inner = limits.first_order(where(unknown, np.nan, inner), lost, w, v)
+    g = mT(left) @ inner @ mT(v)
     return [cast(g, xs[0].dtype)]
 
 
@@ -109,13 +141,35 @@ def _apart(x, most):
     return visible(row - mT(row), most)
 
 
-def _refuse(unknown, w):
+def _told_apart(cw, w, left, gap):
+    """Where the output tells eigenvalues apart whose slopes are known to too few digits."""
+    n = cw.shape[-1]
+    differ = cw.reshape((*cw.shape[:-1], 1, n)) - cw.reshape((*cw.shape, 1))
+    most = top(stop(cw.reshape((*cw.shape[:-1], 1, n))))
+    share = ratio(absolute_complex(stop(differ)), most)
+    c = (left.real**2 + left.imag**2).sum(axis=-1) ** 0.25
+    c = stop(c.reshape((*c.shape, 1)) * c.reshape((*c.shape[:-1], 1, n)))
+    size = absolute_complex(stop(w)).max(axis=-1, initial=0.0).reshape((*w.shape[:-1], 1, 1))
+    apart = where(np.eye(n, dtype=bool), 1.0, absolute_complex(stop(gap)))
+    return (gap != 0) & limits.within(apart, share * c * size, limits.ONCE)
+
+
+EACH = (
+    "the output depends on them one by one, or on their eigenvectors, which have no derivative "
+    "there"
+)
+TWICE = (
+    "a second derivative through their eigenvectors would divide by the square of the gap, after "
+    "which too few digits are left"
+)
+
+
+def _refuse(unknown, w, why):
     at = first_flag(unknown)
     if at is None:
         return
     raise NotDifferentiable(
-        f"eig: {coinciding('eigenvalues', w, at)}, and the output depends on them one by one, or "
-        "on their eigenvectors, which have no derivative there. Use symmetric functions of the "
+        f"eig: {coinciding('eigenvalues', w, at)}, and {why}. Use symmetric functions of the "
         "eigenvalues, or a matrix function that has its own rule (inv, solve, det, matrix_power)."
     )
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, floating_of
-from functrans._core.bind import STRONG, is_finite, may_have_nan
+from functrans._core.bind import STRONG, Tracer, is_finite, is_staged, may_have_nan
+from functrans._core.warned import ignoring
 from functrans._kernels import large, sizes
 from functrans._ops.declare import (
     ABOVE_ONE,
@@ -31,8 +32,21 @@ from functrans._ops.declare import (
 )
 from functrans._ops.powers import is_whole_power, whole_power
 
+# Python's numbers, which stay weak; and of more digits, for longdoubles
 LN2, LN10 = float(np.log(2)), float(np.log(10))
 DEGREE = float(np.pi / 180)
+_LONG = {LN2: np.log(np.longdouble(2)), LN10: np.log(np.longdouble(10)),
+         DEGREE: np.arctan(np.longdouble(1)) / 45}
+
+
+def constant_for(number: float, x: Any) -> float | np.longdouble:
+    """ln 2, ln 10 or a degree with the digits that arithmetic with ``x`` has."""
+    return _LONG[number] if is_long(dtype_of(x)) else number
+
+
+def is_long(dtype: np.dtype) -> bool:
+    return dtype.char in "gG"
+
 
 # ---- where rows have their kinks
 
@@ -63,7 +77,7 @@ def _whole(x):
 
 WHOLE = {"jumps": "a whole number", "at_jump": _whole, "rounds": "never"}
 EQUAL = {"jumps": "equal numbers", "at_jump": _tie}
-TIE = {"kinks": "a tie: 1/2 each", "at_kink": _tie, "rounds": "never"}
+TIE = {"kinks": "a tie: 1/2 each", "at_kink": _tie, "rounds": "never", "mixed": True}
 TEST = {"rounds": "never", "cost": 1}
 COMPARISON = {"arity": 2, "computes": "common", **TEST}
 CONNECTIVE = {"arity": 2, "computes": "bool", "commutes": True, **TEST}
@@ -85,7 +99,7 @@ multiply = of_numpy(
 )
 divide = of_numpy(
     "divide", lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2, domain=NONZERO, singular=True,
-    rounds="once",
+    mixed=True, rounds="once",
 )
 negative = of_numpy("negative", lambda g: -g, domain=ANY, cost=1, rounds="never")
 positive = of_numpy("positive", lambda g: g, domain=ANY, cost=1, rounds="never")
@@ -124,7 +138,7 @@ def _ratio(a, b):
 # row: a quotient that is 0 wherever the divisor is 0: the least-norm slope of |x|, hypot, norm
 ratio = elementwise(
     "ratio", _ratio, lambda g, x2: ratio(g, x2), lambda g, y, x2: -ratio(g * y, x2), domain=NONZERO,
-    rounds="once",
+    mixed=True, rounds="once",
 )
 
 # ---- powers
@@ -142,6 +156,8 @@ def _slope_of_power(x1, x2):
         raised = whole_power(x1, int(x2) - 1)
     elif type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
         raised = np.power(x1, x2 - 1).item()  # Python's own raises at 0 and turns complex below
+    elif type(x2) is float and is_long(dtype_of(x1)):
+        raised = x1 ** (np.longdouble(x2) - 1)
     else:
         raised = x1 ** (x2 - 1)
     if type(x2) in PYTHON_SCALARS and x2 != 0:
@@ -149,32 +165,64 @@ def _slope_of_power(x1, x2):
     return strong_multiply(x2, raised)  # 0 where x2 = 0, even at x1 = 0
 
 
-def _log_of_base(x1):
+def _log_of_base(x1, y):
+    if type(x1) not in PYTHON_SCALARS:
+        return log(x1)
     # a Python number stays weak: 2**x of a float32 has a float32 derivative
-    return np.log(x1).item() if type(x1) in PYTHON_SCALARS else log(x1)
+    dtype = dtype_of(y)
+    return np.log(np.asarray(x1, dtype)) if is_long(dtype) else np.log(x1).item()
+
+
+def _in_exponent(g, x1, x2, y):
+    log = _log_of_base(x1, y)
+    moved = g * strong_multiply(y, log)
+    if is_staged(y):
+        # nobody knows whether the power is infinite, and another would take as long as the first
+        if isinstance(x1, Tracer) or not np.all(np.abs(log) < 1):
+            return moved
+    elif is_finite(y):
+        return moved
+    # the power may be infinite where its product with a small logarithm is not
+    root = power(x1, 0.5 * x2)
+    return where((y == np.inf) & (absolute(log) < 1), g * ((root * log) * root), moved)
 
 
 power = elementwise(
     "power", large.power,
     lambda g, x1, x2: g * _slope_of_power(x1, x2),
-    lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
+    lambda g, x1, x2, y: _in_exponent(g, x1, x2, y),
     domain=POSITIVE, singular=True, libm="pow",
 )
 float_power = of_numpy(
     "float_power",
     lambda g, x1, x2: g * _slope_of_power(x1, x2),
-    lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
+    lambda g, x1, x2, y: _in_exponent(g, x1, x2, y),
     domain=POSITIVE, singular=True, libm="pow",
 )
 
 # ---- exponentials and logarithms
 
 exp = of_numpy("exp", lambda g, y: g * y, singular=True, libm="exp")
-exp2 = of_numpy("exp2", lambda g, y: g * (y * LN2), singular=True, libm="exp2")
+
+
+def slope_of_exp2(g, x, y):
+    """How ``g`` moves ``2**x``, which is infinite before its slope is."""
+    if not is_staged(y) and is_finite(y):
+        return g * (y * constant_for(LN2, y))
+    root = exp2(0.5 * x)
+    return g * ((root * constant_for(LN2, y)) * root)
+
+
+exp2 = of_numpy("exp2", lambda g, x, y: slope_of_exp2(g, x, y), singular=True, libm="exp2")
 expm1 = of_numpy("expm1", lambda g, x: g * exp(x), singular=True, libm="expm1")
 log = of_numpy("log", lambda g, x: g / x, domain=POSITIVE, singular=True, libm="log")
-log2 = of_numpy("log2", lambda g, x: g / (x * LN2), domain=POSITIVE, singular=True, libm="log2")
-log10 = of_numpy("log10", lambda g, x: g / (x * LN10), domain=POSITIVE, singular=True, libm="log10")
+log2 = of_numpy(
+    "log2", lambda g, x: g / constant_for(LN2, x) / x, domain=POSITIVE, singular=True, libm="log2",
+)
+log10 = of_numpy(
+    "log10", lambda g, x: g / constant_for(LN10, x) / x, domain=POSITIVE, singular=True,
+    libm="log10",
+)
 log1p = elementwise(
     "log1p", large.valued(np.log1p, "log1p", "fd"), lambda g, x: g / (1 + x), domain=POSITIVE,
     singular=True, libm="log1p",
@@ -212,18 +260,36 @@ def _moved(g, x, y):
     return g * logistic(_gap(x, y)) if moved is None else moved
 
 
-# row: 1 / (1 + exp(-x)), the slope of logaddexp; its own has no cancellation and nests nothing
+# row: 1 / (1 + exp(-x)), the slope of logaddexp; its own has no cancellation
 logistic = elementwise(
-    "logistic", _logistic, lambda g, x: g * square(0.5 / cosh(x / 2)), formula=logistic_formula
+    "logistic", _logistic, lambda g, x: g * (0.25 * sech2(0.5 * x)), formula=logistic_formula
 )
 logaddexp = elementwise(
     "logaddexp", large.valued(np.logaddexp, "logaddexp", "fd"),
     lambda g, x1, x2: _moved(g, x1, x2), lambda g, x1, x2: _moved(g, x2, x1),
 )
+
+
+def _binary_logistic(x):
+    small = np.exp2(-np.absolute(x))
+    return np.where(x >= 0, 1.0, small) / (1 + small)
+
+
+def _formula_of_binary_logistic(x):
+    small = exp2(-absolute(x))
+    return where(x >= 0, 1.0, small) / (1 + small)
+
+
+# row: 1 / (1 + 2**-x), of whose digits logistic(LN2 * x) loses as many as x has
+binary_logistic = elementwise(
+    "binary_logistic", _binary_logistic,
+    lambda g, x: g * (0.25 * constant_for(LN2, x) * sech2(0.5 * constant_for(LN2, x) * x)),
+    formula=_formula_of_binary_logistic,
+)
 logaddexp2 = of_numpy(
     "logaddexp2",
-    lambda g, x1, x2: g * logistic(LN2 * _gap(x1, x2)),
-    lambda g, x1, x2: g * logistic(LN2 * _gap(x2, x1)),
+    lambda g, x1, x2: g * binary_logistic(_gap(x1, x2)),
+    lambda g, x1, x2: g * binary_logistic(_gap(x2, x1)),
 )
 
 # ---- trigonometric and hyperbolic
@@ -246,7 +312,14 @@ cos = elementwise(
     "cos", large.valued(np.cos, "cos"),
     lambda g, x: _sine_slope("cos_slope", lambda x: -sin(x), g, x), propagates=True, libm="cos",
 )
-tan = of_numpy("tan", lambda g, y: g * (1 + y * y), propagates=True, libm="tan")
+
+
+def _slope_of_tan(g, x, y):
+    # far from the real line tan rounds to 1j
+    return g * sech2(turned(x)) if dtype_of(y).kind == "c" else g * (1 + y * y)
+
+
+tan = of_numpy("tan", lambda g, x, y: _slope_of_tan(g, x, y), propagates=True, libm="tan")
 
 
 # On a branch cut the sign of a zero tells the side. x - 1 and x - (-1) keep it in complex numbers,
@@ -268,13 +341,112 @@ def _hypotenuse(x):
     return where((abs(x.imag) > 1) & signbit(x.real), -root, root)
 
 
-arcsin = of_numpy("arcsin", lambda g, x: g / _leg(x), domain=UNIT, singular=True, libm="asin")
-arccos = of_numpy("arccos", lambda g, x: -g / _leg(x), domain=UNIT, singular=True, libm="acos")
-arctan = of_numpy("arctan", lambda g, x: g / (1 + x * x), libm="atan")
+def _one_and_square(x):
+    if dtype_of(x).char == "e":  # where the square overflows the slope is not 0 yet
+        x = np.asarray(x, np.float32)[()]
+    return 1 + x * x
+
+
+# row: slopes whose own slopes lose their digits near 0, or overflow, by the rules of what they are
+# made of. Numbers that are known are computed without them, in a pass less.
+slope_of_arcsin = elementwise(
+    "slope_of_arcsin", lambda x: 1 / _leg(x), lambda g, y, x: g * ((x * y) * (y * y)),
+    domain=UNIT, singular=True, formula=lambda x: 1 / _leg(x),
+)
+slope_of_arctan = elementwise(
+    "slope_of_arctan", lambda x: 1 / _one_and_square(x), lambda g, y, x: -2 * g * ((x * y) * y),
+    formula=lambda x: 1 / (1 + x * x),
+)
+slope_of_arctanh = elementwise(
+    "slope_of_arctanh", lambda x: 1 / ((1 - x) * (1 + x)), lambda g, y, x: 2 * g * ((x * y) * y),
+    domain=UNIT, singular=True, formula=lambda x: 1 / ((1 - x) * (1 + x)),
+)
+
+
+def _moved_by(row, divisor, g, x):
+    return g * row(x) if isinstance(x, Tracer) else g / divisor(x)
+
+
+arcsin = of_numpy(
+    "arcsin", lambda g, x: _moved_by(slope_of_arcsin, _leg, g, x), domain=UNIT, singular=True,
+    libm="asin",
+)
+arccos = of_numpy(
+    "arccos", lambda g, x: -_moved_by(slope_of_arcsin, _leg, g, x), domain=UNIT, singular=True,
+    libm="acos",
+)
+arctan = of_numpy(
+    "arctan", lambda g, x: _moved_by(slope_of_arctan, _one_and_square, g, x), libm="atan"
+)
 sinh = of_numpy("sinh", lambda g, x: g * cosh(x), singular=True, libm="sinh")
 cosh = of_numpy("cosh", lambda g, x: g * sinh(x), singular=True, libm="cosh")
+
+
+# Entries from which a kernel of one pass is faster than NumPy's cosh.
+SLOPES = 2 * sizes.VALUES
+
+
+def _sech2(x):
+    if type(x) is np.ndarray and x.size >= SLOPES:
+        y = large.in_one_pass("sech2", x, least=SLOPES)
+        if y is not None:
+            return y
+    if dtype_of(x).kind == "c":
+        return _sech2_of_complex(np.asarray(x))[()]
+    inverse = 1 / _quiet_cosh(x)
+    return inverse * inverse
+
+
+# By the bytes of a complex type: a real part at which cosh is finite, and beyond which it is half
+# an exponential to the last digit.
+COSH_UP_TO = {8: 40.0, 16: 300.0, 32: 5000.0}
+
+
+def _sech2_of_complex(z):
+    limit, size = COSH_UP_TO[z.dtype.itemsize], np.absolute(z.real)
+    over = np.maximum(size - limit, 0)
+    inside = z.copy()
+    np.copyto(inside.real, np.copysign(limit, z.real), where=size > limit)
+    with np.errstate(all="ignore"):
+        inverse = np.reciprocal(np.cosh(inside))
+        return inverse * inverse * np.exp(-2 * over)
+
+
+def _quiet_cosh(x):
+    with ignoring():  # its overflow is not the function's
+        return np.cosh(x)
+
+
+def _sech2_by_exp(x):
+    small = exp(-absolute(x))
+    half = small / (1 + small * small)
+    return 4 * (half * half)
+
+
+def _slope_of_tanh(g, x, y):
+    if type(x) is np.ndarray:
+        dtype = x.dtype
+        if x.size >= SLOPES and dtype.char in "fd":
+            moved = large.in_one_pass("tanh_slope", g, x, y, least=SLOPES)
+            if moved is not None:
+                return moved
+    elif isinstance(x, Tracer):
+        return g * sech2(x)
+    else:
+        dtype = dtype_of(x)
+    if dtype.kind == "c":
+        return g * sech2(x)
+    c = _quiet_cosh(x)
+    return g / c / c  # cosh(x)**2 may overflow
+
+
 tanh = elementwise(
-    "tanh", large.valued(np.tanh, "tanh"), lambda g, y: g * (1 - y * y), libm="tanh"
+    "tanh", large.valued(np.tanh, "tanh"), lambda g, x, y: _slope_of_tanh(g, x, y),
+    libm="tanh",
+)
+# row: the slope of tanh, which 1 - tanh(x)**2 loses where that rounds to 1
+sech2 = elementwise(
+    "sech2", _sech2, lambda g, y, x: -2 * g * (y * tanh(x)), formula=_sech2_by_exp
 )
 arcsinh = of_numpy("arcsinh", lambda g, x: g / _hypotenuse(x), libm="asinh")
 arccosh = of_numpy(
@@ -282,7 +454,8 @@ arccosh = of_numpy(
     libm="acosh",
 )
 arctanh = of_numpy(
-    "arctanh", lambda g, x: g / ((1 - x) * (1 + x)), domain=UNIT, singular=True, libm="atanh",
+    "arctanh", lambda g, x: _moved_by(slope_of_arctanh, lambda x: (1 - x) * (1 + x), g, x),
+    domain=UNIT, singular=True, libm="atanh",
 )
 arctan2 = of_numpy(
     "arctan2",
@@ -290,8 +463,8 @@ arctan2 = of_numpy(
     lambda g, x1, x2: -g * ratio(ratio(x1, hypot(x1, x2)), hypot(x1, x2)),
     kinks="the origin: 0", at_kink=_both_zero, libm="atan2",
 )
-deg2rad = of_numpy("deg2rad", lambda g: g * DEGREE, cost=1)
-rad2deg = of_numpy("rad2deg", lambda g: g / DEGREE, cost=1)
+deg2rad = of_numpy("deg2rad", lambda g: g * constant_for(DEGREE, g), cost=1)
+rad2deg = of_numpy("rad2deg", lambda g: g / constant_for(DEGREE, g), cost=1)
 
 
 def _sinc_nth(x, n):
@@ -313,12 +486,13 @@ def _sinc_of_order(x, n):
     z = np.where(np.abs(x) < n + 1, 1, x)
     far = np.sin(z) / z
     for k in range(1, n + 1):
-        far = (np.cos(z + (k - 1) * (np.pi / 2)) - k * far) / z
+        turned = (np.cos, np.sin)[(k - 1) % 2](z)  # cos(z + (k-1) pi/2), but for its sign
+        far = ((-turned if k % 4 in (2, 3) else turned) - k * far) / z
     z = np.where(np.abs(x) < n + 1, x, 0)
     near = np.zeros_like(far)
     # the terms are (-1)^k z^(2k-n) / ((2k+1) (2k-n)!)
     for k in range((n + 25 + 2 * n) // 2, (n + 1) // 2 - 1, -1):
-        c = (-1.0) ** k / (2 * k + 1)
+        c = far.dtype.type((-1) ** k) / (2 * k + 1)
         if k == (n + 25 + 2 * n) // 2:
             near = np.full_like(far, c)
         else:
@@ -329,7 +503,7 @@ def _sinc_of_order(x, n):
 
 # row: derivatives of sin(z)/z of any order n, which divided formulas lose near 0
 sinc_nth = elementwise(
-    "sinc_nth", _sinc_nth, lambda g, x1, x2: g * sinc_nth(x1, x2 + 1), None
+    "sinc_nth", _sinc_nth, lambda g, x1, x2: g * sinc_nth(x1, x2 + 1), None, whole=(1,)
 )
 
 # ---- absolute values, extremes and steps

@@ -96,10 +96,18 @@ def _softmax_move(g, y, axis):
     moved = large.in_one_pass("softmax_slope", g, y, axis=axis)
     if moved is not None:
         return moved
+    # less its mean, g is moved by no constant, but has kept the digits of what is far from it; of
+    # the rest the mean is right where one share is 1 to rounding, whose own slope the others make
+    g = g - _mean(g, y, axis)
+    return y * (g - _mean(g, y, axis))
+
+
+def _mean(g, y, axis):
+    """The mean of ``g`` with weights ``y``."""
     g = g * y
-    if type(g) is type(y) is np.ndarray:
-        return g - y * np.add.reduce(g, axis, keepdims=True)
-    return g - y * g.sum(axis=axis).reshape(kept_shape(y.shape, axis))
+    if type(g) is np.ndarray:
+        return np.add.reduce(g, axis, keepdims=True)
+    return g.sum(axis=axis).reshape(kept_shape(y.shape, axis))
 
 
 # row: exp(x) / sum exp(x) without overflow, and exact where exp(x - logsumexp(x)) loses digits

@@ -295,16 +295,23 @@ def _batch_scatter(row):
     return batch
 
 
-def _transpose_set(ct, x, v, *indices, wanted, pattern):
+def _transpose_set(ct, x, v, *indices, wanted, pattern, read=None, write=None):
+    """The cotangents of ``x``, which was written over, and of ``v``, which was written.
+
+    ``read`` and ``write(ct, zero)``: instead of ``getitem`` and ``scatter_set``, for a cotangent
+    that changes in place, so it is read first.
+    """
     ct_x = ct_v = None
-    if wanted[0]:
-        zero = np.zeros(v.shape, ct.dtype)
-        ct_x = cast(bind(scatter_set, ct, zero, *indices, pattern=pattern), x.dtype)
     if wanted[1]:
-        ct_v = cast(bind(getitem, ct, *indices, pattern=pattern), v.dtype)
+        ct_v = cast(bind(read or getitem, ct, *indices, pattern=pattern), dtype_of(v))
         if any(map(shape_of, indices)):  # else nothing is written twice
-            last = bind(last_write, *indices, pattern=pattern, shape=x.shape)
+            last = bind(last_write, *indices, pattern=pattern, shape=ct.shape)
             ct_v = np.where(last, ct_v, 0)
+    if wanted[0]:
+        zero = np.zeros(shape_of(v), ct.dtype)
+        moved = write(ct, zero) if write else bind(
+            scatter_set, ct, zero, *indices, pattern=pattern)
+        ct_x = cast(moved, x.dtype)
     return ct_x, ct_v
 
 

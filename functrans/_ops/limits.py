@@ -29,10 +29,16 @@ def _nan_like(y):
     return np.full(y.shape, np.nan, y.dtype)
 
 
+def _unknown_slope(ts, y, xs):
+    # of each tangent, for reverse mode transposes it
+    parts = [np.nan * t for t in ts if t is not None]
+    return np.broadcast_to(sum(parts), y.shape).astype(y.dtype)
+
+
 # 0 / 0, known only along a tangent: then it is the ratio of the slopes, to first order
 slope_ratio = General(
     "slope_ratio", lambda x1, x2: _nan_like(x1 / np.ones(x2.shape, x2.dtype)),
-    jvp=lambda ts, y, xs: _nan_like(y), vjp=None, saves="", choose=_slope_ratio_choose,
+    jvp=_unknown_slope, vjp=None, saves="y", choose=_slope_ratio_choose,
     batch=stacked(lambda: slope_ratio),
     abstract=lambda x1, x2: Aval(
         np.broadcast_shapes(x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)
@@ -70,6 +76,25 @@ def visible(m: Any, most: Any) -> np.ndarray:
     return magnitude(m) > most * float(np.sqrt(np.finfo(m.dtype).eps))
 
 
+# Relative to the largest value: the gaps over which a derivative that divides by them once, or
+# twice as second derivatives do, keeps about 3/8 of the digits of its type (6 of float64).
+ONCE, TWICE = 5 / 8, 5 / 16
+# The gaps below which a limit is at least as good as the division.
+LIMIT = 7 / 16
+
+
+def within(gap: Any, size: Any, power: float) -> AnyArray:
+    """Where a ``gap`` of two of the values up to ``size`` is at most eps**power of it."""
+    return absolute(gap) <= size * float(np.finfo(gap.dtype).eps) ** power
+
+
+def agrees(numerator: Any, limit: Any, gap: Any, most: Any) -> AnyArray:
+    """Whether ``limit`` is ``numerator / gap`` up to the rounding of a numerator that was computed
+    from entries up to ``most``."""
+    rounding = most * (16 * gap.shape[-1] * float(np.finfo(gap.dtype).eps))
+    return magnitude(numerator - limit * gap) <= rounding
+
+
 def first_flag(flags: Any) -> tuple[int, ...] | None:
     """The index of the first flag that is set, None if there is none or it is not known."""
     known = flags.concrete() if isinstance(flags, Tracer) else flags
@@ -88,11 +113,11 @@ def of_matrix(at: tuple[int, ...]) -> str:
     return f" of matrix {at}" if at else ""
 
 
-def coinciding(what: str, w: Any, at: tuple[int, ...]) -> str:
+def coinciding(what: str, w: Any, at: tuple[int, ...], do: str = "coincide") -> str:
     """Which two of the values ``w``, of which of the matrices, for an error message."""
     *lead, i, j = at
     low, high = number(w, (*lead, i)), number(w, (*lead, j))
-    return (f"{what} {i} and {j}{of_matrix(tuple(lead))} coincide (gap {abs(high - low):.1e} at "
+    return (f"{what} {i} and {j}{of_matrix(tuple(lead))} {do} (gap {abs(high - low):.1e} at "
             f"{low:.6g})")
 
 
@@ -128,16 +153,25 @@ def _together(near):
     return same, same.sum(axis=-1)
 
 
-def equal_and_apart(w: Any, near: Any) -> tuple | None:
-    """``w``, sorted, with entries that are ``near`` to each other made equal, and slopes that are
-    not; None where there are none. ``near`` has a row and a column for each entry."""
-    if not may_meet(near):
+def equal_and_apart(w: Any, near: Any, close: Any) -> tuple | None:
+    """``w``, sorted, with entries that are ``near`` to each other made equal, and slopes that tell
+    those apart that are ``close``; None where there are none. Each has a row and a column for each
+    entry."""
+    if not may_meet(close):
         return None
     same, count = _together(near)
-    equal = where(same, w[..., None, :], 0).sum(axis=-1) / count.astype(w.dtype)
+    equal = _mean_of(w, same, count)
+    among, close_count = _together(close)
     slopes = np.broadcast_to(np.arange(w.shape[-1], dtype=w.dtype), w.shape)
+    # around 0 in each block: what moves a pair apart moves it by the mean of both slopes
+    slopes = slopes - _mean_of(slopes, among, close_count)
     # each moves as before, which derivatives outside of a program must still see
     return where(count > 1, stop(equal) + (w - stop(w)), w), slopes
+
+
+def _mean_of(w: Any, same: Any, count: Any) -> AnyArray:
+    """The mean of each entry's block."""
+    return where(same, w[..., None, :], 0).sum(axis=-1) / count.astype(w.dtype)
 
 
 def unmoved(x: Any, flags: Any) -> AnyArray:

@@ -18,9 +18,14 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray, sum_to
 from functrans._kernels.substitution import substituted
+from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
 from functrans._ops.limits import (
+    LIMIT,
+    ONCE,
+    TWICE,
+    agrees,
     blocks,
     coinciding,
     equal_and_apart,
@@ -29,6 +34,7 @@ from functrans._ops.limits import (
     followed,
     magnitude,
     may_meet,
+    of_matrix,
     settled,
     shared,
     slope_ratio,
@@ -36,6 +42,7 @@ from functrans._ops.limits import (
     unmoved,
     vectors_if,
     visible,
+    within,
 )
 from functrans._ops.structure import aligned, minus, stacked
 from functrans.errors import NotDifferentiable
@@ -291,11 +298,18 @@ cholesky = primitive(
 
 def _close(w):
     """Differences ``w_j - w_i``, 0 where they are but rounding; where that is, for i != j."""
-    n = w.shape[-1]
-    gap = _differences(w)
-    size = absolute(w).max(axis=-1, initial=0.0).reshape((*w.shape[:-1], 1, 1))
-    near = absolute(gap) <= size * (8 * n * float(np.finfo(w.dtype).eps))
-    return where(near, 0, gap), near & ~np.eye(n, dtype=bool)
+    gap, size = _differences(w), _size(w)
+    near = absolute(gap) <= size * (8 * w.shape[-1] * float(np.finfo(w.dtype).eps))
+    return where(near, 0, gap), near & ~np.eye(w.shape[-1], dtype=bool)
+
+
+def _size(w):
+    return absolute(w).max(axis=-1, initial=0.0).reshape((*w.shape[:-1], 1, 1))
+
+
+def _within(w, power):
+    """Where two of the eigenvalues are closer than eps**power; see ``limits.within``."""
+    return within(_differences(w), _size(w), power) & ~np.eye(w.shape[-1], dtype=bool)
 
 
 def _differences(w):
@@ -308,10 +322,29 @@ def _eigh_jvp(ts, y, xs, lower, split=None):
     w, v = y
     m = adjoint(v) @ of_triangle(ts[0], lower) @ v
     gap, near = _close(w)
-    turned = where(near & visible(m, top(m)), np.nan, ratio(m, gap))
-    if may_meet(near):
-        turned = turned + unmoved(m, near)
-    return diagonal_of(m).real, v @ turned
+    turned, twice = ratio(m, gap), _within(w, TWICE)
+    if may_meet(twice):
+        blurred = _within(w, ONCE) & ~near & (m != 0)
+        turned = where(near & visible(m, top(m)) | blurred, np.nan, turned)
+        turned = turned + unmoved(m, twice)
+    dv = v @ turned
+    return diagonal_of(m).real, dv + v * turning(v, dv) if v.dtype.kind == "c" else dv
+
+
+def turning(v, dv):
+    """How the columns of ``v`` turn their phases besides, by LAPACK's choice: the entries of its
+    first row, or of its last, stay real. 0 where these entries are too small to say."""
+    phase = np.zeros((), v.real.dtype)
+    for k in (-1, 0):
+        entry, slope = stop(v[..., k, :]), dv[..., k, :].imag
+        told = (entry.imag == 0).all(axis=-1)
+        told = told.reshape((*told.shape, 1)) & (absolute(entry.real) > TOLD)
+        phase = where(told, -slope / where(told, v[..., k, :].real, 1.0), phase)
+    return 1j * phase.reshape((*phase.shape[:-1], 1, phase.shape[-1]))
+
+
+# Entries of which the phase of a unit vector is taken, and about what 1e-6 over them costs others.
+TOLD = 1e-6
 
 
 def _eigh_choose(ts, y, lower):
@@ -352,22 +385,40 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
         columns = v * cw.reshape((*cw.shape[:-1], 1, cw.shape[-1]))
         return [settled(conj(_onto_triangle(columns @ adjoint(v), lower)), split)]
     inner = adjoint(v) @ conj(cv)
-    gap, near = _close(w)
-    if split is None:
-        turned = ratio(inner, gap)
-        unknown = near & _undetermined(inner, cw)
-    else:
-        # the rule's result is Hermitian, and so only this part of it counts
-        skew = (inner - adjoint(inner)) / 2
-        unknown = near & visible(skew, top(inner))
-        turned = where(near, slope_ratio(skew, _differences(w)), ratio(skew, gap))
-    _refuse(unknown, w)
-    turned = where(unknown, np.nan, turned)
-    turned = first_order(turned, unknown if split is None else near, w, v)
+    # the rule's result is Hermitian, and so only this part of it counts
+    skew = (inner - adjoint(inner)) / 2
+    twice = _within(w, TWICE)
+    turned = _turned(inner, skew, cw, w, v, twice, split) if may_meet(twice) else ratio(
+        skew, _differences(w)
+    )
+    if w.dtype is not v.dtype:
+        turned = where(_of_phases(skew, inner), np.nan, turned)
     if cw is not None:
         turned = turned + cw.reshape((*cw.shape, 1)) * np.eye(w.shape[-1], dtype=w.dtype)
     change = hermitian(v @ turned @ adjoint(v))
     return [settled(conj(_onto_triangle(change, lower)), split)]
+
+
+def _turned(inner, skew, cw, w, v, twice, split):
+    """``skew`` over the gaps of the eigenvalues, some of which may be ``twice`` too close."""
+    gap, near = _close(w)
+    most = top(inner)
+    blurred = _within(w, ONCE) & ~near
+    if split is None:
+        turned = ratio(skew, gap)
+        unknown = near & _undetermined(inner, cw) | blurred & (skew != 0)
+    else:
+        limit = slope_ratio(skew, _differences(w))
+        smooth = _within(w, LIMIT) & ~near & agrees(skew, limit, gap, most)
+        turned = where(near | smooth, limit, ratio(skew, gap))
+        unknown = near & visible(skew, most) | blurred & ~smooth
+    _refuse(unknown, w)
+    lost = twice & ~near & (inner != 0)
+    lost = lost | mT(lost)
+    if split is None and followed(w):
+        _refuse_twice(lost, w)
+    turned = where(unknown, np.nan, turned)
+    return first_order(turned, (unknown if split is None else near) | lost, w, v)
 
 
 def _eigh_split(y, lower):
@@ -375,7 +426,7 @@ def _eigh_split(y, lower):
     w, v = y
     if followed(w) or not w.size:
         return None
-    apart = equal_and_apart(w, _close(w)[1])
+    apart = equal_and_apart(w, _close(w)[1], _within(w, LIMIT))
     return apart and ((apart[0], v), (apart[1], None))
 
 
@@ -400,6 +451,32 @@ def _refuse(unknown, w):
         "and the output depends on their eigenvectors in a way whose derivative eigh alone does "
         "not determine. Forward mode does (jvp, jacfwd); or use eigvalsh, only the projector on "
         "their eigenspace, or a matrix function with its own rule (inv, solve, matrix_power)."
+    )
+
+
+def _of_phases(skew, inner):
+    """Flags on the diagonal where the output depends on a phase: an error where that is known."""
+    flags = visible(diagonal_of(skew), top(inner).reshape((*inner.shape[:-2], 1)))
+    at = first_flag(flags)
+    if at is not None:
+        raise NotDifferentiable(
+            f"eigh: the output depends on the phase of the eigenvector {at[-1]}"
+            f"{of_matrix(at[:-1])}, which is LAPACK's choice. Use what does not change with it, "
+            "such as absolute values, v * f(w) @ v.conj().T, or ratios of a vector's entries."
+        )
+    n = flags.shape[-1]
+    return flags.reshape((*flags.shape[:-1], 1, n)) & np.eye(n, dtype=bool)
+
+
+def _refuse_twice(lost, w):
+    at = first_flag(lost)
+    if at is None:
+        return
+    raise NotDifferentiable(
+        f"eigh: {coinciding('eigenvalues', w, at, 'nearly coincide')}, and a second derivative "
+        "through their eigenvectors would divide by the square of the gap, after which too few "
+        "digits are left. Use symmetric functions of eigvalsh, or a matrix function with its own "
+        "rule (inv, solve, matrix_power, scipy.linalg's expm, logm, sqrtm)."
     )
 
 

@@ -14,7 +14,9 @@ import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray, bind, sum_to
-from functrans._ops.declare import General, primitive
+from functrans._ops.calls import stop
+from functrans._ops.declare import General, primitive, where
+from functrans._ops.elementwise import isfinite
 from functrans._ops.linalg import floating, mT, same
 from functrans._ops.structure import concatenate, stacked
 
@@ -28,7 +30,12 @@ def block(a: Any, e: Any) -> AnyArray:
 
 def _along(row: Callable, a: Any, e: Any, params: dict[str, Any]) -> AnyArray:
     n = a.shape[-1]
-    return bind(row(), block(a, e), **params)[..., :n, n:]
+    if not n:
+        return bind(row(), block(a, e), **params)[..., :n, n:]
+    # linear in e: of the size of the block it has no part, whose rounding it would suffer from
+    size = stop(abs(e).max((-2, -1), keepdims=True))
+    size = where((size > 0) & isfinite(size), size, 1)
+    return bind(row(), block(a, e / size), **params)[..., :n, n:] * size
 
 
 def _wide(x: Any, dtype: np.dtype) -> AnyArray:

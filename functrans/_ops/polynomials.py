@@ -14,11 +14,8 @@ from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, absolute_complex, ratio, where
-from functrans._ops.limits import first_flag, number
+from functrans._ops.limits import ONCE, first_flag, number
 from functrans.errors import NotDifferentiable
-
-# How far apart roots that count as equal may be, relative to the rounding of both.
-MARGIN = 16
 
 
 def _roots(p, lead):
@@ -49,7 +46,8 @@ def _slopes(p, r):
 
 def _repeated(p, r, v, slope):
     size = absolute_complex(p) if p.dtype.kind == "c" else absolute(p)
-    rounding = absolute_complex(v) @ size * (MARGIN * float(np.finfo(r.dtype).eps))
+    # p' near a repeated root has few digits: about 6 are left in float64 where this says no
+    rounding = absolute_complex(v) @ size * float(np.finfo(r.dtype).eps) ** ONCE
     apart = absolute_complex(r.reshape(-1, 1) - r)
     nearest = where(np.eye(len(r), dtype=bool), np.inf, apart).min(axis=1)
     return nearest * absolute_complex(slope) <= rounding
@@ -67,9 +65,9 @@ def _roots_vjp(ct, y, xs, wanted, lead):
     at = first_flag(unknown)
     if at is not None:
         raise NotDifferentiable(
-            f"roots: root {at[0]}, {number(y, at):.6g}, is a repeated one up to rounding, which "
-            "has no derivative. What depends on all roots alike (their sum, their product) is a "
-            "function of the coefficients: write it so."
+            f"roots: root {at[0]}, {number(y, at):.6g}, is a repeated one up to rounding, or so "
+            "nearly that no digits of a derivative are left. What depends on all roots alike "
+            "(their sum, their product) is a function of the coefficients: write it so."
         )
     c = where(unknown, np.nan, ratio(ct, slope))
     return [cast(-(c @ v), xs[0].dtype)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, shape_of
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of, shape_of
 from functrans._core.bind import AnyArray, bind, cast, sum_to
 from functrans._ops.declare import align, linear, primitive
 from functrans._ops.windows import windows as windows  # for the table
@@ -138,6 +138,21 @@ astype_discrete = primitive(
     "astype_discrete", _astype,
     batch=lambda size, xs, batched, dtype: bind(astype_discrete, xs[0], dtype=dtype),
     abstract=lambda x, dtype: Aval(x.shape, dtype), cost=1,
+)
+
+
+def _item(x):
+    return x if np.ndim(x) else np.asarray(x).item()  # longdoubles have no number of Python's
+
+
+# row: the number of Python's, which NumPy promotes weakly; a batch of them is one of arrays
+item = primitive(
+    "item", _item,
+    jvp=lambda ts, y, xs: cast(ts[0], dtype_of(y)),
+    vjp=lambda ct, y, xs, wanted: [cast(ct, xs[0].dtype)], saves="",
+    batch=lambda size, xs, batched: xs[0],
+    abstract=lambda x: Aval(x.shape, dtype_of(x.dtype.type(0).item())), cost=1, rounds="never",
+    doc="The number in an array of one entry.",
 )
 
 # ---- joining

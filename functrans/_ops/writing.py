@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from functrans._core.aval import dtype_of, ndim_of, shape_of
+from functrans._core.aval import ndim_of
 from functrans._core.bind import Tracer, bind, cast, is_staged
 from functrans._ops.declare import Linear
 from functrans._ops.indexing import (
@@ -17,7 +17,6 @@ from functrans._ops.indexing import (
     accumulate,
     getitem,
     index_of,
-    last_write,
     scatter_set,
 )
 from functrans._ops.structure import batched_to
@@ -84,17 +83,10 @@ def unstore(ct, x, v, indices, params, wanted, alone):
     pattern = params["pattern"]
     if type(ct) is np.ndarray and not indices:
         return _unstore_plain(ct, x, v, pattern, wanted, alone)
-    ct_v = None
-    if wanted[1]:
-        read = fetch if alone else getitem
-        ct_v = cast(bind(read, ct, *indices, pattern=pattern), dtype_of(v))
-        if any(map(shape_of, indices)):  # else nothing is written twice
-            ct_v = np.where(bind(last_write, *indices, pattern=pattern, shape=ct.shape), ct_v, 0)
-    if not wanted[0]:
-        return None, ct_v
-    zero = np.zeros(shape_of(v), ct.dtype)
-    alone = alone and not any(map(is_staged, indices))
-    return cast(written(ct, zero, indices, params, alone), x.dtype), ct_v
+    in_place = alone and not any(map(is_staged, indices))
+    return scatter_set.transpose(
+        ct, x, v, *indices, wanted=wanted, pattern=pattern, read=fetch if alone else getitem,
+        write=lambda ct, zero: written(ct, zero, indices, params, in_place))
 
 
 def _unstore_plain(ct, x, v, pattern, wanted, alone):

@@ -13,7 +13,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import Array, changeable, frozen_copy, plain, wrap
 from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype, integer, shape_of
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, is_weak
 from functrans._core.references import FREE_THREADED, is_exact
 from functrans._transforms import paths
 from functrans._transforms.writing import follow
@@ -221,6 +221,8 @@ def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
         x = float(x)
     elif isinstance(x, np.integer):
         x = np.float64(x)
+    elif _is_integer(x) and not x.shape:
+        x = x * 1.0  # traced in another transform, where it was such an integer
     leaves, structure = tree.flatten(x)
     leaves = [plain(v) for v in leaves]
     active = [i for i, v in enumerate(leaves) if _carries(who, f, position, v)]
@@ -244,7 +246,8 @@ def open_all(who: str, f: Callable, args: Sequence) -> list[Leaves | None]:
     for i, x in enumerate(args):
         try:
             # beside others, one of NumPy's integers may be a place
-            place = isinstance(x, np.integer) and len(args) > 1
+            place = len(args) > 1 and (
+                isinstance(x, np.integer) or (_is_integer(x) and not is_weak(x)))
             opened.append(None if place else open_argument(who, f, i, x))
         except NotDifferentiable:
             opened.append(None)
@@ -256,6 +259,10 @@ def open_all(who: str, f: Callable, args: Sequence) -> list[Leaves | None]:
             f"{', '.join(map(describe, args))}"
         )
     return opened
+
+
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, Tracer) and x.dtype.kind in "iu"
 
 
 def _carries(who, f, position, v) -> bool:

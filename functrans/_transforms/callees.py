@@ -12,8 +12,9 @@ import functools
 import gc
 import sys
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -23,6 +24,17 @@ from weakref import WeakSet, ref
 import numpy as np
 
 from functrans._transforms.staging.generators import is_generators
+from functrans._transforms.staging.kinds import (
+    attributes_of,
+    behind_ref,
+    dict_of,
+    entries_of,
+    has,
+    in_class,
+    module_of,
+    mro_of,
+    slots_in,
+)
 from functrans._transforms.staging.libraries import (
     homes,
     is_library,
@@ -61,20 +73,20 @@ def functions_of(f: Any) -> list[FunctionType]:
     """
     functions = []
     for _ in range(64):
-        if isinstance(f, FunctionType):
+        if issubclass(type(f), FunctionType):
             if package_of_code(f) in _CLOSED:
                 return [*functions, f] if f.__code__ in GIVEN else functions
             functions.append(f)
             f = f.__dict__.get("__wrapped__")
-        elif isinstance(f, functools.partial):
+        elif issubclass(type(f), functools.partial):
             f = f.func
-        elif isinstance(f, MethodType):
+        elif issubclass(type(f), MethodType):
             f = f.__func__
-        elif isinstance(f, type) or not callable(f):
+        elif issubclass(type(f), type) or not callable(f):
             break
         else:
-            f = type(f).__call__
-            if not isinstance(f, _CALLED):
+            f = in_class(type(f), "__call__")
+            if not issubclass(type(f), _CALLED):
                 break
     return functions
 
@@ -146,27 +158,28 @@ class Callees:
         return type(x) in _PLAIN or not _may_lead(type(x), self._homes)
 
     def _parts(self, v: Any) -> Iterable[Any]:
-        if isinstance(v, dict):
-            return [*v.values(), getattr(v, "default_factory", None)]
-        if isinstance(v, _CONTAINERS):
-            return v
-        if isinstance(v, _CALLED):
+        if issubclass(type(v), dict):
+            made = v.default_factory if issubclass(type(v), defaultdict) else None
+            return [*dict.values(v), made]
+        if issubclass(type(v), _CONTAINERS):
+            return entries_of(v)
+        if issubclass(type(v), _CALLED):
             self._todo.append(v)
             return ()
-        if isinstance(v, ContextVar):
+        if issubclass(type(v), ContextVar):
             return [in_context(v)]
-        if isinstance(v, ref):
-            return [v()]
+        if issubclass(type(v), ref):
+            return [behind_ref(v)]
         if is_iterators(type(v)):
             return gc.get_referents(v)
         if functions := behind(v):
             return functions
-        if isinstance(v, type):
+        if issubclass(type(v), type):
             return [*self._methods(v), *makers_of(v)]
-        if isinstance(v, ModuleType):
-            return () if self._is_foreign(v.__name__) else self._space(vars(v))
-        attributes = getattr(v, "__dict__", None)
-        own = self._space(attributes) if isinstance(attributes, dict) else []
+        if issubclass(type(v), ModuleType):
+            return () if self._is_foreign(vars(v).get("__name__")) else self._space(vars(v))
+        attributes = attributes_of(v)
+        own = [] if attributes is None else self._space(attributes)
         return [*self._methods(type(v)), *own, *_in_slots(v)]
 
     def _methods(self, kind: type) -> list[Any]:
@@ -175,10 +188,11 @@ class Callees:
             return []
         self._kinds.add(kind)
         found = []
-        for k in kind.__mro__:
-            if not self._is_foreign(k.__module__):
-                implicit = {n for n in vars(k) if n.startswith("__")} - MAKERS - ANNOTATIONS
-                found += [*self._space(vars(k)), *self._named(vars(k), implicit)]
+        for k in mro_of(kind):
+            if not self._is_foreign(module_of(k)):
+                own = dict_of(k)
+                implicit = {n for n in own if n.startswith("__")} - MAKERS - ANNOTATIONS
+                found += [*self._space(own), *self._named(own, implicit)]
         return found
 
     def _space(self, space: Mapping[str, Any]) -> list[Any]:
@@ -198,21 +212,20 @@ def named(space: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
 
 
 def _in_slots(v: Any) -> list[Any]:
-    names = [n for k in type(v).__mro__ for n in _texts(vars(k).get("__slots__", ()))]
-    return [getattr(v, name, None) for name in names if name not in ("__dict__", "__weakref__")]
-
-
-def _texts(x: Any) -> Iterable[str]:
-    return (x,) if isinstance(x, str) else x
+    found = []
+    for _, slot in slots_in(type(v)):
+        with suppress(AttributeError):  # nothing is there
+            found.append(slot.__get__(v))
+    return found
 
 
 def _bound(f: Any) -> list[Any]:
     """What a partial or a method holds for its function, and the defaults of a function."""
-    if isinstance(f, functools.partial):
+    if issubclass(type(f), functools.partial):
         return [f.func, *f.args, *f.keywords.values()]
-    if isinstance(f, MethodType):
+    if issubclass(type(f), MethodType):
         return [f.__self__]
-    if isinstance(f, FunctionType):
+    if issubclass(type(f), FunctionType):
         return [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
     return [f]
 
@@ -224,12 +237,12 @@ def _may_lead(kind: type, homes: frozenset[str]) -> bool:
     """
     if issubclass(kind, _LEADING) or is_iterators(kind) or is_generators(kind):
         return True
-    own = not all([is_library(package_of(k), homes) for k in kind.__mro__])
-    return own or hasattr(kind, "__set_name__")
+    own = not all([is_library(package_of(k), homes) for k in mro_of(kind)])
+    return own or has(kind, "__set_name__")
 
 
 @functools.lru_cache(4096)
 def _imports_us(module: str) -> bool:
     values = list(vars(sys.modules.get(module, builtins)).values())
-    parts = [v for v in values if isinstance(v, ModuleType | FunctionType | type)]
+    parts = [v for v in values if issubclass(type(v), ModuleType | FunctionType | type)]
     return any([package_of(v) == "functrans" for v in parts])

@@ -7,11 +7,11 @@ import re
 import sys
 from collections.abc import Callable
 from types import MethodType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from functrans._core.writing import handed_to, writing
 from functrans.config import FULL, settings
-from functrans.errors import name_of, shorten
+from functrans.errors import UnsupportedError, name_of, shorten
 
 F = TypeVar("F", bound=Callable)
 
@@ -117,6 +117,40 @@ class Derived(ByValue, functools.partial):
 
     def by_value(self) -> tuple:
         return _derived, self.origin
+
+
+class OfRun(functools.partial):
+    """``call``, which reads what one run of a function has recorded: a pullback, say.
+
+    Shown as ``<pullback of loss>``. It does not pickle, for its recording would not be that of the
+    arrays and functions which the other side has.
+    """
+
+    of: str
+
+    def __new__(cls, call: Callable, of: str) -> OfRun:
+        self = functools.partial.__new__(cls, call)
+        functools.update_wrapper(self, call, updated=())
+        self.of = of
+        return self
+
+    def __get__(self, instance: Any, owner: type | None = None) -> OfRun | MethodType:
+        return self if instance is None else MethodType(self, instance)
+
+    def __copy__(self) -> OfRun:
+        return self  # as functions are
+
+    def __deepcopy__(self, memo: dict) -> OfRun:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{name_of(self)} of {self.of}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError(
+            f"a {name_of(self)} of `{self.of}` holds what one run has recorded, which does not "
+            f"pickle. Send `{self.of}` and its arguments, and make it on the other side."
+        )
 
 
 def deriving(transform: F) -> F:

@@ -28,6 +28,7 @@ from functrans._transforms.staging.draws import NOTHING, Draws
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.generators import OF_NUMPYS, is_generator, of_numpy
 from functrans._transforms.staging.held import held_by
+from functrans._transforms.staging.kinds import attributes_of, entries_of
 from functrans._transforms.staging.libraries import is_of_others, is_others, package_of
 from functrans._transforms.staging.names import in_context
 
@@ -74,7 +75,7 @@ class Reach(Callees):
             if "random" in self._names:
                 of_numpy()  # NumPy imports it when it is used first
             inside = [x for m in self._modules for x in named(vars(m), self._names)
-                      if isinstance(x, _METHODS)]
+                      if issubclass(type(x), _METHODS)]
             closed, self.closed = self.closed, []
             self._meet([*inside, *[x for f in closed for x in _held(f)]])
         if not self._names.isdisjoint(OF_NUMPYS - {"random"}):
@@ -113,8 +114,7 @@ class Reach(Callees):
         return x is met or (met is None and self._is_closed(x))
 
     def _open(self, container: Any) -> list[Any]:
-        values = container.values() if isinstance(container, dict) else container
-        return [x for x in tuple(values) if not self._is_closed(x)]
+        return [x for x in tuple(entries_of(container)) if not self._is_closed(x)]
 
     def _is_closed(self, x: Any) -> bool:
         if type(x) is BuiltinMethodType:
@@ -133,20 +133,20 @@ class Reach(Callees):
     def _parts(self, v: Any) -> Iterable[Any]:
         if is_generator(v):
             self._drawn_from.append(v)
-        if isinstance(v, BuiltinMethodType):
+        if issubclass(type(v), BuiltinMethodType):
             return [v.__self__]
         if type(v) is np.ndarray:
             return v.flat
-        if isinstance(v, ModuleType) and self._is_foreign(v.__name__):
+        if issubclass(type(v), ModuleType) and self._is_foreign(vars(v).get("__name__")):
             self._modules.append(v)
             return ()
-        if isinstance(v, ContextVar):
+        if issubclass(type(v), ContextVar):
             self._note(v, _CONTEXT, in_context(v))
-        if isinstance(v, MethodType):
+        if issubclass(type(v), MethodType):
             return [*super()._parts(v), v.__self__]
-        if isinstance(v, dict | list | set | deque):
+        if issubclass(type(v), dict | list | set | deque):
             self._places.append(Place(v, _ENTRIES, self._open(v)))
-        elif isinstance(attributes := getattr(v, "__dict__", None), dict):
+        elif (attributes := attributes_of(v)) is not None:
             self._places.append(Place(attributes, _COUNT, len(attributes)))
             return [*super()._parts(v), *self._named(attributes, held_by(v, attributes))]
         return super()._parts(v)
@@ -208,9 +208,9 @@ def of_one_draw(f: Callable, name: str, image: Callable) -> Callable:
 
 def _held(f: Any) -> list[Any]:
     """What a function that is not the user's holds: a partial its arguments, ours the user's."""
-    if isinstance(f, functools.partial):
+    if issubclass(type(f), functools.partial):
         return [f.func, *f.args, *f.keywords.values(), getattr(f, "__wrapped__", None)]
-    if not isinstance(f, FunctionType) and package_of(type(f)) != "functrans":
+    if not issubclass(type(f), FunctionType) and package_of(type(f)) != "functrans":
         return [f]
-    inside = getattr(f, "__dict__", {}).values()  # what it wraps among them
-    return [x for x in inside if callable(x) and not isinstance(x, type)]
+    inside = (attributes_of(f) or {}).values()  # what it wraps among them
+    return [x for x in inside if callable(x) and not issubclass(type(x), type)]

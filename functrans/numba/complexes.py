@@ -369,9 +369,11 @@ def cosh(a):
 def tanh(a):
     x, y = a
     e, side = x.emitter, np.copysign(1.0, x)
-    near, gap = over(sinh(a), cosh(a)), np.exp(-2.0 * (x * side))
-    far = side * (1.0 - 2.0 * gap * np.cos(2.0 * y)), 4.0 * gap * np.sin(y) * np.cos(y)
-    wide = np.abs(x) > 20.0  # where sinh and cosh are one to rounding, and may overflow
+    near, small = over(sinh(a), cosh(a)), np.exp(-2.0 * (x * side))
+    # of exp(-2 |x|): in the quotient cosh(x) and sinh(x) are soon one, and its slope is lost
+    size = 1.0 + small * (2.0 * np.cos(2.0 * y) + small)
+    far = side * ((1.0 - small * small) / size), small * (2.0 * np.sin(2.0 * y)) / size
+    wide = np.abs(x) > 1.0
     return e.choose(wide, far[0], near[0]), e.choose(wide, far[1], near[1])
 
 

@@ -19,6 +19,7 @@ from numba.extending import lower_builtin, overload, type_callable
 
 from functrans.numba.emit import RULES, Emitted, Emitter, strong_product
 from functrans.numba.numbers import Active, Joint, Taped, is_plain, joint
+from functrans.numba.overloads import for_kernels
 
 # What an array gets entry by entry (``arrays.py``), by how many operands there are.
 UNARY: list[Any] = []
@@ -162,6 +163,32 @@ def of_sum(x: Emitted, y: Emitted) -> Emitted:
     return share
 
 
+@for_kernels
+def sech2(x):
+    """1 / cosh(x)**2, the slope of tanh, by what does not overflow."""
+    def slope(x):
+        small = math.exp(-abs(x))
+        half = small / (1.0 + small * small)
+        return 4.0 * (half * half)
+
+    return slope if is_plain(x) else None
+
+
+@for_kernels
+def of_arcsin(x):
+    return (lambda x: 1.0 / math.sqrt((1.0 - x) * (1.0 + x))) if is_plain(x) else None
+
+
+@for_kernels
+def of_arctan(x):
+    return (lambda x: 1.0 / (1.0 + x * x)) if is_plain(x) else None
+
+
+@for_kernels
+def of_arctanh(x):
+    return (lambda x: 1.0 / ((1.0 - x) * (1.0 + x))) if is_plain(x) else None
+
+
 # B_2k / 2k of psi's asymptotic series (DLMF 5.11.2), the first last
 OF_PSI = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 SHIFTS = 10  # of the recurrence (5.5.2), after which the series is right to rounding
@@ -207,29 +234,35 @@ binary(operator.pow, operator.ipow, pow, np.power, math.pow, slopes=(of_power, o
 unary(math.sqrt, np.sqrt, slope=lambda x, y: 0.5 / y)
 unary(np.cbrt, slope=lambda x, y: 1.0 / (3.0 * (y * y)))
 unary(math.exp, np.exp, slope=lambda x, y: y)
-unary(np.exp2, slope=lambda x, y: y * LN2)
+unary(np.exp2, slope=lambda x, y: LN2 * np.exp2(0.5 * x) * np.exp2(0.5 * x))
 unary(math.expm1, np.expm1, slope=lambda x, y: np.exp(x))
 unary(math.log, np.log, slope=lambda x, y: 1.0 / x)
-unary(math.log2, np.log2, slope=lambda x, y: 1.0 / (x * LN2))
-unary(math.log10, np.log10, slope=lambda x, y: 1.0 / (x * LN10))
+unary(math.log2, np.log2, slope=lambda x, y: 1.0 / LN2 / x)
+unary(math.log10, np.log10, slope=lambda x, y: 1.0 / LN10 / x)
 unary(math.log1p, np.log1p, slope=lambda x, y: 1.0 / (1.0 + x))
 binary(math.hypot, np.hypot, slopes=(lambda a, b, y: ratio(a, y), lambda a, b, y: ratio(b, y)))
 binary(np.logaddexp, slopes=(lambda a, b, y: of_sum(a, y), lambda a, b, y: of_sum(b, y)))
 
 # ---- trigonometric and hyperbolic
 
+# slopes with rules of their own, as in ``_ops/elementwise.py``
+unary(sech2, slope=lambda x, y: -2.0 * (y * np.tanh(x)))
+unary(of_arcsin, slope=lambda x, y: (x * y) * (y * y))
+unary(of_arctan, slope=lambda x, y: -2.0 * ((x * y) * y))
+unary(of_arctanh, slope=lambda x, y: 2.0 * ((x * y) * y))
+
 unary(math.sin, np.sin, slope=lambda x, y: np.cos(x))
 unary(math.cos, np.cos, slope=lambda x, y: -np.sin(x))
 unary(math.tan, np.tan, slope=lambda x, y: 1.0 + y * y)
-unary(math.asin, np.arcsin, slope=lambda x, y: 1.0 / np.sqrt((1.0 - x) * (1.0 + x)))
-unary(math.acos, np.arccos, slope=lambda x, y: -1.0 / np.sqrt((1.0 - x) * (1.0 + x)))
-unary(math.atan, np.arctan, slope=lambda x, y: 1.0 / (1.0 + x * x))
+unary(math.asin, np.arcsin, slope=lambda x, y: x.emitter.call(of_arcsin, x))
+unary(math.acos, np.arccos, slope=lambda x, y: -x.emitter.call(of_arcsin, x))
+unary(math.atan, np.arctan, slope=lambda x, y: x.emitter.call(of_arctan, x))
 unary(math.sinh, np.sinh, slope=lambda x, y: np.cosh(x))
 unary(math.cosh, np.cosh, slope=lambda x, y: np.sinh(x))
-unary(math.tanh, np.tanh, slope=lambda x, y: 1.0 - y * y)
+unary(math.tanh, np.tanh, slope=lambda x, y: x.emitter.call(sech2, x))
 unary(math.asinh, np.arcsinh, slope=lambda x, y: 1.0 / np.hypot(1.0, x))
 unary(math.acosh, np.arccosh, slope=lambda x, y: 1.0 / (np.sqrt(x - 1.0) * np.sqrt(x + 1.0)))
-unary(math.atanh, np.arctanh, slope=lambda x, y: 1.0 / ((1.0 - x) * (1.0 + x)))
+unary(math.atanh, np.arctanh, slope=lambda x, y: x.emitter.call(of_arctanh, x))
 binary(math.atan2, np.arctan2,
        slopes=(lambda a, b, y: ratio(ratio(b, np.hypot(a, b)), np.hypot(a, b)),
                lambda a, b, y: -ratio(ratio(a, np.hypot(a, b)), np.hypot(a, b))))

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans._core.array import Array
 from functrans._core.aval import PYTHON_SCALARS
-from functrans._core.bind import AnyArray, Tracer
+from functrans._core.bind import AnyArray, Tracer, is_weak, weakly
 from functrans._core.writing import handed, writing
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand, is_traced, moveaxis, reshape
@@ -58,11 +58,9 @@ def concatenated(theirs: Any, key: Any) -> AnyArray:
     axis, ndmin, place = theirs.axis, theirs.ndmin, theirs.trans1d
     if isinstance(entries[0], str):
         axis, ndmin, place = _directive(entries.pop(0), axis, ndmin, place)
-    weak = [e for e in entries if type(e) in PYTHON_SCALARS]
     arrays = [_raised(e, ndmin, place) for e in entries]
-    dtypes = [a.dtype for a, e in zip(arrays, entries, strict=True)
-              if type(e) not in PYTHON_SCALARS]
-    return np.concatenate([a.astype(np.result_type(*dtypes, *weak)) for a in arrays], axis)
+    seen = [weakly(e) if is_weak(e) else a.dtype for a, e in zip(arrays, entries, strict=True)]
+    return np.concatenate([a.astype(np.result_type(*seen)) for a in arrays], axis)
 
 
 def _directive(text: str, axis: int, ndmin: int, place: int) -> tuple[int, int, int]:

@@ -16,6 +16,7 @@ from functrans._ops import contractions as rows
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import move_axis
 from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.computing import require_cast
 from functrans.numpy.protocols import USE_RESULT, refused
 from functrans.numpy.sparse_operands import defers, is_other, is_sparse, with_sparse
 from functrans.numpy.structure import as_operand, is_traced, numpy_like, one_axis
@@ -232,13 +233,16 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
         raise refused("np.einsum", "got out=", USE_RESULT)
     dtype = options.pop("dtype", None)
     options.pop("order", None)
-    options.pop("casting", None)
+    casting = options.pop("casting", "safe")
     if options:
         raise TypeError(f"Did not understand the following kwargs: {sorted(options)}")
     subscripts, arrays = _read(operands)
     arrays = list(map(as_operand, arrays))
     if dtype is None:  # what comes first must not be reckoned more narrowly than the whole
         dtype = np.result_type(*{x.dtype for x in arrays})
+    else:
+        for i, x in enumerate(arrays):
+            require_cast(x, dtype, casting, f"operand {i} of np.einsum")
     return _einsum(subscripts, [x if x.dtype == dtype else x.astype(dtype) for x in arrays])
 
 

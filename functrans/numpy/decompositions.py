@@ -14,7 +14,13 @@ from functrans._ops.eigenvalues import eig as _eig_row
 from functrans._ops.linalg import adjoint, floating
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.lengths import squared_size
-from functrans.numpy.linear_algebra import LinAlgError, from_triangle, matrices, matrix_norm
+from functrans.numpy.linear_algebra import (
+    LinAlgError,
+    as_lapack,
+    from_triangle,
+    matrices,
+    matrix_norm,
+)
 from functrans.numpy.linear_algebra import inv as _inv
 from functrans.numpy.linear_algebra import solve as _solve
 from functrans.numpy.structure import as_floats, as_operand, is_traced, numpy_like
@@ -141,7 +147,7 @@ def lstsq(a, b, rcond=None):
 
     ``x`` has the derivative of ``pinv(a) @ b``, even where ``a`` is rank-deficient.
     """
-    a, b = as_operand(a), as_operand(b)
+    a, b = as_lapack(as_operand(a), as_operand(b))
     if len(a.shape) != 2:
         raise LinAlgError(f"{len(a.shape)}-dimensional array given. Array must be two-dimensional")
     if a.shape[0] != (b.shape[0] if b.shape else 0):

@@ -16,6 +16,7 @@ from functrans._core.bind import AnyArray, Tracer, known
 from functrans._core.warned import STATE, USUAL, WARNED
 from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
+from functrans.numpy.computing import require_cast
 from functrans.numpy.protocols import UFUNCS as ROWS
 from functrans.numpy.structure import (
     are_traced,
@@ -40,7 +41,8 @@ def _scalar_or_operand(x: Any) -> Any:
 
 def power(x1: Any, x2: Any) -> AnyArray:
     """``x1`` to the power ``x2``, by the cheapest op."""
-    return x1**x2 if isinstance(x1, Tracer) else ops.power(x1, x2)
+    square = isinstance(x1, Tracer) and x1.dtype.kind != "b"  # of booleans x1**2 is of 8 bits
+    return x1**x2 if square else ops.power(x1, x2)
 
 
 def divmod_(x1: Any, x2: Any) -> tuple:
@@ -178,9 +180,13 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     if x.dtype.kind != "f":
         return x
     bounds = np.finfo(x.dtype)
-    y = ops.where(ops.isnan(x), nan, x)
-    y = ops.where(x == np.inf, float(bounds.max) if posinf is None else posinf, y)
-    return ops.where(x == -np.inf, float(bounds.min) if neginf is None else neginf, y)
+    others = [nan, bounds.max if posinf is None else posinf,
+              bounds.min if neginf is None else neginf]
+    for v, there in zip(others, (ops.isnan(x), x == np.inf, x == -np.inf), strict=True):
+        v = as_operand(v)
+        require_cast(v, x.dtype, "same_kind")
+        x = ops.where(there, astype(v, x.dtype), x)
+    return x
 
 
 @numpy_like(np.sinc)
@@ -419,8 +425,7 @@ def fromiter(iter, dtype, count=-1, *, like=None):
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
     """``num`` evenly spaced values from ``start`` to ``stop``."""
     num = operator.index(num)
-    inexact = np.result_type(*[x if type(x) in PYTHON_SCALARS else as_operand(x).dtype
-                               for x in (start, stop)], 1.0)
+    inexact = common_dtype(start, stop, 1.0)
     start, stop = astype(as_operand(start), inexact), astype(as_operand(stop), inexact)
     gaps = num - 1 if endpoint else num
     ends = np.broadcast_shapes(start.shape, stop.shape)
@@ -445,10 +450,23 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """``num`` values from ``start`` to ``stop`` with constant ratios."""
     start, stop = as_operand(start), as_operand(stop)
-    wide = np.result_type(start.dtype, stop.dtype, np.float64)  # as NumPy
+    if any([np.any(known(v) == 0) for v in (start, stop)]):
+        raise ValueError("Geometric sequence cannot include zero")
+    asked = [] if dtype is None else [np.dtype(dtype)]
+    wide = np.result_type(start.dtype, stop.dtype, np.float64, *asked)  # as NumPy
     start, stop = astype(start, wide), astype(stop, wide)
-    y = start * ops.exp(linspace(np.zeros(()), ops.log(stop / start), num, endpoint, axis=axis))
-    return y if dtype is None else astype(y, dtype)
+    if wide.kind == "c":
+        y = start * ops.exp(linspace(np.zeros(()), ops.log(stop / start), num, endpoint))
+    else:
+        sign = ops.sign(start)
+        ends = [ops.log10(v / sign) for v in (start, stop)]
+        y = logspace(*ends, num, endpoint) * sign
+    shape = np.broadcast_shapes(start.shape, stop.shape)
+    if y.shape[0] > 1:  # its ends are these without rounding
+        last = [broadcast_to(stop, shape)[None]] if endpoint else []
+        y = np.concatenate([broadcast_to(start, shape)[None], y[1: len(y) - len(last)], *last])
+    y = y if dtype is None else astype(y, dtype)
+    return moveaxis(y, 0, axis) if axis else y
 
 
 # NumPy's own: they have no traced operands

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import plain
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import structure as rows
+from functrans.numpy.computing import require_cast
 from functrans.numpy.structure import (
     as_operand,
     broadcast_to,
@@ -50,8 +51,18 @@ def concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind")
                 f"exactly, but the array at index 0 has {ndim} dimension(s) and the array at index "
                 f"{i} has {a.ndim} dimension(s)"
             )
-    y = arrays[0] if len(arrays) == 1 else bind(rows.concatenate, *arrays, axis=axis)
-    return y if dtype is None else y.astype(dtype)
+    return _joined(rows.concatenate, arrays, axis, dtype, casting)
+
+
+def _joined(row: Any, arrays: list, axis: int, dtype: Any, casting: Any) -> AnyArray:
+    """Arrays in the type asked for, each cast as the rule allows, and joined."""
+    if dtype is not None or casting != "same_kind":
+        joined = np.result_type(*[a.dtype for a in arrays]) if dtype is None else np.dtype(dtype)
+        for a in arrays:
+            require_cast(a, joined, casting)
+        arrays = [a if a.dtype == joined else a.astype(joined) for a in arrays]
+    one = len(arrays) == 1 and row is rows.concatenate
+    return arrays[0] if one else bind(row, *arrays, axis=axis)
 
 
 concat = concatenate
@@ -64,21 +75,21 @@ def stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
     shape = arrays[0].shape
     if any(a.shape != shape for a in arrays):
         raise ValueError("all input arrays must have the same shape")
-    y = bind(rows.stack, *arrays, axis=one_axis(axis, len(shape) + 1))
-    return y if dtype is None else y.astype(dtype)
+    return _joined(rows.stack, arrays, one_axis(axis, len(shape) + 1), dtype, casting)
 
 
 @numpy_like(np.vstack)
 def vstack(tup, *, dtype=None, casting="same_kind"):
     """Arrays joined along axis 0, vectors as rows."""
-    return concatenate([raise_ndim(a, 2) for a in _operands(tup)], 0, dtype=dtype)
+    return concatenate([raise_ndim(a, 2) for a in _operands(tup)], 0, dtype=dtype, casting=casting)
 
 
 @numpy_like(np.hstack)
 def hstack(tup, *, dtype=None, casting="same_kind"):
     """Arrays joined along axis 1, vectors along axis 0."""
     arrays = [raise_ndim(a, 1) for a in _operands(tup)]
-    return concatenate(arrays, 0 if arrays[0].ndim == 1 else 1, dtype=dtype)
+    axis = 0 if arrays[0].ndim == 1 else 1
+    return concatenate(arrays, axis, dtype=dtype, casting=casting)
 
 
 @numpy_like(np.dstack)

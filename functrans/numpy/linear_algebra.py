@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import AnyArray, Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind, is_staged
+from functrans._core.warned import ignoring
 from functrans._ops import determinants
 from functrans._ops import elementwise as ops
 from functrans._ops import linalg as rows
@@ -19,6 +20,7 @@ from functrans.numpy import contractions as _contractions
 from functrans.numpy import structure as _structure
 from functrans.numpy.lengths import length, squared_size
 from functrans.numpy.protocols import USE_RESULT, absolute, refused
+from functrans.numpy.scaling import is_within, safe_range, scale_beyond
 from functrans.numpy.structure import as_floats, as_operand, is_traced, normalize_axes, numpy_like
 
 LinAlgError = np.linalg.LinAlgError
@@ -42,6 +44,14 @@ def _square(a: Any) -> AnyArray:
     return a
 
 
+def as_lapack(*xs: Any) -> list:
+    """Operands in the type that LAPACK is asked for: integers are float64, beside float32 too."""
+    for x in xs:
+        if x.dtype.char in "egG":
+            raise TypeError(f"array type {x.dtype} is unsupported in linalg")
+    return [x.astype(np.float64) if x.dtype.kind in "biu" else x for x in xs]
+
+
 # ---- systems, inverses, powers
 
 
@@ -53,7 +63,7 @@ def solve(a, b):
     >>> ft.grad(lambda b: np.linalg.solve(np.eye(2) * 2, b).sum())(np.ones(2))
     Array([0.5, 0.5])
     """
-    a, b = _square(a), as_operand(b)
+    a, b = as_lapack(_square(a), as_operand(b))
     n = a.shape[-1]
     if not b.shape or b.shape[-1 if len(b.shape) == 1 else -2] != n:
         raise ValueError(
@@ -236,7 +246,28 @@ def _vector_norm(x, ord, axis):
         return size.min(axis)
     if ord == 1:
         return size.sum(axis)
-    return ((size ** float(ord)).sum(axis)) ** (1 / float(ord))
+    return _root_of_powers(x, size, float(ord), axis % x.ndim)
+
+
+def _root_of_powers(x, size, power, axis):
+    """``sum(size**power)**(1 / power)`` along an axis, of the sizes of ``x``."""
+    # a root with all the digits of a longdouble
+    root = 1 / (size.dtype.type(power) if size.dtype.char == "g" else power)
+    # its derivatives have the powers less 1 and 2
+    highest = max(power, 2 - power) if power > 0 else power - 2
+    ends = safe_range(size.dtype, highest, size.shape[axis])
+    if not is_staged(x) or not size.size:
+        with ignoring():
+            y = (size**power).sum(axis) ** root
+        if is_within(y, *ends) or not size.size:
+            return y
+    top = size.max(axis, keepdims=True) if power > 0 else size.min(axis, keepdims=True)
+    scaling = scale_beyond(top, *ends)
+    if scaling is None:
+        return (size**power).sum(axis) ** root
+    scale, inverse = scaling
+    y = (absolute(x * inverse) ** power).sum(axis) ** root
+    return y * scale.reshape(y.shape)
 
 
 def _matrix_norm(x, ord, row, column):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import PLAIN, AnyArray, OtherOperand, Tracer
+from functrans._core.bind import PLAIN, AnyArray, OtherOperand, Tracer, is_weak
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
 from functrans._transforms.writing import require_rebinding
@@ -133,12 +133,13 @@ def _pow(self: Tracer, other: Any) -> Any:
         return lengths.even_power(self, other)
     # integers to a float are floats
     kind = self.dtype.kind
-    if (type(other) is float and kind in "fc") or (type(other) is int and kind != "b"):
+    if (type(other) is float and kind in "fc") or (
+            type(other) is int and (kind != "b" or other == 2)):
         if other == 2:
             return self.owner.unary(ops.square, self)
         if other == 1:
             return self.owner.unary(ops.positive, self)
-        if other == 0.5:
+        if other == 0.5 and not is_weak(self):
             return root(ops.sqrt, self)
     try:
         return self.owner.binary(ops.power, self, other)
@@ -154,12 +155,12 @@ Tracer.__pow__ = _pow  # type: ignore[attr-defined]
 Tracer.__rpow__ = _rpow  # type: ignore[attr-defined]
 
 
-def require_fit(who: str, out: Tracer, y: Any) -> None:
+def require_fit(who: str, out: Tracer, y: Any, casting: Any = "same_kind") -> None:
     """NumPy's own errors where a result has no place in an array, by its shape or its dtype."""
-    if not np.can_cast(y.dtype, out.dtype, "same_kind"):
+    if not np.can_cast(y.dtype, out.dtype, casting):
         raise TypeError(
             f"Cannot cast ufunc {who.removeprefix('np.')!r} output from {y.dtype!r} to "
-            f"{out.dtype!r} with casting rule 'same_kind'"
+            f"{out.dtype!r} with casting rule {casting!r}"
         )
     broadcasts = who != "matmul" and np.broadcast_shapes(y.shape, out.shape) == out.shape
     if y.shape != out.shape and not broadcasts:

@@ -15,6 +15,7 @@ from functrans._core.array import Array, wrap
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans.errors import ImmutableError, user_line
+from functrans.numpy.computing import require_cast
 from functrans.numpy.indexing import concrete, take_along_axis
 from functrans.numpy.structure import (
     as_operand,
@@ -56,9 +57,18 @@ def _writing(cure: str) -> Callable[[Callable], Callable]:
     return decorate
 
 
+def require_value(values: Any, a: Any) -> None:
+    """NumPy's error where an array does not fit safely; traced numbers may be Python's."""
+    if isinstance(values, np.ndarray | Tracer):
+        parts = values.dtype.kind == "c" and a.dtype.kind != "c"
+        number = isinstance(values, Tracer) and not values.ndim and not parts
+        require_cast(values, a.dtype, "unsafe" if number else "safe")
+
+
 @_writing("x.at[mask].set(values)")
 def putmask(a, mask, values):
     """``a`` with ``values``, repeated to its size, where the mask holds."""
+    require_value(values, a)
     values = ravel(as_operand(values))
     if not values.shape[0]:
         return a
@@ -69,6 +79,7 @@ def putmask(a, mask, values):
 @_writing("x.at[mask].set(values)")
 def place(arr, mask, vals):
     """``arr`` with ``vals``, in order and repeated as needed, where the mask holds."""
+    require_value(vals, arr)
     mask, vals = as_operand(mask), ravel(as_operand(vals))
     if mask.size != arr.size:
         raise ValueError("place: mask and data must be the same size")
@@ -118,11 +129,7 @@ def put_along_axis(arr, indices, values, axis=-1):
 def copyto(dst, src, casting: Any = "same_kind", where=True):
     """``dst`` with the entries of ``src`` where the mask holds."""
     src = as_operand(src)
-    if not np.can_cast(src.dtype, dst.dtype, casting):
-        raise TypeError(
-            f"Cannot cast array data from {src.dtype!r} to {dst.dtype!r} according to the rule "
-            f"{casting!r}"
-        )
+    require_cast(src, dst.dtype, casting)
     while src.ndim > dst.ndim and src.shape[0] == 1:
         src = src[0]
     src = np.broadcast_to(src.astype(dst.dtype), dst.shape)

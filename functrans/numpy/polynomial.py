@@ -28,7 +28,7 @@ from functrans.numpy.polynomials import least, weighted
 from functrans.numpy.protocols import refused
 from functrans.numpy.public import public
 from functrans.numpy.series import kinds
-from functrans.numpy.structure import as_floats, as_operand, is_traced, moveaxis
+from functrans.numpy.structure import as_floats, as_operand, common_dtype, is_traced, moveaxis
 
 
 class Basis(NamedTuple):
@@ -63,7 +63,10 @@ def _floating(c: Any) -> AnyArray:
 
 def _value(basis: Basis, x: Any, c: Any, tensor: bool = True) -> Any:
     """The series ``c`` at ``x``, by Clenshaw's recurrence."""
-    x, c = as_operand(x), _floating(c)
+    c = _floating(c)
+    dtype = common_dtype(c, x)
+    x = as_operand(x)
+    x = x if x.dtype == dtype else x.astype(dtype)
     if tensor:
         c = c.reshape(c.shape + (1,) * x.ndim)
     if len(c) == 1:

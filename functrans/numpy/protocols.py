@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from functrans._core.array import Array, plain
-from functrans._core.aval import dtype_of
+from functrans._core.aval import PYTHON_SCALARS, dtype_of
 from functrans._core.bind import AnyArray, Tracer, bind_operands
 from functrans._core.primitive import Primitive
 from functrans._kernels.large import ufunc_of
@@ -115,10 +115,22 @@ def _with_options(ufunc, row, inputs, kwargs):
         row = functools.partial(row, **kwargs)
     if dtype is None:
         return row(*inputs)
+    inputs = [x if hasattr(x, "dtype") or type(x) in PYTHON_SCALARS else _to_array(x)
+              for x in inputs]
     return row(*[
-        x.astype(dtype, casting=casting) if hasattr(x, "astype") else np.asarray(x, dtype)
-        for x in inputs
+        x.astype(d, casting=casting) if hasattr(x, "astype") else np.asarray(x, d)
+        for x, d in zip(inputs, _loop(ufunc, inputs, dtype, casting), strict=False)
     ])
+
+
+def _loop(ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any, casting: Any) -> Sequence[np.dtype]:
+    """The types of operands of the loop whose results are of ``dtype``, or NumPy's TypeError."""
+    given = [x.dtype if hasattr(x, "dtype") else type(x) for x in inputs]
+    given = [np.dtype(bool) if d is bool else d for d in given]
+    return ufunc.resolve_dtypes(
+        (*given, *[None] * ufunc.nout), casting=casting,
+        signature=(*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout),
+    )
 
 
 def _operand(x):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import is_inexact
-from functrans._core.bind import bind
+from functrans._core.bind import bind, is_weak
 from functrans._ops import elementwise as ops
 from functrans._ops import ranks as rows
 from functrans._ops.reductions import kept_shape
@@ -112,7 +112,7 @@ def _checked(
     """``q`` as an operand, and whether it was a Python number; NumPy's errors."""
     if a.dtype.kind == "c":
         raise TypeError("a must be an array of real numbers")
-    weak = type(q) in (int, float)
+    weak = is_weak(q)
     q = as_operand(q)
     values = q if not is_traced(q) else q.concrete()
     if values is not None and not np.all((np.asarray(values) >= 0) & (np.asarray(values) <= top)):

@@ -40,6 +40,8 @@ def _logaddexp(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoVa
     if out is dtype is None and keepdims is False and initial is NoValue and where is True and (
             array.dtype.char in "fd"):
         return along(exponentials.logsumexp, array, axes_of(axis, array.ndim))
+    if dtype is not None:
+        np.logaddexp.reduce(np.zeros(1, array.dtype), dtype=dtype)  # NumPy's error
     return _logaddexp_with_options(array, axis, dtype, out, keepdims, initial, where)
 
 

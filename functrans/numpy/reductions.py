@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import inexact_dtype, shape_of
-from functrans._core.bind import AnyArray, Tracer, cast
+from functrans._core.aval import PYTHON_SCALARS, finfo, inexact_dtype, shape_of
+from functrans._core.bind import AnyArray, Tracer, cast, is_finite, is_staged
 from functrans._core.primitive import Primitive
+from functrans._core.warned import ignoring
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
 from functrans.errors import ShapeError, user_line, warn
@@ -41,6 +42,7 @@ from functrans.numpy.running import (
     nancumsum,
     trapezoid,
 )
+from functrans.numpy.scaling import is_within, safe_range, scale_beyond
 from functrans.numpy.structure import as_operand, one_axis
 
 # ---- sums and products
@@ -75,14 +77,16 @@ def along(row: Primitive, a: Any, axis: tuple[int, ...]) -> AnyArray:
 
 def start_of(initial, y):
     """``initial`` in the dtype of what it is combined with, as in NumPy."""
-    if type(initial) in (int, float):
-        return np.array(initial, y.dtype)  # integers refuse inf and nan
+    if type(initial) in PYTHON_SCALARS:
+        return np.array(initial, y.dtype)  # integers refuse inf and nan, and reals complex numbers
     start = as_operand(initial)
     if start.ndim:
         raise ShapeError(
             f"{user_line()}: initial= of a reduction is a single number, but has the shape "
             f"{start.shape}. Combine the array with the result afterwards."
         )
+    if start.dtype.kind == "c" and y.dtype.kind != "c":
+        raise TypeError(f"initial= of a reduction is {start.dtype}, but it computes in {y.dtype}")
     return start.astype(y.dtype)
 
 
@@ -241,11 +245,35 @@ def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
     >>> ft.grad(np.std)(np.array([2.0, 2.0]))
     Array([0., 0.])
     """
-    y = _root(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
-                  correction=correction))
+    y = _std(a, axis, dtype, out, ddof, keepdims, where, mean, correction)
     if y.shape and dtype is not None and np.dtype(dtype).kind not in "fc":
         raise TypeError(f"np.std along an axis has no roots of type {np.dtype(dtype)}")
     return in_dtype(y, dtype)
+
+
+def _std(a, axis, dtype, out, ddof, keepdims, where, mean, correction):
+    def root(a, mean):
+        return _root(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
+                         correction=correction))
+
+    if a.dtype.kind not in "fc" or not a.size:
+        return root(a, mean)
+    y, (low, high) = None, safe_range(a.dtype, 2.0, a.size)
+    if not is_staged(a):
+        with ignoring():  # squares may overflow
+            y = root(a, mean)
+        if is_within(y, low, high):
+            return y
+    size = ops.absolute(a)
+    size = ops.where(where, size, 0) if is_set(where) else size
+    top = size.max(axes_of(axis, a.ndim), keepdims=True)
+    # distances from the mean may be a rounding of it
+    scaling = scale_beyond(top, low / float(finfo(a.dtype).eps), high)
+    if scaling is None:
+        return y if y is not None and is_finite(y) else root(a, mean)  # which may warn
+    scale, inverse = scaling
+    y = root(a * inverse, mean * inverse if is_set(mean) else mean)
+    return y * scale.reshape(y.shape)
 
 
 def _root(variance):
@@ -381,6 +409,8 @@ def nanprod(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValu
 @like(np.nanmean)
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue):
     """Mean along ``axis`` of the entries that are not NaN."""
+    if dtype is not None and a.dtype.kind in "fc" and np.dtype(dtype).kind not in "fc":
+        raise TypeError("If a is inexact, then dtype must be inexact")
     if dtype is None and a.dtype == np.float16:
         dtype = a.dtype  # NumPy's nanmean does not sum in float32, but its mean does
     return mean(a, axis, dtype, out, keepdims, where=_numbers(a, where))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import ndim_of
-from functrans._core.bind import Tracer, bind, is_finite
+from functrans._core.bind import Tracer, bind, is_finite, weakly
 from functrans._ops import bessel
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
@@ -221,7 +221,7 @@ def unwrap(p, discont=None, axis=-1, *, period: Any = 2 * np.pi):
     p = as_operand(p)
     period = _plain_or_operand(period)
     axis = one_axis(axis, p.ndim)
-    dtype = np.result_type(p.dtype, _weak(period))
+    dtype = np.result_type(p.dtype, weakly(period))
     if p.shape[axis] < 2:
         return p.astype(dtype)
     step = diff(p, axis=axis)
@@ -230,14 +230,10 @@ def unwrap(p, discont=None, axis=-1, *, period: Any = 2 * np.pi):
     return np.concatenate([p[along(axis, slice(1))].astype(dtype), rest.astype(dtype)], axis=axis)
 
 
-def _weak(x):
-    return x if isinstance(x, int | float) else x.dtype
-
-
 def _turns(step, period, discont):
     """The number of periods to add to each step; a whole number, which has no derivative."""
     discont = period / 2 if discont is None else discont
-    whole = np.result_type(step.dtype, _weak(period)).kind in "iu"
+    whole = np.result_type(step.dtype, weakly(period)).kind in "iu"
     half = period // 2 if whole else period / 2
     near = ops.remainder(step + half, period) - half
     if not whole or period % 2 == 0:

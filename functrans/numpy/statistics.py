@@ -22,7 +22,7 @@ from functrans.numpy.options import NoValue, like
 from functrans.numpy.order import searchsorted
 from functrans.numpy.reductions import all as all_of
 from functrans.numpy.reductions import argmax, argmin, average
-from functrans.numpy.structure import as_operand, is_traced, numpy_like, ravel
+from functrans.numpy.structure import as_operand, common_dtype, is_traced, numpy_like, ravel
 
 # ---- covariance
 
@@ -66,6 +66,8 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     y = None if y is None else as_operand(y)
     if dtype is None:
         dtype = np.result_type(m.dtype, np.float64 if y is None else y.dtype, np.float64)
+    if np.dtype(dtype).kind in "biu":
+        raise TypeError(f"a covariance is no {np.dtype(dtype)}: differences from means are not")
     x = _observations(m, rowvar or m.ndim == 1, dtype)
     if x.shape[0] == 0:
         return np.zeros((0, 0))
@@ -208,7 +210,7 @@ def _outer_edges(a: Any, range: Any) -> tuple[Any, Any]:
         if low != high:
             return first, last
         same = True
-    return first - ops.where(same, 0.5, 0.0), last + ops.where(same, 0.5, 0.0)
+    return ops.where(same, first - 0.5, first), ops.where(same, last + 0.5, last)
 
 
 def _edges(a, bins, range, weights):
@@ -229,7 +231,7 @@ def _edges(a, bins, range, weights):
         raise ValueError("`bins` must be 1d, when an array")
     n = _count("`bins`", bins)
     first, last = _outer_edges(a, range)
-    dtype = np.result_type(first, last, a.dtype)
+    dtype = common_dtype(*(range or ()), a)
     dtype = dtype if dtype.kind in "fc" else np.result_type(dtype, float)
     return np.linspace(first, last, n + 1).astype(dtype)
 

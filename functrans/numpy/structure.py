@@ -12,7 +12,7 @@ import numpy as np
 from functrans._core import scipy_names
 from functrans._core.array import Array, plain
 from functrans._core.aval import PYTHON_SCALARS, inexact_dtype
-from functrans._core.bind import PLAIN, AnyArray, Tracer, bind
+from functrans._core.bind import PLAIN, AnyArray, Tracer, bind, weakly
 from functrans._ops import indexing
 from functrans._ops import structure as rows
 from functrans.errors import ArgumentError, ConcretizationError, ImmutableError, user_line, warn
@@ -97,7 +97,7 @@ def as_floats(x: Any) -> AnyArray:
 
 def common_dtype(*xs: Any) -> np.dtype:
     """The dtype in which NumPy takes several operands together: Python's numbers are weak."""
-    return np.result_type(*[x if type(x) in PYTHON_SCALARS else as_operand(x).dtype for x in xs])
+    return np.result_type(*[weakly(x if type(x) in PYTHON_SCALARS else as_operand(x)) for x in xs])
 
 
 def as_places(x: Any) -> AnyArray:
@@ -350,6 +350,9 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok:
 def copy(a, order="K", subok=False):
     """``a`` itself, as traced values never change."""
     return a
+
+
+Tracer.weakened = lambda self: bind(rows.item, self)  # type: ignore[method-assign]  # of a row
 
 
 def _reshape_method(self, *shape, order="C", copy=None):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import install, plain, wrap
+from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
@@ -20,6 +21,9 @@ from functrans.numpy.structure import as_operand
 
 class At:
     """``x.at[index].set(v)`` and other updates, each of which returns a changed copy.
+
+    As in NumPy's ``ufunc.at``, entries and values are combined in the type that both promote to,
+    and what comes out is cast to that of the array.
 
     >>> import functrans as ft
     >>> ft.array([1.0, 2.0, 3.0]).at[1:].multiply(10.0)
@@ -70,14 +74,11 @@ class Slot:
 
     def add(self, value: Any) -> AnyArray:
         """x with ``value`` added there, repeatedly where the index repeats."""
-        if self.masked is not None:
-            return self._apply(ops.add, value)
-        value = self._fit(value)
-        return self._out(bind(rows.scatter_add, self.x, value, *self.indices, pattern=self.pattern))
+        return self._sum(ops.add, value)
 
     def subtract(self, value: Any) -> AnyArray:
         """x with ``value`` subtracted there, repeatedly where the index repeats."""
-        return self.add(-as_operand(value))
+        return self._sum(ops.subtract, value)
 
     def multiply(self, value: Any) -> AnyArray:
         """x multiplied by ``value`` there, repeatedly where the index repeats."""
@@ -147,11 +148,29 @@ class Slot:
         turns = np.cumsum(mask).reshape(self.x.shape) - 1
         return value[ops.maximum(turns, 0)]
 
+    def _sum(self, row, value):
+        """By one row for all entries where steps on the way need no cast of their own."""
+        x, common = self.x, np.result_type(self.x, value) if type(value) in PYTHON_SCALARS else None
+        value = self._operand(value)
+        common = common or np.result_type(x, value)
+        if self.masked is not None or (x.dtype.kind in "biu" and common != x.dtype):
+            return self._apply(row, value)
+        value = self._broadcast(value if value.dtype == common else value.astype(common))
+        if row is ops.subtract:
+            value = -value
+        y = x if x.dtype == common else x.astype(common)
+        y = bind(rows.scatter_add, y, value, *self.indices, pattern=self.pattern)
+        return self._out(y if y.dtype == x.dtype else y.astype(x.dtype))
+
     def _fit(self, value):
         """``value`` in the dtype of x and the shape of ``x[index]``."""
         value = self._operand(value)
         if value.dtype != self.x.dtype:
             value = value.astype(self.x.dtype)
+        return self._broadcast(value)
+
+    def _broadcast(self, value):
+        """``value`` in the shape of ``x[index]``."""
         shape = rows.result_shape(self.x.shape, self.indices, self.pattern)
         if value.shape == shape:
             return value
@@ -165,7 +184,7 @@ class Slot:
             return ops.where(self.masked, new, self.x).astype(self.x.dtype)
         if not self.indices:
             return self._out(self._write(self.x, row(self._read(self.x), self._operand(value))))
-        x, value = self.x, np.ravel(self._fit(value))
+        x, value = self.x, np.ravel(self._broadcast(self._operand(value)))
         every = np.arange(self.x.size).reshape(self.x.shape)
         places = np.ravel(bind(rows.getitem, every, *self.indices, pattern=self.pattern))
         x = np.ravel(x)

@@ -19,6 +19,7 @@ from functrans._core.writing import current
 from functrans._ops import elementwise as ops
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import protocols
+from functrans.numpy.computing import casting_into, with_type_of
 from functrans.numpy.flags import Flags, setflags
 from functrans.numpy.layouts import is_laid_out, is_ordered, layout_of, rebuilt
 from functrans.numpy.memory import Half
@@ -135,20 +136,26 @@ def _apply(
             return named(y) if part is None else part
         return named(y)
     mask = options.pop("where", True) if type(out) is Writable else True
-    y = call(*_value(args), **{k: _value(v) for k, v in options.items()})
+    values, named_values = _value(args), {k: _value(v) for k, v in options.items()}
+    casting = "same_kind"
+    if type(out) is Writable and not isinstance(theirs or call, np.ufunc):
+        casting = casting_into(who, theirs or call, values, named_values, out)
+        values, named_values = with_type_of(who, call, values, named_values, out)
+    y = call(*values, **named_values)
     if out is not None:
-        return written_into(who, out, y, current(mask))
+        return written_into(who, out, y, current(mask), casting)
     if has_axes(y) and is_laid_out(theirs, args, options):
         return named_like(y, layout_of(theirs or call, args, options))
     return named(y)
 
 
-def written_into(who: str, out: Any, y: Any, mask: Any = True) -> Writable:
+def written_into(who: str, out: Any, y: Any, mask: Any = True,
+                 casting: Any = "same_kind") -> Writable:
     """``out``, with ``y`` written into it where the mask holds."""
     if type(out) is not Writable:
         raise protocols.refused(who, "got out= that is a plain ndarray", protocols.USE_RESULT)
     y = y if isinstance(y, Tracer) else np.asarray(y)
-    require_fit(who, out, y)
+    require_fit(who, out, y, casting)
     out.assign(y if mask is True else ops.where(mask, y, out.current()))
     return out
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from functrans import tree
+from functrans._core.bind import AnyArray, Tracer
+from functrans._transforms.matrices.jacobian import jacobian
 from functrans._transforms.staging.jit import jit
+from functrans._transforms.writing import follow
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
-from functrans.scipy.implicit import concrete
+from functrans.scipy.implicit import PLAIN, concrete
 from functrans.scipy.public import is_traced
 
+T = TypeVar("T")
 DIFFERENCES = "SciPy takes differences of it with jac='2-point'."
+# Where a function has what was compiled of it, by the derivative that it is.
+KEPT = "__functrans_derivatives__"
+DOUBLE = np.dtype(np.float64)
+# Arguments that a compiled derivative may be called with; others choose its code.
+VALUES = (np.ndarray, np.floating, np.complexfloating, float, complex, Tracer)
 
 
 class Numbers:
@@ -29,7 +40,8 @@ class Numbers:
         return self.traced or is_traced(args)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.plain(self.f(*args, **kwargs))
+        y = self.f(*args, **kwargs)
+        return y if type(y) in PLAIN else self.plain(y)
 
     def plain(self, y: Any) -> Any:
         """``y``, numbers in a container or not, without derivatives."""
@@ -40,38 +52,124 @@ class Numbers:
 
 
 class Derivative(Numbers):
-    """A derivative as SciPy may call it, compiled where its function can be.
+    """``way(f, *xs, *args)``, a derivative of ``f``, as SciPy may call it, compiled if it can be.
 
-    It takes the first ``arity`` arguments: ``args``, which SciPy passes after them, are part of
-    ``f``.
+    It takes the first ``arity`` arguments: ``args``, which SciPy passes after them, are known here.
+    What is compiled is kept with ``f``, so that the next solve finds it. Raises Underivable where
+    ``f`` takes plain numbers alone.
     """
 
-    def __init__(self, f: Callable, arity: int = 1):
+    def __init__(self, way: Callable, f: Callable, args: tuple = (), arity: int = 1):
         super().__init__(f)
-        self.native: Callable | None = jit(f)
-        self.arity = arity
+        self.way, self.args, self.arity = way, args, arity
+        self.native: Callable | None = None
+        if all([isinstance(x, VALUES) for x in args]):
+            self.native = _kept(way, f)
+        else:  # flags, counts and texts choose what is compiled
+            self.native = jit(lambda *xs: way(follow(f), *xs[:arity], *args))
 
     def __call__(self, *args: Any) -> Any:
-        # copies: SciPy writes into its own
-        xs = [np.array(x, np.result_type(np.asarray(x).dtype, np.float32))
-              for x in args[: self.arity]]
+        xs = [*map(_copied, args[: self.arity])]
         if self.native is not None:
             try:
-                y = _writable(self.plain(self.native(*xs)))
+                y = _writable(self.plain(self.native(*xs, *self.args)))
                 if self.traced:
                     self.native = None  # staged at each call, for what the closure holds
                 return y
             except (ConcretizationError, UnsupportedError):
                 self.native = None  # Python's control flow, and what has no program
         try:
-            return _writable(self.plain(self.f(*xs)))
-        except (ConcretizationError, NotDifferentiable, UnsupportedError) as error:
+            return _writable(self.plain(self.way(follow(self.f), *xs, *self.args)))
+        except (ConcretizationError, UnsupportedError) as error:
+            error.add_note(DIFFERENCES)
+            raise Underivable from error
+        except NotDifferentiable as error:
             error.add_note(DIFFERENCES)
             raise
 
 
+class _Derivatives:
+    """The compiled derivatives of one function; a copy of the function begins with none."""
+
+    __slots__ = ("of", "owner")
+
+    def __init__(self, owner: Callable | None = None):
+        self.owner, self.of = owner, {}
+
+    def __reduce__(self) -> tuple:
+        return _Derivatives, ()
+
+
+def _kept(way: Callable, f: Callable) -> Callable:
+    """The compiled ``way`` of ``f``, kept for as long as the function, or one like it, is there."""
+    if type(f) is not types.FunctionType:
+        return _compiled(way, f)
+    if not (f.__closure__ or f.__defaults__ or f.__kwdefaults__ or vars(f)):
+        return _of_code(way, _Code(f))
+    kept = vars(f).get(KEPT)
+    if kept is None or kept.owner is not f:  # functools.wraps copies what a function has
+        kept = vars(f)[KEPT] = _Derivatives(f)
+    if way not in kept.of:
+        kept.of[way] = _compiled(way, f)
+    return kept.of[way]
+
+
+def _compiled(way: Callable, f: Callable) -> Callable:
+    return jit(functools.partial(way, follow(f)))
+
+
+class _Code:
+    """A function that is nothing but its code and its globals, equal to others of these."""
+
+    __slots__ = ("f",)
+
+    def __init__(self, f: types.FunctionType):
+        self.f = f
+
+    def __hash__(self) -> int:
+        return hash((id(self.f.__code__), id(self.f.__globals__)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Code) and (
+            self.f.__code__ is other.f.__code__ and self.f.__globals__ is other.f.__globals__)
+
+
+@functools.lru_cache(64)
+def _of_code(way: Callable, code: _Code) -> Callable:
+    return _compiled(way, code.f)
+
+
+class Underivable(Exception):
+    """A function that a derivative was wanted of takes plain numbers alone."""
+
+
+def exactly(solve: Callable[[bool], T], wanted: bool = True) -> T:
+    """``solve(True)``, with exact derivatives, if they are wanted and its functions have them.
+
+    Otherwise ``solve(False)``, in which SciPy takes differences.
+    """
+    if not wanted:
+        return solve(False)
+    try:
+        return solve(True)
+    except Underivable:
+        return solve(False)
+
+
+def jacobian_at(f: Callable, x: Any, *args: Any) -> AnyArray:
+    """The Jacobian of ``f`` in its first argument."""
+    return jacobian(f)(x, *args)
+
+
+def _copied(x: Any) -> np.ndarray:
+    """A float copy of an argument: SciPy writes into its own."""
+    if type(x) is np.ndarray and x.dtype is DOUBLE:
+        return x.copy()
+    return np.array(x, np.result_type(np.asarray(x).dtype, np.float32))
+
+
 def _writable(y: Any) -> Any:
-    return tree.map(np.array, y)
+    return np.array(y) if isinstance(y, np.ndarray) else tree.map(np.array, y)
 
 
 def as_args(args: Any) -> tuple:

@@ -14,7 +14,7 @@ transpose, and what F closes over is differentiated as in any function.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -38,8 +38,12 @@ DENSE = 200
 SMALL = 32
 # Newton's steps that improve what the solver has found, to the last digits.
 POLISHING = 12
+# Types of values that hold nothing traced.
+PLAIN = frozenset([np.ndarray, np.float64, float, int, bool, complex, str, type(None)])
 # How far they may lead away, relative to 1 or the size of the solution: farther off is another one.
 NEARBY = 1e-2
+# The relative step up to which an entry has converged that is small beside others.
+FINE = 1e-9
 
 
 def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = None) -> AnyArray:
@@ -47,7 +51,8 @@ def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = Non
 
     ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it, dense or sparse.
     The number is improved by Newton's method where it can be. Raises SolverError where that does
-    not converge to a root nearby, and where the Jacobian is singular; its text names ``who``.
+    not converge to a root nearby, and where the Jacobian is singular; its text names ``who``. So it
+    does where the residual carries no derivative: then x is constant if it is determined at all.
     """
     shape = np.shape(x)
     z = np.array(x, np.result_type(np.asarray(x).dtype, np.float32)).reshape(-1)
@@ -55,15 +60,17 @@ def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = Non
     def flat(z: Any) -> AnyArray:
         return as_operand(residual(z.reshape(shape))).reshape(-1)
 
-    orders = orders_of(flat(z))
-    if not orders:
-        return x
-    z, inverse = _polished(who, flat, z, matrix)
-    y: Any = z
-    for _ in range(orders):
-        r = flat(y)
+    return followed(flat, polished(who, flat, z, matrix)).reshape(shape)
+
+
+def followed(f: Callable, root: Root) -> AnyArray:
+    """A root of ``f``, of flat values, with its derivatives."""
+    inverse = _inverse(root.solver)
+    y: Any = root.z
+    for _ in range(orders_of(f(root.z))):
+        r = f(y)
         y = y - inverse(r - stop(r))
-    return y.reshape(shape)
+    return y
 
 
 def orders_of(values: Any) -> int:
@@ -80,7 +87,13 @@ def concrete(x: Any) -> Any:
 
     Raises Numberless where one has no value, or more than one.
     """
+    if type(x) in PLAIN or (type(x) is tuple and all([_is_plain(v) for v in x])):
+        return x
     return tree.map(lambda v: _number(v) if isinstance(v, Tracer) else v, x)
+
+
+def _is_plain(x: Any) -> bool:
+    return type(x) in PLAIN or (type(x) in (tuple, dict) and not x)
 
 
 class Numberless(UnsupportedError):
@@ -121,27 +134,48 @@ def require_success(who: str, success: bool, message: str) -> None:
 # ---- the linear system
 
 
-def _polished(
-    who: str, f: Callable, z: np.ndarray, matrix: Callable | None
-) -> tuple[np.ndarray, Linear]:
-    """The root near ``z``, and the inverse of the Jacobian there."""
-    last, before, start = np.inf, np.inf, z
+class Root(NamedTuple):
+    """A root, the Newton step that was left there, and systems with the Jacobian."""
+
+    z: np.ndarray
+    step: np.ndarray
+    solver: _Dense | _Sparse | _Products
+
+
+def polished(who: str, f: Callable, z: np.ndarray, matrix: Callable | None = None,
+             units: Any = None, held: int | None = None) -> Root:
+    """The root of ``f`` near ``z``. Raises SolverError where Newton's method finds none.
+
+    ``units`` are the sizes that matter for each unknown, by default the largest entry for all.
+    The first ``held`` unknowns, by default all, must stay where they are but for little.
+    """
+    last, before, start, fine = np.inf, np.inf, z, np.full(z.size, np.inf)
+    little = 100 * np.sqrt(np.finfo(z.dtype).eps)
     r = numbers(f)(z)
     for _ in range(POLISHING):
         solver = _solver(who, f, z, matrix)
         step = solver.solve(r)
-        size, scale = np.max(np.abs(step), initial=0.0), np.max(np.abs(z), initial=0.0)
-        if size <= 4 * np.finfo(z.dtype).eps * scale:
-            return z, _inverse(solver)
+        unit = (np.max(np.abs(z), initial=0.0) or 1.0) if units is None else units
+        size = np.max(np.abs(step) / unit, initial=0.0)
+        scale = np.max(np.abs(z) / unit, initial=0.0)
+        close = size <= 4 * np.finfo(z.dtype).eps * max(scale, 1.0)
+        if close or not r.any():
+            # entries that are small beside others may have further to go
+            last_fine, fine = fine, np.abs(step) / np.maximum(np.abs(z), np.finfo(z.dtype).tiny)
+            if not np.any((fine > FINE) & (fine < 0.5 * last_fine)):
+                return Root(z, step, solver)
         error = np.linalg.norm(r)
-        if not (size < 0.4 * last or error < 0.5 * before):
+        if not (close or size < 0.4 * last or error < 0.5 * before):
             # nothing is gained any more: by rounding alone, if little is to be gained
-            if size <= 100 * np.sqrt(np.finfo(r.dtype).eps) * max(scale, 1.0):
-                return z, _inverse(solver)
+            if size <= little or _is_noise(f, z, step, r, solver, little, unit):
+                return Root(z, step, solver)
             break
+        if np.max((np.abs(z - start) / unit)[:held], initial=0.0) > NEARBY and not (
+                close or size < 0.25 * last):
+            break  # that would be as far as the next root
         last, before = size, error
         z = z - step
-        if not np.max(np.abs(z - start)) <= NEARBY * max(scale, 1.0):
+        if not np.max(np.abs(z - start)[:held]) <= NEARBY * max(np.max(np.abs(z[:held])), 1.0):
             z = start
             break
         r = numbers(f)(z)
@@ -149,6 +183,48 @@ def _polished(
         f"{user_line()}: {who} ended at {_short(z)}, which has no derivative: the residual there "
         f"is {_short(numbers(f)(z))}, and Newton's method does not bring it to zero nearby. Either "
         "this is no solution (a smaller tolerance may help), or the Jacobian there is singular."
+    )
+
+
+def units_of(z: np.ndarray) -> np.ndarray:
+    """The size of each entry, and where it is zero that of the smallest other."""
+    size = np.abs(z)
+    least = np.min(size[size > 0], initial=np.max(size, initial=0.0))
+    return np.where(size > 0, size, least or 1.0)
+
+
+def _is_noise(f: Callable, z: np.ndarray, step: np.ndarray, r: np.ndarray, solver: Any,
+              little: float, unit: Any) -> bool:
+    """Whether the residual changes as much within a thousandth of the last step: by rounding, where
+    a jump would stay on one side of it.
+    """
+    if np.max(np.abs(step)) > little * max(np.max(np.abs(z)), 1.0):
+        return False
+    moved = 1e-3 * np.where(np.arange(z.size) % 2, -1.0, 1.0) * np.abs(step)
+    change = solver.solve(numbers(f)(z + moved) - r) - moved
+    return bool(np.max(np.abs(change) / unit) > 0.01 * np.max(np.abs(step) / unit))
+
+
+def require_smooth(who: str, f: Callable, root: Root) -> None:
+    """SolverError where ``f`` jumps at its root, on both sides of it."""
+    if isinstance(root.solver, _Products):
+        return
+    z, scale = root.z, np.max(np.abs(root.z), initial=0.0)
+    moved = np.where(z == 0, 1e-9 * scale or 1e-12, 1e-6 * z)
+    r = numbers(f)(z)
+
+    def off(by: np.ndarray) -> np.ndarray:
+        return root.solver.solve(numbers(f)(z + by) - r) - by
+
+    for by in (moved, -moved):
+        jump = off(by)
+        large = np.abs(jump) > np.maximum(0.5 * np.abs(by), 1e-7 * scale or 1e-10)
+        # half as far it is as large, unlike what comes of curvature or rounding
+        if not large.any() or not np.any(large & (np.abs(off(by / 2) - jump) < 0.3 * abs(jump))):
+            return
+    raise SolverError(
+        f"{user_line()}: the solution of {who} at {_short(z)} has no derivative: the slope of its "
+        "function jumps there, as that of an absolute value at 0"
     )
 
 
@@ -173,7 +249,9 @@ class _Dense:
             raise SolverError(
                 f"{user_line()}: {who} has {J.shape[0]} equations for {J.shape[1]} unknowns"
             )
-        worst = 1 / np.linalg.cond(J) if np.isfinite(J).all() and J.size else 1.0 * (not J.size)
+        finite = bool(np.isfinite(J).all())
+        self.scaled, self.units = _in_units(J) if finite else (J, (np.ones(1), np.ones(1)))
+        worst = 1 / np.linalg.cond(self.scaled) if finite and J.size else 1.0 * (not J.size)
         if not worst > J.shape[0] * np.finfo(J.dtype).eps:
             raise SolverError(
                 f"{user_line()}: the solution of {who} at {_short(z)} has no derivative: the "
@@ -181,16 +259,30 @@ class _Dense:
                 f"{_short(J)}"
             )
         self.J = J
-        self.factors = scipy.linalg.lu_factor(J) if len(J) > SMALL else None
+        self.factors = scipy.linalg.lu_factor(self.scaled) if len(J) > SMALL else None
 
     def solve(self, b: np.ndarray, trans: int = 0) -> np.ndarray:
         """J^-1 b along the last axis, or with ``trans`` that of the transpose."""
-        columns = b.reshape(-1, b.shape[-1]).T
+        before, after = self.units[::-1] if trans else self.units
+        columns = (b.reshape(-1, b.shape[-1]) * before).T
         if self.factors is None:
-            x = np.linalg.solve(self.J.T if trans else self.J, columns)
+            x = np.linalg.solve(self.scaled.T if trans else self.scaled, columns)
         else:
             x = scipy.linalg.lu_solve(self.factors, columns, trans)
-        return x.T.reshape(b.shape)
+        return (x.T * after).reshape(b.shape)
+
+
+def _in_units(J: Any) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """A matrix whose rows and columns are multiplied to the size of 1, as equations and unknowns of
+    other units would have it, and by what they are.
+    """
+    units = [np.ones(n, J.real.dtype) for n in J.shape]
+    for axis in (1, 0, 1, 0):
+        largest = np.max(np.abs(J), axis=axis, keepdims=True, initial=0.0)
+        by = np.exp2(-np.frexp(np.where(largest > 0, largest, 1.0))[1])
+        J = J * by
+        units[1 - axis] = units[1 - axis] * by.reshape(-1)
+    return J, (units[0], units[1])
 
 
 class _Sparse:

@@ -60,6 +60,18 @@ def in_programs(solver: F) -> F:
     return either  # type: ignore[return-value]  # it has the signature of ``solver``
 
 
+def written_into(f: F) -> F:
+    """Decorator: ``f``, whose results can be written into by a function that writes into arrays."""
+
+    @functools.wraps(f)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        y = f(*args, **kwargs)
+        own = writing.get() is None or is_ours(sys._getframe(1))
+        return y if own else handed_parts(y)
+
+    return either  # type: ignore[return-value]  # it has the signature of ``f``
+
+
 class Step:
     """A call of a solver as an op of the traced values among its arguments and in closures."""
 

@@ -36,7 +36,7 @@ ERRORS = errors_in({
          "rest = rest - (rest @ np.conjugate(basis)) @ basis.T", "rest = rest * 1.0",
          FREE + "test_hutch_plus_plus_is_exact_for_matrices_of_low_rank"),
     ],
-    MATRICES + "directions.py": [
+    MATRICES + "batches.py": [
         ("budget: what is kept from chunk to chunk is not counted",
          "self.most = (self.memory - held) // each", "self.most = 2 * self.memory // each",
          BUDGET + "test_a_matrix_stays_within_its_budget_beside_the_result"),

@@ -120,13 +120,15 @@ ERRORS = errors_in({
          "if not singular or is_finite(c):", "if True:",
          "tests/test_jet.py::test_what_does_not_move_has_no_infinite_derivative"),
     ],
-    "functrans/_transforms/matrices/directions.py": [
+    "functrans/_transforms/matrices/batches.py": [
         ("batches: images overwrite those of the first batch",
          "self.parts[0][start : start + len(y)] = y", "self.parts[0][: len(y)] = y",
          "tests/test_jacobians.py::TestComplex::test_chunks_may_part_the_directions_of_one_number"),
         ("batches: the direction that is refused is not found",
          "int(rows.argmax())", "int(rows.argmin())",
          "tests/test_jacobians.py::test_the_direction_to_be_asked_alone_is_the_one_with_a_nan"),
+    ],
+    "functrans/_transforms/matrices/directions.py": [
         ("batches: the imaginary direction comes first",
          "(1.0, second) if", "(second, 1.0) if",
          "tests/test_jacobians.py::TestComplex::"
@@ -473,10 +475,10 @@ ERRORS = errors_in({
          "tests/test_rule_calls.py::"
          "test_nested_loops_from_python_s_numbers_are_staged_about_once_for_each_level"),
     ],
-    "functrans/scipy/optimize/constraints.py": [
+    "functrans/scipy/optimize/conditions.py": [
         ("a minimum has its multipliers behind it",
-         "return implicit(self.who, self, self.start)[: self.size]",
-         "return implicit(self.who, self, self.start)",
+         "return followed(self, self.root)[: self.size]",
+         "return followed(self, self.root)",
          "tests/scipy/test_optimize.py::"
          "test_fits_whose_bounds_hold_have_as_many_parameters_as_they_began_with"),
     ],

@@ -6,6 +6,7 @@ import scipy.integrate as si
 from pytest import approx
 
 import functrans as ft
+import functrans.numpy as fnp
 from functrans.errors import NotDifferentiable, SolverError, UnsupportedError
 from functrans.scipy import integrate
 
@@ -118,6 +119,61 @@ def test_the_adjoint_gives_the_gradient_up_to_the_tolerance(method):
     for grad in (ft.grad, lambda f, argnums: ft.jit(ft.grad(f, argnums=argnums))):
         for g, e in zip(grad(loss, argnums=(0, 1))(P, t), expected, strict=True):
             np.testing.assert_allclose(g, e, atol=1e-5)
+
+
+def relaxing(k, **options):  # some 400 steps of RK45, more than are kept together
+    return np.sum(integrate.solve_ivp(lambda t, y: -400 * (y - np.cos(k * t)), (0.0, 3.0), [0.0],
+                                      **options).y)
+
+
+def released(x, **options):
+    k = np.exp(x * np.log([0.04, 1e4, 3e7]))
+    return integrate.solve_ivp(lambda t, y: robertson(y, t, k), (0.0, 1.0), [1.0, 0.0, 0.0],
+                               **options).y[2, 0]
+
+
+STIFF = {"Radau": (released, 1.0, [1.0]), "RK45": (relaxing, 1.5, [1.0, 3.0])}
+
+
+@pytest.mark.parametrize("method", STIFF)
+def test_the_adjoint_of_a_stiff_equation_is_stable(method):
+    f, x, t = STIFF[method]
+    options = {"method": method, "t_eval": t, "rtol": 1e-6, "atol": 1e-8}
+    expected = ft.jit(ft.grad(lambda x: f(x, **options)))(x)
+    slope = ft.jit(ft.grad(lambda x: f(x, adjoint=True, **options)))
+    assert slope(x) == approx(float(expected), rel=1e-4)  # as exact as the steps, which are others
+
+
+def at_times(times, last, **options):
+    return integrate.solve_ivp(lambda t, y: -y * (1 + np.sin(5 * t)), (0, last), [1.0],
+                               t_eval=times, **options).y[0]
+
+
+MISPLACED = [[0.1, 3.0], [-0.1, 0.5], [0.5, 0.2], [0.5, 0.5], [0.1, np.nan]]
+
+
+@pytest.mark.parametrize("options", [{}, {"adjoint": True}, {"events": lambda t, y: y[0] - 0.01}],
+                         ids=["plain", "adjoint", "events"])
+def test_times_that_scipy_refuses_have_no_values(options):
+    good = np.array([0.2, 0.5])
+    f = ft.jit(lambda ts, last: at_times(ts, last, **options))
+    slope = ft.jit(ft.grad(lambda last, ts: at_times(ts, last, **options).sum()))
+    for times in map(np.array, MISPLACED[:-1]):
+        with pytest.raises(ValueError, match=r"not within `t_span`|not properly sorted"):
+            ft.grad(lambda t, times=times: at_times(times, t, **options).sum())(1.0)
+        assert np.isnan(f(times, 1.0)).all()
+        assert np.isnan(slope(1.0, times))
+    rows = ft.vmap(f, in_axes=(0, None))(np.stack([*map(np.array, MISPLACED), good]), 1.0)
+    assert np.isnan(rows[:-1]).all()
+    assert rows[-1] == approx(f(good, 1.0), rel=1e-9)
+    assert slope(1.0, good) == approx(0.0, abs=1e-2)  # of an interpolant
+
+
+@pytest.mark.parametrize("adjoint", [False, True])
+def test_times_of_odeint_that_scipy_refuses_have_no_values(adjoint):
+    y = ft.jit(lambda t: integrate.odeint(lambda y, t: -y, 1.0, t, adjoint=adjoint))
+    assert np.isnan(y(np.array([0.0, 0.5, 0.3]))).all()
+    assert np.isfinite(y(np.array([0.0, 0.5, 0.5]))).all()
 
 
 def test_the_adjoint_has_one_order():
@@ -264,3 +320,32 @@ def test_a_solution_may_end_where_its_equation_does():
 
     t, slope = ft.jit(ft.value_and_grad(end))(1.25)
     assert (t, slope) == approx((0.7, -0.64), abs=1e-7)
+
+
+WRITTEN = {
+    "solve_ivp": lambda k, y, t: integrate.solve_ivp(
+        lambda t, y: -k * y, (t, t + 1), y, t_eval=[t + 1]).y[:, -1],
+    "odeint": lambda k, y, t: integrate.odeint(lambda y, t: -k * y, y, np.array([t, t + 1]))[-1],
+    "adjoint": lambda k, y, t: integrate.solve_ivp(
+        lambda t, y: -k * y, (t, t + 1), y, t_eval=[t + 1], adjoint=True).y[:, -1],
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_solutions_can_be_written_into(name):
+    def dosed(k):
+        y = fnp.zeros(1)
+        for t in (0.0, 1.0):
+            y[0] += 100.0
+            y = WRITTEN[name](k, y, t)
+        return y[0]
+
+    def closed(k):
+        return 100 * (np.exp(-k) + np.exp(-2 * k))
+
+    assert dosed(0.5) == approx(closed(0.5), rel=1e-2)
+    assert ft.jit(dosed)(0.5) == approx(closed(0.5), rel=1e-2)
+    slope = float(ft.grad(closed)(0.5))
+    assert ft.grad(dosed)(0.5) == approx(slope, rel=1e-2)
+    assert ft.jit(ft.grad(dosed))(0.5) == approx(slope, rel=1e-2)
+    assert ft.vmap(dosed)(np.array([0.5, 0.5])) == approx([closed(0.5)] * 2, rel=1e-2)

@@ -1,5 +1,11 @@
 """Are solutions differentiated exactly, and does SciPy get exact derivatives?"""
 
+import functools
+import gc
+import math
+import pickle
+import weakref
+
 import numpy as np
 import pytest
 import scipy.optimize as so
@@ -7,8 +13,10 @@ import scipy.sparse
 from pytest import approx
 
 import functrans as ft
+import functrans.numpy as fnp
 from functrans.errors import SolverError, UnsupportedError
 from functrans.scipy import implicit, optimize
+from functrans.scipy.calls import KEPT
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
@@ -185,14 +193,123 @@ def test_nelder_mead_gets_the_function_alone():
     assert sol.x == approx([1.0], abs=1e-3)  # the method's tolerance
 
 
-def test_what_cannot_be_differentiated_says_how_to_take_differences():
-    def objective(x):
-        return float(x[0]) ** 2
+# ---- plain functions are SciPy's
 
-    with pytest.raises(TypeError) as caught:
-        optimize.minimize(objective, [3.0])
-    assert "jac='2-point'" in caught.value.__notes__[0]
-    assert optimize.minimize(objective, [3.0], jac="2-point").x == approx([0.0], abs=1e-6)
+
+def by_math(x):
+    return np.array([math.exp(x[0]) - 2, x[1] - x[0]])
+
+
+def filling(x):
+    r = np.zeros(2)
+    r[0], r[1] = x[0] ** 2 - 2, x[1] - x[0]
+    return r
+
+
+def filling_ours(x):
+    r = fnp.zeros(2)
+    r[0], r[1] = x[0] ** 2 - 2, x[1] - x[0]
+    return r
+
+
+VECTOR_SOLVERS = {
+    "root": lambda f, x: optimize.root(f, x).x,
+    "root_lm": lambda f, x: optimize.root(f, x, method="lm").x,
+    "fsolve": optimize.fsolve,
+    "least_squares": lambda f, x: optimize.least_squares(f, x).x,
+    "leastsq": lambda f, x: optimize.leastsq(f, x)[0],
+    "minimize": lambda f, x: optimize.minimize(lambda x: float(np.sum(f(x) ** 2)), x).x,
+    "constraint": lambda f, x: optimize.minimize(
+        lambda x: 0.0, x, method="SLSQP", constraints={"type": "eq", "fun": f}).x,
+    "nonlinear": lambda f, x: optimize.minimize(
+        lambda x: np.sum(x**2), x, method="trust-constr",
+        constraints=so.NonlinearConstraint(f, 0, 0), options={"xtol": 1e-10}).x,
+}
+
+
+@pytest.mark.parametrize("name", VECTOR_SOLVERS)
+@pytest.mark.parametrize(("f", "first"), [(by_math, math.log(2)), (filling, math.sqrt(2)),
+                                          (filling_ours, math.sqrt(2))])
+def test_a_plain_function_is_simply_called(name, f, first):
+    x = VECTOR_SOLVERS[name](f, np.ones(2))
+    assert x == approx([first, first], abs=1e-3)  # minimize stops early
+
+
+def test_a_model_that_takes_numbers_alone_is_fitted():
+    t = np.array([0.0, 1.0, 2.0])
+
+    def model(t, a):
+        return np.array([math.exp(a * v) for v in t])
+
+    assert optimize.curve_fit(model, t, np.exp(0.5 * t))[0] == approx([0.5], abs=1e-6)
+
+
+def test_what_needs_a_derivative_says_that_there_is_none():
+    with pytest.raises(ValueError, match="Jacobian is required"):
+        optimize.minimize(lambda x: float(x[0]) ** 2, [3.0], method="Newton-CG")
+
+
+@pytest.mark.parametrize("solve", [
+    lambda f: optimize.root(lambda x: f(x), np.ones(2)),  # made anew, without a closure of its own
+    lambda f: optimize.root(f, np.ones(2)),
+    lambda f: optimize.least_squares(f, np.ones(2)),
+    lambda f: optimize.minimize(lambda x: np.sum(f(x) ** 2), np.ones(2)),
+], ids=["closure", "root", "least_squares", "minimize"])
+def test_what_was_compiled_of_a_function_serves_later_solves(solve, request):
+    traced = []
+
+    def f(x):
+        traced.append(not isinstance(x, np.ndarray))
+        return np.cos(x) - x * SLOPES
+
+    solve(f)
+    first = len(traced)
+    assert any(traced)
+    solve(f)
+    if request.node.callspec.id in ("root", "least_squares"):
+        assert not any(traced[first:])
+
+
+SLOPES = np.array([1.0, 2.0])
+
+
+def test_a_kept_derivative_sees_what_has_changed(monkeypatch):
+    def f(x):
+        return x**3 - SLOPES * level
+
+    for level in (1.0, 8.0):
+        assert optimize.root(f, np.ones(2)).x == approx(np.cbrt(SLOPES * level))
+        assert optimize.fsolve(lambda x: x**3 - SLOPES, np.ones(2)) == approx(np.cbrt(SLOPES))
+        monkeypatch.setitem(globals(), "SLOPES", np.array([3.0, 5.0]))
+
+
+def test_what_is_kept_with_a_function_is_not_that_of_what_wraps_it():
+    def square(x, a=8.0):
+        return x**2 - a
+
+    @functools.wraps(square)
+    def cube(x, a=8.0):
+        return x**3 - a
+
+    for f, power in ((square, 2), (cube, 3)):
+        vars(cube).update(vars(square))
+        x = optimize.root(f, np.ones(1), args=(np.array([8.0]),))
+        assert x.success and x.x == approx([8 ** (1 / power)])
+        assert x.nfev < 15
+    assert not pickle.loads(pickle.dumps(vars(square)[KEPT])).of
+
+
+def test_kept_derivatives_do_not_keep_their_function():
+    top = 1.0
+
+    def f(x):
+        return x - top
+
+    optimize.root(f, np.zeros(1))
+    gone = weakref.ref(f)
+    del f
+    gc.collect()
+    assert gone() is None
 
 
 def test_python_s_control_flow_is_not_compiled_but_differentiated():

@@ -243,3 +243,48 @@ def test_integrals_over_several_variables_are_closed_forms():
                                ft.hessian(of_ranges, (0, 1))(*at), rtol=1e-11)
     with pytest.raises(UnsupportedError, match="nquad got full_output=True"):
         ft.grad(lambda k: integrate.nquad(lambda x, k: k * x, [(0, 1)], (k,), None, True)[0])(1.0)
+
+
+# integrals over jumps that move, at 0.3, with their first and second derivative
+JUMPS = {
+    "quad": (lambda a: integrate.quad(lambda x: np.where(x < a, x, 3.0), 0, 1, points=[a])[0],
+             -2.7, 1.0),
+    "backward": (lambda a: integrate.quad(lambda x: np.where(x < a, x, 3.0), 1, 0, points=[a])[0],
+                 2.7, -1.0),
+    "vector": (lambda a: integrate.quad_vec(
+        lambda x: np.where(x < a, x, 3.0), 0, 1, points=[a])[0], -2.7, 1.0),
+    "limits": (lambda a: integrate.quad(
+        lambda x: np.where(x > a, x**2, 0.0), 0, 2 * a, points=[a])[0], 7 * 0.09, 14 * 0.3),
+    "two": (lambda a: integrate.quad(
+        lambda x: np.where((x > a) & (x < 2 * a), x, 0.0), 0, 1, points=np.stack([2 * a, a]))[0],
+        0.9, 3.0),
+    "fixed": (lambda a: integrate.quad(
+        lambda x: np.where(x < 0.1, 0.0, 3.0 * x), 0, a, points=[0.1])[0], 0.9, 3.0),
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_points_where_the_integrand_jumps_carry_their_derivative(name):
+    f, first, second = JUMPS[name]
+    slopes: list = [ft.grad(f), ft.derivative(f), ft.jit(ft.grad(f))]
+    assert [float(slope(0.3)) for slope in slopes] == approx([first] * 3, rel=1e-10)
+    assert float(ft.derivative(ft.grad(f))(0.3)) == approx(second, rel=1e-9)
+    assert ft.vmap(ft.grad(f))(np.array([0.3, 0.3])) == approx([first] * 2, rel=1e-10)
+
+
+def test_points_of_integrals_over_several_variables_carry_their_derivative():
+    def f(a):
+        return integrate.nquad(lambda x, y: np.where(x < a * y, x, 3.0 * y), [(0, 1), (0, 1)],
+                               opts=[lambda y: {"points": [a * y]}, {"limit": 5}])[0]
+
+    assert ft.grad(f)(0.3) == approx(-0.9, rel=1e-10)
+    assert ft.vmap(ft.grad(f))(np.array([0.3])) == approx([-0.9], rel=1e-10)
+
+
+@pytest.mark.parametrize("points", [(1.0, 1.0), (0.0, 2.0)])
+def test_points_that_move_may_not_coincide(points):
+    def f(a):
+        return integrate.quad(lambda x: x, 0, 5, points=[points[0] * a, points[1] * a])[0]
+
+    with pytest.raises(SolverError, match="where another point or a limit is too"):
+        ft.grad(f)(1.0)

@@ -6,7 +6,7 @@ import mpmath as mp
 import scipy.special as sp
 from scipy import stats
 
-LN2 = mp.log(2)
+LN2 = mp.ln2  # in whatever precision is set
 
 
 def _sinc_nth(x, n):
@@ -58,6 +58,7 @@ REFERENCES = {
     "log10": lambda x: mp.log(x) / mp.log(10),
     "log1p": lambda x: mp.log(1 + x),
     "logistic": lambda x: 1 / (1 + mp.exp(-x)),
+    "binary_logistic": lambda x: 1 / (1 + mp.mpf(2) ** -x),
     "logaddexp": lambda a, b: mp.log(mp.exp(a) + mp.exp(b)),
     "logaddexp2": lambda a, b: mp.log(2**a + 2**b) / LN2,
     "sin": mp.sin,
@@ -72,6 +73,10 @@ REFERENCES = {
     "arcsinh": mp.asinh,
     "arccosh": mp.acosh,
     "arctanh": mp.atanh,
+    "sech2": lambda x: mp.sech(x) ** 2,
+    "slope_of_arcsin": lambda x: 1 / mp.sqrt(1 - x * x),
+    "slope_of_arctan": lambda x: 1 / (1 + x * x),
+    "slope_of_arctanh": lambda x: 1 / (1 - x * x),
     "arctan2": lambda a, b: mp.atan2(a, b),
     "deg2rad": lambda x: x * mp.pi / 180,
     "rad2deg": lambda x: x * 180 / mp.pi,

@@ -277,7 +277,6 @@ REFUSED = {
 }
 NO_LOOP = {
     "-bool": (lambda: -T([True]), "Negation, the `-` operator, on a bool tensor"),
-    "bool - bool": (lambda: T([True]) - T([True]), "Subtraction, the `-` operator, with two bool"),
     "~float": (lambda: ~T([1.0]), "bitwise_not is not implemented for float32"),
     "float & float": (lambda: T([1.0]) & T([1.0]), "bitwise_and is not implemented for float32"),
     "gcd": (lambda: torch.gcd(T([1.0]), T([2])), "gcd is not implemented for float32"),

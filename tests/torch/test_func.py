@@ -83,7 +83,8 @@ def test_a_batch_is_mapped():
     w, x = t(1.0, 0.5), torch.linspace(0.1, 1.0, 6, dtype=F64).reshape(3, 2)
     each = func.vmap(func.grad(loss), in_dims=(None, 0))(w, x)
     truth = torch.stack([func.grad(loss)(w, row) for row in x])
-    assert torch.equal(each, truth)
+    # of a batch the slope of tanh is taken by another formula
+    assert torch.allclose(each, truth, rtol=1e-14, atol=0)
     assert func.vmap(torch.dot, in_dims=(1, 0))(x, torch.ones(2, 3, dtype=F64)).shape == (2,)
     assert torch.vmap(lambda r: r * 2, out_dims=1)(x).shape == (2, 3)
     out = func.vmap(lambda d, s: {"a": d["x"] * s, "b": d["y"]}, in_dims=({"x": 0, "y": None}, 0))(

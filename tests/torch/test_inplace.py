@@ -117,6 +117,19 @@ def test_a_write_through_a_view_reaches_the_base_and_its_other_views():
     assert gradient(run) == pytest.approx(np.asarray(ft.grad(truth)(W)), rel=1e-13)
 
 
+@pytest.mark.parametrize("create", [False, True])
+def test_of_repeated_indices_the_last_write_alone_carries_a_gradient(create):
+    x, v = leaf(1.0, 2, 3, 4), leaf(5.0, 6, 7, 8)
+    y = x * 1
+    y[torch.tensor([1, 2, 1, 1])] = v
+    loss = (torch.arange(1.0, 5, dtype=torch.float64) * y**2).sum()
+    gx, gv = torch.autograd.grad(loss, (x, v), create_graph=create)
+    assert gx.tolist() == [2, 0, 0, 32]
+    assert gv.tolist() == [0, 36, 0, 32]
+    if create:
+        assert torch.autograd.grad(gv.sum(), v)[0].tolist() == [0, 6, 0, 4]
+
+
 def test_a_write_to_the_base_reaches_views_made_before():
     def run(x):
         base = x * 1
@@ -446,7 +459,7 @@ def test_an_index_may_be_changed_after_it_was_used():
     mask = torch.tensor([True, False, True])
     y = x * 1
     read = y[index].sum() + y[mask].sum()
-    y[index] = torch.zeros(4)
+    y[index] = torch.zeros(4, dtype=torch.float64)
     index.fill_(1)
     mask.fill_(False)
     (read + y.sum()).backward()

@@ -126,7 +126,11 @@ def check(f, arrays, requires, saved):
                 gradients(f, arrays, requires, name)
         else:
             for got, want in zip(gradients(f, arrays, requires, name), expected, strict=True):
-                np.testing.assert_array_equal(got, want)
+                if name == "a" and f in (torch.sigmoid, torch.tanh, torch.tan, torch.exp2):
+                    # of an operand that is made of the result again
+                    np.testing.assert_allclose(got, want, rtol=1e-12)
+                else:
+                    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("name", ONE)

@@ -35,19 +35,21 @@ HOW = {way: i for i, way in enumerate(product("?bhilqfd", (bool, int, float)), 1
 # The words of a plan, and of what it points to. Native code finds an argument through ``data`` of
 # its record; ``integer`` is where that of a Python int is.
 PLAN = (*OBJECTS, "PyArray_NewFromDescr", "arguments", "argument", "class", "flags", "clock",
-        "busy", "root")
+        "busy", "root", "guards", "guard", "stale")
 ARGUMENT = ("kind", "dtype", "ndim", "dims", "data", "integer")
 # ``slots``: what the code takes for a list; ``large``: bytes of an array for what it fills, 0 if
 # that has its place in the plan; ``how``: 0 of a leaf; ``test``: where the address of a number is.
 NODE = ("run", "lets", "slots", "large", "fills", "fill", "how", "test", "children", "child",
         "results", "made", "label", "used")
 FILL = ("cell", "offset")
+GUARD = ("address", "first", "second")
 CHILD = ("key", "node")
 MADE = ("slot", "dtype", "ndim", "dims", "bytes", "source")
 # Where each word is, in bytes from the start of its record, or of an object.
 PLACES = {f"{record}.{word}": 8 * i
           for record, words in (("plan", PLAN), ("argument", ARGUMENT), ("node", NODE),
-                                ("fill", FILL), ("child", CHILD), ("made", MADE))
+                                ("fill", FILL), ("child", CHILD), ("made", MADE),
+                                ("guard", GUARD))
           for i, word in enumerate(words)}
 PLACES |= {f"object.{name}": offset for name, offset in OFFSETS.items()}
 # What it calls of CPython and C.
@@ -119,6 +121,7 @@ def text() -> str:
     busy = w.shifted(plan, PLACES["plan.busy"])
     w.jump_unless("eq", "i64", w.op(f"load i64, ptr {busy}"), "0", "busy")
     w.store("i64", "1", busy)
+    _compare(w, plan)
     _take_arguments(w, plan)
     w.store("ptr", w.pointer(plan, "plan.root"), node)
     w.line("br label %next")
@@ -140,6 +143,10 @@ def text() -> str:
             w.line(f"call void @Py_DecRef(ptr {dropped})")
     w.store("i64", "0", busy)
     w.line(f"ret ptr {w.op(f'load ptr, ptr {answer}')}")
+    w.label("stale")
+    w.store("i64", "1", w.pointer(plan, "plan.stale"))
+    w.store("i64", "0", busy)
+    w.line("br label %busy")
     # another thread, or a signal handler, while the code of a call runs
     w.label("busy")
     y = w.pointer(plan, "plan.NotImplemented")
@@ -149,6 +156,17 @@ def text() -> str:
     function = w.function("ptr @entry", "ptr %self, ptr %args, i64 %nargs",
                           "nounwind noimplicitfloat")
     return "\n".join([DECLARED, *w.functions.values(), function])
+
+
+def _compare(w: _Writer, plan: str) -> None:
+    """Go on only where the words in memory are as they were that ``guards.py`` has found."""
+    table = w.pointer(plan, "plan.guard")
+    with w.each(w.word(plan, "plan.guards")) as i:
+        guard = w.at(table, i, GUARD)
+        at = w.pointer(guard, "guard.address")
+        differ = [w.op(f"xor i64 {w.op(f'load i64, ptr {x}')}, {w.word(guard, f'guard.{word}')}")
+                  for x, word in ((at, "first"), (w.shifted(at, 8), "second"))]
+        w.jump_unless("eq", "i64", w.op(f"or i64 {differ[0]}, {differ[1]}"), "0", "stale")
 
 
 def _take_arguments(w: _Writer, plan: str) -> None:

@@ -17,7 +17,16 @@ import numpy as np
 
 from functrans._compile.ir.expand import Writer
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, check, is_weak
+from functrans._compile.ir.program import (
+    Atom,
+    Const,
+    Eqn,
+    Program,
+    Var,
+    check,
+    is_weak,
+    substituted,
+)
 from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
@@ -84,7 +93,7 @@ class _Walk:
         self.known: dict[Var, Atom] = {}
 
     def process(self, eqn: Eqn) -> None:
-        write = Writer(eqn)
+        write = Writer(eqn, self.whole)
         write.eqns = self.eqns
         self.write = write
         if len(eqn.outputs) == 1 and not eqn.outputs[0].weak:
@@ -99,8 +108,7 @@ class _Walk:
             if isinstance(made, Var | Const) and _is(made, out, out.aval.shape):
                 self.known[out] = made
                 return
-        inputs = tuple(map(self.whole, eqn.inputs))
-        self.eqns.append(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line))
+        self.eqns.append(substituted(eqn, self.whole))
 
     def whole(self, a: Atom) -> Atom:
         """The operand as one array."""

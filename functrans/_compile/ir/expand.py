@@ -39,13 +39,19 @@ def expanded(eqn: Eqn) -> list[Eqn] | None:
 
 
 class Writer:
-    """Called with a row and operands, adds an equation and returns its output."""
+    """Called with a row and operands, adds an equation and returns its output.
 
-    def __init__(self, eqn: Eqn):
+    ``read`` gives what stands for an operand, where a pass replaces variables.
+    """
+
+    def __init__(self, eqn: Eqn, read: Callable[[Atom], Atom] | None = None):
         self.eqns: list[Eqn] = []
         self.line = eqn.line
+        self.read = read
 
     def __call__(self, prim: Primitive, *inputs: Atom, **params: object) -> Var:
+        if self.read is not None:
+            inputs = tuple([self.read(a) for a in inputs])
         aval = types_of(Eqn(prim, inputs, params, ()))[0]
         out = Var(aval)
         self.eqns.append(Eqn(prim, inputs, params, (out,), self.line))
@@ -84,6 +90,14 @@ def _logsumexp(write: Writer, x: Var, axis: tuple[int, ...]) -> None:
     write(ops.add, total, write(reshape, top, shape=total.aval.shape))
 
 
+def _sum(write: Writer, x: Var, axis: tuple[int, ...]) -> None:
+    """Over axes of length 1: NumPy begins with 0, which a -0 shows."""
+    shape = x.aval.shape
+    if axis and all([shape[i] == 1 for i in axis]):
+        left = tuple([n for i, n in enumerate(shape) if i not in axis])
+        write(reshape, write(ops.add, x, 0.0), shape=left)
+
+
 # Taps up to which a convolution is a sum of shifted operands, and in how many parts.
 TAPS, SUMS = 64, 4
 
@@ -117,7 +131,7 @@ def _convolve(write: Writer, x1: Var | Const, x2: Var | Const, mode: str) -> Non
 
 
 RULES: dict[Primitive, Callable] = {
-    contractions.convolve: _convolve,
+    contractions.convolve: _convolve, reductions.sum: _sum,
     reductions.equal_share: _equal_share, exponentials.softmax: _softmax,
     exponentials.logsumexp: _logsumexp,
     determinants.det: small_matrices.det, determinants.cofactor: small_matrices.cofactor,

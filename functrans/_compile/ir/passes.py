@@ -27,6 +27,7 @@ from functrans._compile.ir.program import (
     aval_of_atom,
     check,
     is_weak,
+    substituted,
     types_of,
 )
 from functrans._compile.ir.rewrites import RULES, Rule
@@ -94,14 +95,14 @@ class _Walk:
 
     def process(self, eqn: Eqn) -> Eqn | None:
         """The equation in its final form, None where it is not needed."""
-        new = self._substituted(eqn)
+        new = substituted(eqn, self.read)
         atoms: Sequence[Atom] | None = None
         if self.rules and len(eqn.outputs) == 1:
             while (step := self._rewritten(new)) is not None:
                 if not isinstance(step, Eqn):
                     atoms = [self.read(step)]
                     break
-                new = self._substituted(step)  # a rule may bring a constant that is known
+                new = substituted(step, self.read)  # a rule may bring a constant that is known
         if atoms is None and self.fold:
             atoms = _folded(new)
         if atoms is None and self.numbers is not None:
@@ -113,12 +114,6 @@ class _Walk:
         self.changed = True
         self.known.update(zip(eqn.outputs, map(self.read, atoms), strict=True))
         return None
-
-    def _substituted(self, eqn: Eqn) -> Eqn:
-        inputs = tuple([self.read(a) for a in eqn.inputs])
-        if all(a is b for a, b in zip(inputs, eqn.inputs, strict=True)):
-            return eqn
-        return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line)
 
     def _rewritten(self, eqn: Eqn) -> Atom | Eqn | None:
         rules = self.by_prim.get(eqn.prim)

@@ -88,6 +88,19 @@ class Program:
         return list(consts.values())
 
 
+def substituted(eqn: Eqn, read: Callable[[Atom], Atom]) -> Eqn:
+    """The equation with each operand as ``read`` gives it; itself where that changes none.
+
+    Index arrays are operands, and so is all that the programs of a loop or branch read from
+    outside. Passes that replace variables do it here or in a ``Writer`` that reads, so that they
+    leave none out.
+    """
+    inputs = tuple([read(a) for a in eqn.inputs])
+    if all([a is b for a, b in zip(inputs, eqn.inputs, strict=True)]):
+        return eqn
+    return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line)
+
+
 def atoms(program: Program) -> Iterator[Atom]:
     """Every operand of every equation, and the outputs."""
     for eqn in program.eqns:

@@ -163,6 +163,17 @@ def _exp(x: Pair) -> Pair:
     return real, ops.where(gone, ops.copysign(0, b), imag)
 
 
+def _sech2(x: Pair) -> Pair:
+    a, b = x
+    limit, size = ops.COSH_UP_TO[{"float": 8, "double": 16}[a.type]], ops.absolute(a)
+    over = ops.maximum(size - limit, 0)
+    inside = ops.where(size > limit, ops.copysign(limit, a), a)
+    inverse = _reciprocal(c_function("ccosh", (inside, b)))
+    real, imag = _multiply(inverse, inverse)
+    scale = ops.exp(-2 * over)
+    return real * scale, imag * scale
+
+
 def _scaled_log(row: Primitive, factor: float) -> None:
     @formula(row)
     def scaled(x: Pair) -> Pair:
@@ -174,5 +185,6 @@ if _MACHINE in PASSED:
     for _row in FUNCTIONS:
         _function(_row)
     formula(ops.exp)(_exp)
+    formula(ops.sech2)(_sech2)
     _scaled_log(ops.log2, math.log2(math.e))
     _scaled_log(ops.log10, math.log10(math.e))

@@ -227,6 +227,39 @@ def tanh(x: Real) -> Real:
     return y.if_(x.is_("eq", x), float("nan"))
 
 
+# From where on 1 / cosh(x)**2 is 0.
+SECH2 = {"double": 375.0, "float": 54.0}
+
+
+def _inverse_exp(size: Real) -> Real:
+    """``exp(-size)`` with all its digits, up to where the square of that is 0; NaN of NaN."""
+    digits, log2, *_, rest = EXP[size.t]
+    nearest, code, last = 1.5 * 2.0**digits, size.code, SECH2[size.t]
+    size = size.number(last).if_(size.is_("gt", last), size)
+    with code.contracting():
+        shifted = nearest - size * PER_LOG2
+        n = shifted - nearest
+        r = (0.0 - size - n * log2[0]) - n * log2[1]
+        y = (r * r * r.polynomial(rest) + r) + 1.0
+    power = code.op(f"shl {size.bits_type} {shifted.bits()}, {digits}")
+    y = size.of_bits(code.op(f"add {size.bits_type} {y.bits()}, {power}"))
+    return y + size * 0.0
+
+
+def sech2(x: Real) -> Real:
+    """``1 / cosh(x)**2``, the slope of tanh."""
+    small = _inverse_exp(abs(x))
+    with x.code.contracting():
+        half = small / (small * small + 1.0)
+    return half * half * 4.0
+
+
+def tanh_slope(g: Real, x: Real, y: Real) -> Real:
+    """``g / cosh(x)**2`` without a division: for x > 0, 1 + tanh(x) is 2 / (1 + exp(-2 x))."""
+    root = _inverse_exp(abs(x)) * (abs(y) + 1.0)
+    return g * (root * root)
+
+
 # (log((1 + s) / (1 - s)) / s - 2) / s**2 in s**2, up to 1/9
 LOG_UNIT = {
     "double": (0.6666666666666631, 0.40000000000157393, 0.2857142854783338, 0.22222223971072036,

@@ -16,6 +16,7 @@ from functrans._compile.lowering import special_functions
 from functrans._compile.lowering.complex_scalars import COMPLEX
 from functrans._compile.lowering.formulas import lowering_of_formula
 from functrans._compile.lowering.numbers import (
+    X86,
     Code,
     is_float,
     is_native,
@@ -28,7 +29,7 @@ from functrans._core.primitive import Facts, Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import strong_multiply
-from functrans._ops.structure import astype, astype_discrete
+from functrans._ops.structure import astype, astype_discrete, item
 
 # Rows of schedules alone: a copied entry, one at an index, and one that is 0 outside windows.
 copy, inside = (Primitive(name, np.positive, cost=1) for name in ("copy", "inside"))
@@ -99,7 +100,7 @@ lowers(ops.subtract, kinds="fi")(lambda code, t, x, y: code.arith("sub", t, x, y
 lowers(ops.divide)(lambda code, t, x, y: code.arith("div", t, x, y))
 lowers(ops.reciprocal)(lambda code, t, x: code.arith("div", t, code.number(t, 1), x))
 lowers(ops.square, kinds="fi")(lambda code, t, x: code.arith("mul", t, x, x))
-_SAME = (ops.positive, stop, astype, astype_discrete, copy, gather)
+_SAME = (ops.positive, stop, astype, astype_discrete, item, copy, gather)
 lowers(*_SAME, kinds="fibc")(lambda code, t, x: x)
 lowers(ops.conjugate, ops.real, kinds="fib")(lambda code, t, x: x)
 lowers(ops.moving_as, kinds="fic")(lambda code, t, x, y: x)
@@ -151,21 +152,43 @@ def _sign(x):
     return ops.where(ops.isnan(x), x, y) if x.dtype.kind == "f" else y
 
 
-def _extreme(row: Primitive, name: str, on_bool: str) -> None:
+def _extreme(row: Primitive, how: str, on_bool: str) -> None:
     @lowers(row, kinds="fib")
     def lower(code, t, x, y):
         if t == "i1":
             return code.op(f"{on_bool} i1 {x}, {y}")
-        return code.call(name if is_float(t) else "s" + name[:3], t, x, y)
+        if not is_float(t):
+            return code.call("s" + row.name[:3], t, x, y)
+        if not X86:
+            return code.call(row.name, t, x, y)
+        # of zeros of both signs the second one, as NumPy's instruction gives it
+        if _is_number(y):  # one comparison, which is true of NaN
+            return code.select(t, code.op(f"fcmp u{how} {t} {x}, {y}"), x, y)
+        first = code.op(f"or i1 {code.compare(how, t, x, y)}, {code.is_nan(t, x)}")
+        return code.select(t, first, x, y)
 
 
-_extreme(ops.maximum, "maximum", "or")
-_extreme(ops.minimum, "minimum", "and")
+def _is_number(y: str) -> bool:
+    """Whether the text of an operand is a number that is no NaN."""
+    return y.startswith("0x") and int(y, 16) & ((1 << 63) - 1) <= 0x7FF << 52
+
+
+_extreme(ops.maximum, "gt", "or")
+_extreme(ops.minimum, "lt", "and")
 
 
 computes(ops.fmax)(lambda x, y: ops.where((x >= y) | ops.isnan(y), x, y))
 computes(ops.fmin)(lambda x, y: ops.where((x <= y) | ops.isnan(y), x, y))
-computes(ops.clip, kinds="fi")(lambda x, low, high: ops.minimum(ops.maximum(x, low), high))
+
+
+@lowers(ops.clip, kinds="fi")
+def _clip(code, t, x, low, high):
+    if is_float(t) and _is_number(low) and _is_number(high):
+        # between two numbers NumPy leaves what is equal to one
+        for how, bound in (("lt", low), ("gt", high)):
+            x = code.select(t, code.compare(how, t, x, bound), bound, x)
+        return x
+    return LOWERINGS[ops.minimum](code, t, LOWERINGS[ops.maximum](code, t, x, low), high)
 
 
 @computes(ops.heaviside)
@@ -362,6 +385,8 @@ def combine(code: Code, row: Primitive, dtype: np.dtype, x: str, y: str, ordered
     name = _REORDERED.get(join)
     if name and is_float(t):
         return code.op(f"f{name} {free}{code.flags}{t} {x}, {y}")
+    if join in (ops.maximum, ops.minimum) and is_float(t):  # which LLVM reduces in lanes
+        return code.call(join.name, t, x, y)
     if join is ops.add and is_pair(t):
         parts = zip(code.parts(t, x), code.parts(t, y), strict=True)
         part = part_of(t)

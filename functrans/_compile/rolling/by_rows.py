@@ -23,7 +23,7 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 
 from functrans._compile.ir.expand import Writer
-from functrans._compile.ir.program import Atom, Eqn, Program, Var, check
+from functrans._compile.ir.program import Atom, Eqn, Program, Var, check, substituted
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling.body import constant, plainly
 from functrans._compile.rolling.forms import Form, Rewriting, plain
@@ -46,7 +46,7 @@ def by_rows(program: Program) -> Program:
         return known.get(a, a) if isinstance(a, Var) else a
 
     for eqn in program.eqns:
-        eqn = Eqn(eqn.prim, tuple(map(read, eqn.inputs)), eqn.params, eqn.outputs, eqn.line)
+        eqn = substituted(eqn, read)
         row = eqn.prim
         if isinstance(row, Loop) and row.rules is plainly and row.length:
             rewritten = Rewriting(eqn)

@@ -9,7 +9,15 @@ import numpy as np
 
 from functrans._compile.ir.expand import Writer
 from functrans._compile.ir.passes import dead_code
-from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, aval_of_atom
+from functrans._compile.ir.program import (
+    Atom,
+    Const,
+    Eqn,
+    Program,
+    Var,
+    aval_of_atom,
+    substituted,
+)
 from functrans._compile.ir.rewrites import repeated_entry
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling.body import constant
@@ -82,7 +90,7 @@ class Rewriting:
         return a
 
     def _known(self, eqn: Eqn) -> Eqn:
-        return Eqn(eqn.prim, tuple(map(self.read, eqn.inputs)), eqn.params, eqn.outputs, eqn.line)
+        return substituted(eqn, self.read)
 
     # ---- what loops take and make
 

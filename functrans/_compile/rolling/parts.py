@@ -15,7 +15,16 @@ import numpy as np
 
 from functrans._compile.ir.expand import Writer
 from functrans._compile.ir.passes import dead_code
-from functrans._compile.ir.program import Atom, Eqn, Program, Var, aval_of_atom, check, is_weak
+from functrans._compile.ir.program import (
+    Atom,
+    Eqn,
+    Program,
+    Var,
+    aval_of_atom,
+    check,
+    is_weak,
+    substituted,
+)
 from functrans._compile.rolling.body import constant
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
@@ -48,15 +57,12 @@ class _Walk:
 
     def process(self, eqn: Eqn) -> list[Eqn]:
         if _is_basic(eqn, getitem) and eqn.inputs[0] not in self.whole:
-            array, write = eqn.inputs[0], Writer(eqn)
+            array, write = eqn.inputs[0], Writer(eqn, self.read)
             part = self._part(write, array, eqn.params["pattern"], FURTHEST)
             if part is not None:
                 self.known[eqn.outputs[0]] = part
                 return write.eqns
-        inputs = tuple(map(self.read, eqn.inputs))
-        if all([a is b for a, b in zip(inputs, eqn.inputs, strict=True)]):
-            return [eqn]
-        return [Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line)]
+        return [substituted(eqn, self.read)]
 
     def _part(self, write: Writer, a: Atom, pattern: tuple, left: int) -> Atom | None:
         """What an index reads of an array, without the array; None where it takes the array."""

@@ -33,6 +33,7 @@ from functrans._compile.ir.program import (
     Var,
     aval_of_atom,
     check,
+    substituted,
     types_of,
 )
 from functrans._compile.ir.structured import Loop
@@ -190,12 +191,10 @@ class _Writer:
         return out
 
     def _equation(self, eqn: Eqn) -> None:
-        inputs = eqn.inputs
         if eqn.prim is stack and eqn.params["axis"] == 0 and self._joined(eqn):
             return
-        if any(isinstance(a, Var) and a in self.home for a in inputs):
-            inputs = tuple(map(self.read, inputs))
-            eqn = Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line)
+        if any(isinstance(a, Var) and a in self.home for a in eqn.inputs):
+            eqn = substituted(eqn, self.read)
             if any([not v.weak and t != v.aval
                     for v, t in zip(eqn.outputs, types_of(eqn), strict=True)]):
                 raise _Weak

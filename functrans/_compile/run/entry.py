@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +31,12 @@ from functrans._compile.emit.entry_code import (
     WRITEABLE,
     text,
 )
+from functrans._compile.run.frame import Argument, Coded
+from functrans._compile.run.guards import Guards
 from functrans._compile.run.machine import local
 from functrans._compile.run.plan import Plan, Step
 from functrans._core.array import Array
 from functrans._kernels.routines import address_of, pointer_of
-
-if TYPE_CHECKING:
-    from functrans._compile.run.frame import Argument, Framed
 
 METH_FASTCALL = 0x0080
 # Places in NumPy's table of C functions; fixed by its ABI.
@@ -52,22 +51,23 @@ def _function() -> tuple[Any, int]:
     return loaded.code, address_of(loaded.functions["entry"])
 
 
-def entry_of(code: Framed, locked: bool) -> Callable | None:
+def entry_of(code: Coded, locked: bool, guards: Guards | None = None) -> Callable | None:
     """The entry of a program, None where it cannot have one.
 
     Results are read-only Arrays where ``locked``, else ndarrays.
     """
     arguments, clock = code.frame.arguments, np.zeros(2, np.int64)
     leaf = Step(code, range(len(arguments)), (), None, clock[1:])
-    return tree_entry(arguments, leaf, clock, locked)
+    return tree_entry(arguments, leaf, clock, locked, guards)
 
 
 def tree_entry(
-    arguments: Sequence[Argument], root: Step, clock: np.ndarray, locked: bool = True
+    arguments: Sequence[Argument], root: Step, clock: np.ndarray, locked: bool = True,
+    guards: Guards | None = None,
 ) -> Callable | None:
     """The entry of a tree as far as its code is native, None where that leads to no leaf.
 
-    ``clock`` counts the calls that were answered.
+    ``clock`` counts the calls that were answered. It declines while ``guards`` do not hold.
     """
     kinds = [_kind(x) for x in arguments]
     if None in kinds or len(kinds) > MOST or not supported():
@@ -77,8 +77,11 @@ def tree_entry(
     if start is None:
         return None
     kind, flags = (Array, ALL & ~WRITEABLE) if locked else (np.ndarray, ALL)
+    rows = None if guards is None else guards.rows
+    of_guards = ((0, 0, 0) if rows is None or guards is None else
+                 (len(rows), plan.numbers(rows), plan.numbers(guards.flag)))
     words = (*map(id, OBJECTS.values()), numpy_functions()[NEW_FROM_DESCRIPTOR], len(kinds),
-             plan.arguments, id(kind), flags, plan.numbers(clock), 0, start)
+             plan.arguments, id(kind), flags, plan.numbers(clock), 0, start, *of_guards)
     assert len(words) == len(PLAN), words
     engine, address = _function()
     method = Method(b"compiled", address, METH_FASTCALL, None)

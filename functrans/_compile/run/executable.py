@@ -14,7 +14,7 @@ from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, 
 from functrans._compile.ir.sums_of_parts import added_by_parts
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.rolling.rolled import rolled
-from functrans._compile.run.frame import Framed
+from functrans._compile.run.framed import Framed
 from functrans._compile.run.keys import program_key
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._compile.run.native import NativeProgram, in_native_steps, kept_program, title

@@ -14,17 +14,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from functrans._compile.lowering.numbers import Code, filled
 from functrans._compile.run import gemv
 from functrans._kernels import routines
 from functrans._kernels.routines import PREFIX, address_of
-
-if TYPE_CHECKING:
-    from functrans._compile.run.machine import Machine
 
 # Bits of a vector; vectors in the height of a tile, and the tile's columns.
 BITS, HIGH, ACROSS = 512, 3, 8
@@ -36,6 +33,21 @@ LEAST, MOST = 4, 1 << 25
 # No limit; and the multiply-adds below which BLAS's code for AVX-512 is faster.
 ALL, FEWEST = 1 << 62, 1 << 19
 TYPES = {"d": "double", "s": "float"}
+
+
+class Loaded(Protocol):
+    """Machine code, by the names of its functions."""
+
+    functions: dict[str, Any]
+
+
+class Machine(Protocol):
+    """What compiles functions that serve all programs; ``wide``: it has vectors of 512 bits."""
+
+    llvm: Any
+    wide: bool
+
+    def compile_own(self, text: str, names: Sequence[str], title: str) -> Loaded: ...
 
 
 def stand_in(machine: Machine, blas: routines.Routines) -> dict[str, Callable[[], int]]:

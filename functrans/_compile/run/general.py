@@ -10,18 +10,15 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from functrans._compile.emit.sizes import Form, generalised
 from functrans._compile.emit.skeleton import split
 from functrans._compile.run import store
-from functrans._core.locks import compiling
+from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
-
-if TYPE_CHECKING:
-    from functrans._compile.run.machine import Machine
 
 # Shapes for which a skeleton is compiled as it is, before there is code for any size.
 SPECIAL = 2
@@ -33,6 +30,18 @@ MOST_SKELETONS, MOST_SAMPLES = 256, 8
 Shapes = tuple[tuple[int, ...], ...]
 # The inputs whose shapes differ, and the axes that do.
 Varying = Sequence[tuple[int, Sequence[int]]]
+
+
+class Machine(Protocol):
+    """What translates a text for a processor, and loads what it has translated."""
+
+    cpu: str
+
+    identity: lazy[tuple[str, ...]]
+
+    def translated(self, text: str) -> bytes | None: ...
+
+    def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]: ...
 
 
 class General(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from functrans._compile.run.frame import (
     Result,
     Segment,
 )
+from functrans._compile.schedule.audit import Audit, Fault, pieces, warn
 from functrans._compile.schedule.inplace import overwritten
 from functrans._compile.schedule.kernels import HostStep, NativeStep, Schedule
 from functrans._compile.schedule.memory import STACK, allocate
@@ -47,7 +48,10 @@ class Layout:
                         zip(reversed(s.outputs), reversed(s.program.outputs), strict=True)
                         if isinstance(v, Var)}
         self.visible = self.find_visible()
-        self.steps, self.same = overwritten(s.steps, {*self.visible, *self.foreign})
+        self.find_scratch(*overwritten(s.steps, {*self.visible, *self.foreign}))
+        if (fault := self.fault()) is not None:
+            warn(fault)
+            self.find_scratch(s.steps, {}, reuse=False)
         self.cut()
         self.place_constants()
         for v in self.visible:
@@ -96,11 +100,24 @@ class Layout:
                            if isinstance(b, Var) and b not in self.places)
         return out
 
+    def find_scratch(self, steps: Sequence, same: dict[Var, Var], reuse: bool = True) -> None:
+        """Where in shared memory what only native code sees lies."""
+        self.steps, self.same = tuple(steps), same
+        shapes = self.schedule.shapes
+        hidden = [v for v in shapes if v not in self.visible and v not in same]
+        self.offsets, self.scratch_size = allocate(self.steps, shapes, hidden, same, reuse)
+
+    def fault(self) -> Fault | None:
+        """What the steps would not find in memory."""
+        s = self.schedule
+        owners = {v: v for v in (*self.visible, *self.foreign)}
+        piece = pieces(self.offsets, owners, self.same, s.shapes)
+        audit = Audit(s.steps, s.program.inputs, piece, self.foreign)
+        return audit.fault(self.steps, s.outputs, {})
+
     def place_scratch(self) -> None:
         """Places for what only native code sees: on the stack, or in an array for the call."""
-        s = self.schedule
-        hidden = [v for v in s.shapes if v not in self.visible and v not in self.same]
-        offsets, scratch = allocate(self.steps, s.shapes, hidden, self.same)
+        offsets, scratch = self.offsets, self.scratch_size
         if scratch > sys.maxsize:
             raise MemoryError(f"a compiled program needs {scratch} bytes between its steps")
         one = len(self.segments) == 1

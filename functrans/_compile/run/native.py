@@ -12,7 +12,8 @@ from functrans._compile.emit.module import emit_module
 from functrans._compile.ir.program import Program, Structured, aval_of_atom, interpret
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.run import store
-from functrans._compile.run.frame import Frame, Framed
+from functrans._compile.run.frame import Frame
+from functrans._compile.run.framed import Framed
 from functrans._compile.run.general import Found, Wanted
 from functrans._compile.run.layout import Layout
 from functrans._compile.run.machine import OPTIONS, SAFE, local

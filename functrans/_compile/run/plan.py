@@ -11,7 +11,7 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +23,9 @@ from functrans._compile.emit.entry_code import (
     OFFSETS,
 )
 from functrans._compile.emit.module import LIST_ITEMS
+from functrans._compile.run.frame import Argument, Buffer, Coded, Frame, Result
 from functrans._core.bind import text_of
 from functrans._kernels.routines import address_of
-
-if TYPE_CHECKING:
-    from functrans._compile.run.frame import Argument, Buffer, Frame, Framed, Result
 
 # Operations from which other threads may run meanwhile: releasing the lock costs 50 ns.
 LONG = 20_000
@@ -64,7 +62,7 @@ class Step(NamedTuple):
     Leaves write into ``used`` at what time they were.
     """
 
-    code: Framed | None
+    code: Coded | None
     reads: Sequence[Hashable]
     gives: Sequence[Hashable]
     test: Test | None

@@ -65,6 +65,7 @@ class _Writer:
         self.code, self.t = Code(), type_of(dtype)
         self.repeated = {f"%x{i}" for i in range(numbers.bit_length()) if numbers >> i & 1}
         self.bits = 8 * dtype.itemsize
+        self.one = dtype.type(1)
         self.loops = 0
         self.allocas = [f"  %kept = alloca [{BLOCK // sizes.NARROWEST} x double], align 64"]
 
@@ -150,6 +151,20 @@ class _Writer:
             code.line(f"store double {code.op(f'fadd reassoc double {have}, {x}')}, ptr {total}")
         return code.op(f"load double, ptr {total}")
 
+    def total_and_most(self, f: Callable, lo: str, hi: str, *pointers: str) -> tuple[str, str]:
+        """The sum of ``f`` of the entries of two operands, and whether one of the second, which are
+        shares, is more than a half, so that what the others have together may be little."""
+        code, bound = self.code, self.number(0.5)
+        totals = [self.variable("double", code.number("double", 0)) for _ in range(2)]
+        with self.loop(lo, hi) as i:
+            g, y = [self.load(p, i) for p in pointers]
+            most = code.op(f"uitofp i1 {code.compare('gt', self.t, y, bound)} to double")
+            for at, x in zip(totals, (self.double(f(g, y)), most), strict=True):
+                have = code.op(f"load double, ptr {at}")
+                code.line(f"store double {code.op(f'fadd reassoc double {have}, {x}')}, ptr {at}")
+        total, most = [code.op(f"load double, ptr {at}") for at in totals]
+        return total, code.compare("gt", "double", most, code.number("double", 0))
+
     def keep(self, x: str, row: str) -> None:
         """Keep a number in double precision for a row."""
         self.code.line(f"store double {x}, ptr {self._kept_at(row)}")
@@ -197,16 +212,36 @@ def _sigmoid(x: Real) -> Real:
     return 1.0 / (reals.exp(0.0 - x, beyond=math.inf) + 1.0)
 
 
+def _sigmoid_slope(g: Real, x: Real) -> Real:
+    small = reals.exp_within(0.0 - abs(x))
+    unit = small + 1.0
+    return g * (small / (unit * unit))
+
+
 def _softplus(x: Real) -> Real:
     small = reals.exp_within(0.0 - abs(x))
     return x.number(0.0).if_(x.is_("le", 0.0), x) + reals.log1p_of_unit(small)
 
 
+def _logits(x: Real, target: Real) -> Real:
+    zero, one = x.number(0.0), x.number(1.0)
+    near = target.is_("gt", 0.5)
+    return _softplus((0.0 - x).if_(near, x)) + x * (one.if_(near, zero) - target)
+
+
+def _logits_slope(g: Real, x: Real, target: Real) -> Real:
+    near = target.is_("gt", 0.5)
+    share = reals.logistic((0.0 - x).if_(near, x))
+    return g * ((1.0 - target - share).if_(near, share - target))
+
+
 KERNELS |= {
-    "sigmoid": _entries(_sigmoid), "softplus": _entries(_softplus),
-    "sigmoid_slope": _entries(lambda g, y: (1.0 - y) * y * g, 2, CHEAP),
+    "sigmoid": _entries(_sigmoid), "logits": _entries(_logits, 2),
+    "logits_slope": _entries(_logits_slope, 3), "softplus": _entries(_softplus),
+    "sigmoid_slope": _entries(_sigmoid_slope, 2),
     "logistic": _entries(reals.logistic), "logaddexp": _entries(reals.logaddexp, 2),
     "logaddexp_slope": _entries(reals.logaddexp_slope, 3),
+    "sech2": _entries(reals.sech2), "tanh_slope": _entries(reals.tanh_slope, 3),
 }
 
 
@@ -300,6 +335,12 @@ def _shares(w: _Writer, note_top: Callable) -> None:
             w.store(w.op("div", w.load("%y", i), total), "%y", i)
 
 
+def _unless_above(w: _Writer, x: str, bound: str, y: str, z: str = "") -> str:
+    """``y``, but ``z``, by default 0, where ``x`` is above a bound."""
+    above = w.code.compare("gt", w.t, x, bound)
+    return w.code.select(w.t, above, z or w.number(0), y)
+
+
 def _exp(w: _Writer, x: str) -> str:
     """Of a number that is not positive, or NaN."""
     return _own(w, reals.exp_within, x)
@@ -307,11 +348,24 @@ def _exp(w: _Writer, x: str) -> str:
 
 @_kernel(2, entry=CHEAP)
 def _softmax_slope(w: _Writer) -> None:
+    """A constant added to the cotangents moves nothing: that of a share above a half becomes 0."""
+
+    def of_greatest(g: str, y: str) -> str:
+        return _unless_above(w, y, w.number(0.5), w.number(0), g)
+
+    operands = "%x0", "%x1"
     with w.rows() as (lo, hi):
-        moved = w.single(w.total(lambda g, y: w.op("mul", g, y), lo, hi, "%x0", "%x1"))
+        plain, most = w.total_and_most(lambda g, y: w.op("mul", g, y), lo, hi, *operands)
+        origin, moved = w.variable(w.t, w.number(0)), w.variable(w.t, w.single(plain))
+        with w.code.where(most):
+            of = w.single(w.total(of_greatest, lo, hi, *operands))
+            rest = w.total(lambda g, y: w.op("mul", w.op("sub", g, of), y), lo, hi, *operands)
+            w.code.line(f"store {w.t} {of}, ptr {origin}")
+            w.code.line(f"store {w.t} {w.single(rest)}, ptr {moved}")
+        of, less = [w.code.op(f"load {w.t}, ptr {at}") for at in (origin, moved)]
         with w.loop(lo, hi) as i:
             g, y = w.load("%x0", i), w.load("%x1", i)
-            w.store(w.op("mul", y, w.op("sub", g, moved)), "%y", i)
+            w.store(w.op("mul", y, w.op("sub", w.op("sub", g, of), less)), "%y", i)
 
 
 @_kernel(2, entry=CHEAP)
@@ -371,18 +425,32 @@ def _row_sums(w: _Writer) -> None:
 
 @_kernel(1)
 def _log_softmax(w: _Writer) -> None:
+    zero, one, below = w.number(0), w.number(1), w.number(float(np.nextafter(w.one, w.one * 0)))
+    unit = w.code.number("double", 1)
     with w.rows() as (lo, hi):
         top = w.greatest("%x0", lo, hi)
         with w.loop(lo, hi) as i:
             w.store(w.op("sub", w.load("%x0", i), top), "%y", i)
+        infinite = w.code.compare("eq", w.t, top, w.number(math.inf))
+        with w.code.where(infinite), w.loop(lo, hi) as i:  # the limit: it is 0 below itself
+            same = w.code.compare("eq", w.t, w.load("%x0", i), top)
+            w.store(w.code.select(w.t, same, zero, w.load("%y", i)), "%y", i)
     with w.loop("%first", "%stop") as i:
         local = w.code.op(f"sub nuw nsw i64 {i}, %first")
         w.store(_exp(w, w.load("%y", i)), "%room", local)
     with w.counted_rows() as (row, lo, hi):
         ends = [w.code.op(f"sub nuw nsw i64 {x}, %first") for x in (lo, hi)]
-        w.keep(w.total(lambda x: x, *ends, "%room"), row)
+        total = w.total(lambda x: x, *ends, "%room")
+        others = w.variable("double", w.code.arith("sub", "double", total, unit))
+        few = w.code.compare("lt", "double", total, w.code.number("double", 1.5))
+        with w.code.where(few):  # beside the greatest, which has 1, they would lose their digits
+            rest = w.total(lambda x: _unless_above(w, x, below, x), *ends, "%room")
+            ones = w.total(lambda x: _unless_above(w, x, below, zero, one), *ends, "%room")
+            more = w.code.arith("sub", "double", ones, unit)
+            w.code.line(f"store double {w.code.arith('add', 'double', rest, more)}, ptr {others}")
+        w.keep(w.code.op(f"load double, ptr {others}"), row)
     with w.totals() as (row, total):
-        w.keep(reals.log1p(total - 1.0).name, row)  # the greatest has 1
+        w.keep(reals.log1p(total).name, row)
     with w.counted_rows() as (row, lo, hi):
         log = w.single(w.kept(row))
         with w.loop(lo, hi) as i:
@@ -391,12 +459,29 @@ def _log_softmax(w: _Writer) -> None:
 
 @_kernel(2)
 def _log_softmax_slope(w: _Writer) -> None:
+    """``g - share * total``; of a share above a half, of which a difference would lose what it is
+    below 1, by the sums of the others."""
     w.flat(lambda y: _exp(w, y), "%x1", "%y")
+    half, zero = w.number(0.5), w.number(0)
     with w.rows() as (lo, hi):
-        total = w.single(w.total(lambda g: g, lo, hi, "%x0"))
+        whole, most = w.total_and_most(lambda g, y: g, lo, hi, "%x0", "%y")
+        total = w.single(whole)
+        alone = w.variable(w.t, zero)
+        with w.code.where(most):
+            rest, others = [w.single(w.total(f, lo, hi, "%x0", "%y")) for f in (
+                lambda g, y: _unless_above(w, y, half, g),
+                lambda g, y: _unless_above(w, y, half, y))]
+            with w.loop(lo, hi) as i:
+                g, share = w.load("%x0", i), w.load("%y", i)
+                far = w.op("sub", w.op("mul", g, others), w.op("mul", share, rest))
+                have = w.code.op(f"load {w.t}, ptr {alone}")
+                kept = _unless_above(w, share, half, have, far)
+                w.code.line(f"store {w.t} {kept}, ptr {alone}")
+        far = w.code.op(f"load {w.t}, ptr {alone}")
         with w.loop(lo, hi) as i:
             g, share = w.load("%x0", i), w.load("%y", i)
-            w.store(w.op("sub", g, w.op("mul", share, total)), "%y", i)
+            near = w.op("sub", g, w.op("mul", share, total))
+            w.store(_unless_above(w, share, half, near, far), "%y", i)
 
 
 # ---- compiled

@@ -6,31 +6,37 @@ run again with every rounding disturbed at random, by more than any correct code
 a thousand times larger than the effect of that are errors.
 
 Doubtful cases pass: values that are not finite, or that a disturbance moves across a branch;
-functions from outside, which must not be called twice; large arrays and long loops, which would
-take too long.
+functions from outside, which must not be called twice; long loops, which would take too long. Of
+large arrays some entries are verified where each is computed of such (``parts.py``), and middling
+ones roughly; that no memory is used again too early is verified for all sizes before there is code
+(``schedule/audit.py``).
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir.program import Program, Structured, evaluate
+from functrans._compile.ir.program import Program, Structured, aval_of_atom, evaluate
 from functrans._compile.run.checksum import scattered
+from functrans._compile.run.parts import part_of
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
 from functrans._core.products import NanArrived
-from functrans._ops.declare import Elementwise
+from functrans._ops.declare import Bilinear, Elementwise, Linear
 from functrans._ops.structure import astype, astype_discrete
 from functrans.config import settings
 from functrans.errors import MiscompilationWarning
 
 # Entries of all intermediates together, and equations run in loops, up to which code is verified.
 MOST_ENTRIES, MOST_STEPS = 1 << 15, 500
+# Entries up to which large programs are run, too: only what is off by more than this part of the
+# largest entry is then looked at further. A product of matrices counts as its operations by 16.
+ROUGHLY, ROUGH = 1 << 18, 1e-4
 # Differences that always pass, in roundings of the output.
 CLOSE = 1000.0
 # Size of a disturbance, in roundings: vector functions are within 4, fused products within 1.
@@ -58,13 +64,29 @@ def difference(program: Program, values: Sequence[Any],
 
 
 def _difference(program: Program, values: Sequence, outputs: Sequence[np.ndarray]) -> str | None:
-    _require_small(program)
-    pairs = list(zip(outputs, map(np.asarray, _Run()(program, values)), strict=True))
-    open_ = [i for i, pair in enumerate(pairs) if not _is_close(*pair)]
+    entries = _entries(program)
+    if entries <= MOST_ENTRIES:
+        return _compared(program, values, outputs, MOST_ENTRIES, _is_close)
+    part = part_of(program, values, outputs)
+    if part is not None and _entries(part.program) <= MOST_ENTRIES:
+        wrong = _compared(*part, MOST_ENTRIES, _is_close)
+        if wrong is not None:
+            return wrong
+    if entries > ROUGHLY:
+        return None
+    return _compared(program, values, outputs, ROUGHLY, _is_roughly)
+
+
+def _compared(
+    program: Program, values: Sequence, outputs: Sequence[np.ndarray], most: int,
+    close: Callable[[np.ndarray, np.ndarray], bool],
+) -> str | None:
+    pairs = list(zip(outputs, map(np.asarray, _Run(most)(program, values)), strict=True))
+    open_ = [i for i, pair in enumerate(pairs) if not close(*pair)]
     random, runs, moved = _Noise(), [], []
     for noises in ((NOISE,) * RUNS, DOUBTS):
         if open_:
-            more = [_Run(random, noise) for noise in noises]
+            more = [_Run(most, random, noise) for noise in noises]
             moved += [list(map(np.asarray, run(program, values))) for run in more]
             runs += more
             calm = all(run.calm for run in runs)
@@ -72,18 +94,24 @@ def _difference(program: Program, values: Sequence, outputs: Sequence[np.ndarray
     return f"output {open_[0]} {_error(*pairs[open_[0]])}" if open_ else None
 
 
-def _require_small(program: Program) -> None:
-    """Raise if an interpretation takes too long or calls what must not be called twice."""
-    entries = 0
+def _entries(program: Program) -> float:
+    """About how many entries an interpretation computes; it raises if that calls what must not be
+    called twice.
+    """
+    entries = 0.0
     for eqn in program.eqns:
+        own = float(sum([v.aval.size for v in eqn.outputs]))
         if isinstance(eqn.prim, Structured):
-            for inner in eqn.prim.programs.values():
-                _require_small(inner)
+            own += sum(map(_entries, eqn.prim.programs.values()))
         elif not (eqn.prim.ours and eqn.prim.facts.unique):
             raise _Undecided
-        entries += sum(v.aval.size for v in eqn.outputs)
-    if entries > MOST_ENTRIES:
-        raise _Undecided
+        elif isinstance(eqn.prim, Bilinear):  # as many products as meet
+            sizes = [aval_of_atom(a).size for a in eqn.inputs]
+            own += math.sqrt(float(math.prod(sizes)) * own) / 16
+        elif not isinstance(eqn.prim, Elementwise | Linear):
+            own += max([aval_of_atom(a).size for a in eqn.inputs], default=0) ** 1.5 / 4
+        entries += own
+    return entries
 
 
 class _Noise:
@@ -106,7 +134,8 @@ class _Run:
     ``calm``: nothing in it was infinite, NaN, or near to overflow.
     """
 
-    def __init__(self, random: _Noise | None = None, noise: float = 0.0):
+    def __init__(self, most: float, random: _Noise | None = None, noise: float = 0.0):
+        self.most = most
         self.random, self.noise, self.calm = random, noise, True
         self.steps = self.entries = 0  # in loops and branches
 
@@ -117,7 +146,7 @@ class _Run:
         """A step of a loop, or a branch."""
         self.steps += len(program.eqns)
         self.entries += sum(v.aval.size for eqn in program.eqns for v in eqn.outputs)
-        if self.steps > MOST_STEPS or self.entries > MOST_ENTRIES:
+        if self.steps > MOST_STEPS or self.entries > self.most:
             raise _Undecided
         return self(program, values)
 
@@ -174,6 +203,17 @@ def _is_close(y: np.ndarray, e: np.ndarray) -> bool:
         return bool(np.array_equal(y, e))
     off = np.abs(y - e) <= CLOSE * np.finfo(y.dtype).eps * np.abs(e)
     return bool(np.all(off | (y == e) | (np.isnan(y) & np.isnan(e))))
+
+
+def _is_roughly(y: np.ndarray, e: np.ndarray) -> bool:
+    """Whether no entry is off by more than a small part of the largest one."""
+    if y.dtype.kind not in "fc":
+        return bool(np.array_equal(y, e))
+    known = np.isfinite(e) & np.isfinite(y)
+    if not known.all() and not np.array_equal(np.isfinite(e), np.isfinite(y)):
+        return False
+    largest = float(np.max(np.abs(e), initial=0.0, where=known))
+    return bool(np.all(np.abs(y - e)[known] <= ROUGH * largest))
 
 
 def _explains(y: np.ndarray, e: np.ndarray, moved: Sequence[np.ndarray], calm: bool) -> bool:

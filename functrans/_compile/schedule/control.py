@@ -19,6 +19,7 @@ from functrans._compile.ir.structured import Branch, Loop
 from functrans._compile.lowering.library import Writer, pointers_of
 from functrans._compile.lowering.numbers import Code, literal, stored_type
 from functrans._compile.schedule import views
+from functrans._compile.schedule.audit import Audit, Fault, pieces, warn
 from functrans._compile.schedule.inplace import overwritten, placed
 from functrans._compile.schedule.memory import STACK, aligned, allocate
 from functrans._compile.schedule.views import View
@@ -88,12 +89,34 @@ class Part:
         self.steps, self.same, self.updated = placed(
             schedule.steps, schedule.outputs, self.claimed, state
         )
-        own = [v for v in schedule.shapes if v not in self.claimed and v not in self.same]
         shared = {*self.claimed, *self.same, *[a for a in schedule.outputs if isinstance(a, Var)]}
         self.steps, same = overwritten(self.steps, shared, shared)
-        self.same |= same
-        own = [v for v in own if v not in same]
-        self.offsets, self.bytes = allocate(self.steps, schedule.shapes, own, same)
+        self.find_scratch({**self.same, **same})
+        if (fault := self.fault(state)) is not None:
+            warn(fault)
+            self.steps, self.updated = tuple(schedule.steps), frozenset()
+            self.find_scratch({}, reuse=False)
+
+    def find_scratch(self, same: dict[Var, Var], reuse: bool = True) -> None:
+        """Where in the scratch what is neither claimed nor shares memory lies."""
+        shapes = self.schedule.shapes
+        own = [v for v in shapes if v not in self.claimed and v not in same]
+        self.same = same
+        self.offsets, self.bytes = allocate(self.steps, shapes, own, same, reuse)
+
+    def fault(self, state: Sequence[Var]) -> Fault | None:
+        """What the steps would not find in memory."""
+        s = self.schedule
+        owners: dict[Any, Any] = {v: v for v in s.program.inputs}
+        owners |= {state[i]: ("output", i) for i in self.updated}
+        owners |= {v: ("output", i) for v, i in self.claimed.items()}
+        lent = [v for v in s.program.inputs if owners[v] is v]
+        audit = Audit(s.steps, s.program.inputs, pieces(self.offsets, owners, self.same, s.shapes),
+                      lent)
+        targets = {i: (("output", i), 0, 1) for i, a in enumerate(s.outputs)
+                   if not (isinstance(a, Var) and self.claimed.get(a) == i)
+                   and not (i < len(state) and a is state[i])}
+        return audit.fault(self.steps, s.outputs, targets)
 
     @property
     def inputs(self) -> tuple[Var, ...]:

@@ -218,7 +218,7 @@ def _factored(build: Builder, a: View) -> tuple[View, View, bool]:
 
 
 def _place(v: View) -> tuple:
-    return v.root, v.shape, v.offset, v.strides, v.windows
+    return v.root, v.shape, v.offset, v.strides, v.windows, v.index
 
 
 def _stacked(v: View, batch: Shape, axes: int = 2) -> View:

@@ -21,11 +21,12 @@ def aligned(size: int) -> int:
 
 def allocate(
     steps: Sequence[Any], shapes: dict[Var, tuple[int, ...]], buffers: Iterable[Var],
-    same: Mapping[Var, Var],
+    same: Mapping[Var, Var], reuse: bool = True,
 ) -> tuple[dict[Var, int], int]:
     """Offsets of ``buffers`` in one block of memory, and its size in bytes.
 
-    ``same`` maps other buffers to those that they share memory with.
+    ``same`` maps other buffers to those that they share memory with; without ``reuse`` no memory is
+    used again.
     """
     first: dict[Any, int] = {}
     last: dict[Any, int] = {}
@@ -39,7 +40,7 @@ def allocate(
     taken: list[tuple[int, int, int]] = []  # last step, start, stop; a heap
     size = 0
     for v in sorted([b for b in buffers if b in first], key=first.__getitem__):
-        while taken and taken[0][0] < first[v]:
+        while reuse and taken and taken[0][0] < first[v]:
             _release(free, *heappop(taken)[1:])
         need = aligned(max(math.prod(shapes[v]) * v.aval.dtype.itemsize, 1))
         i = next(i for i, (start, stop) in enumerate(free) if stop - start >= need)

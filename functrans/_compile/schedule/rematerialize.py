@@ -171,7 +171,7 @@ class _Copier:
 
     def copy(self, v: View, space: Shape, masked: bool) -> View:
         """The view as a register of a loop over ``space``; 0 outside its windows if masked."""
-        key = v.root, v.offset, v.strides, v.windows, space, masked
+        key = v.root, v.offset, v.strides, v.windows, v.index, space, masked
         if key not in self.copies:
             self.copies[key] = self._masked(v, space) if masked else self._copied(v, space)
         return self.copies[key]

@@ -142,19 +142,19 @@ k1e = ufunc("k1e", lambda g, x: g * _slope_of_k1e(x), domain=POSITIVE)
 
 spherical_jn = ufunc(
     "spherical_jn", NUMBER, lambda g, x1, x2: g * neighbours(spherical_jn, x1, x2, -1),
-    domain=POSITIVE, cython="",
+    domain=POSITIVE, whole=(0,), cython="",
 )
 spherical_yn = ufunc(
     "spherical_yn", NUMBER, lambda g, x1, x2: g * neighbours(spherical_yn, x1, x2, -1),
-    domain=POSITIVE, cython="",
+    domain=POSITIVE, whole=(0,), cython="",
 )
 spherical_in = ufunc(
     "spherical_in", NUMBER, lambda g, x1, x2: g * neighbours(spherical_in, x1, x2, 1),
-    domain=POSITIVE, cython="",
+    domain=POSITIVE, whole=(0,), cython="",
 )
 spherical_kn = ufunc(
     "spherical_kn", NUMBER, lambda g, x1, x2: -g * neighbours(spherical_kn, x1, x2, 1),
-    domain=POSITIVE, cython="",
+    domain=POSITIVE, whole=(0,), cython="",
 )
 
 

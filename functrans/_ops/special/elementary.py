@@ -6,7 +6,19 @@ import numpy as np
 
 from functrans._core.aval import ndim_of
 from functrans._ops.declare import NONZERO, POSITIVE, where
-from functrans._ops.elementwise import DEGREE, LN2, LN10, WHOLE, cos, exp, log, remainder, rint, sin
+from functrans._ops.elementwise import (
+    DEGREE,
+    LN2,
+    LN10,
+    WHOLE,
+    cos,
+    exp,
+    log,
+    remainder,
+    rint,
+    sin,
+    slope_of_exp2,
+)
 from functrans._ops.special.declare import ufunc
 
 PI = float(np.pi)
@@ -34,7 +46,7 @@ def _parity(whole):
 
 
 cbrt = ufunc("cbrt", lambda g, y: g / (3 * (y * y)), domain=NONZERO, libm="cbrt")
-exp2 = ufunc("exp2", lambda g, y: g * (y * LN2), singular=True, libm="exp2")
+exp2 = ufunc("exp2", lambda g, x, y: slope_of_exp2(g, x, y), singular=True, libm="exp2")
 exp10 = ufunc("exp10", lambda g, y: g * (y * LN10), singular=True)
 expm1 = ufunc("expm1", lambda g, x: g * exp(x), singular=True)
 log1p = ufunc("log1p", lambda g, x: g / (1 + x), domain=POSITIVE, libm="log1p")
@@ -42,7 +54,8 @@ cosm1 = ufunc("cosm1", lambda g, x: -g * sin(x))
 sindg = ufunc("sindg", lambda g, x: g * (DEGREE * cosdg(x)))
 cosdg = ufunc("cosdg", lambda g, x: -g * (DEGREE * sindg(x)))
 tandg = ufunc("tandg", lambda g, y: g * (DEGREE * (1 + y * y)), singular=True)
-cotdg = ufunc("cotdg", lambda g, y: -g * (DEGREE * (1 + y * y)), domain=NONZERO)
+# not by its value, which SciPy takes for infinite near 0
+cotdg = ufunc("cotdg", lambda g, x: -g / sindg(x) * (DEGREE / sindg(x)), domain=NONZERO)
 radian = ufunc(
     "radian", lambda g: g * DEGREE, lambda g: g * (DEGREE / 60), lambda g: g * (DEGREE / 3600),
 )

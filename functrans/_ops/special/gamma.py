@@ -6,8 +6,10 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._core.aval import dtype_of
-from functrans._ops.declare import POSITIVE, elementwise, where
-from functrans._ops.elementwise import exp, log, subtract
+from functrans._core.bind import is_staged
+from functrans._ops.calls import stop
+from functrans._ops.declare import POSITIVE, elementwise, strong_multiply, where
+from functrans._ops.elementwise import exp, log, logical_not, subtract
 from functrans._ops.special.arguments import nowhere
 from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import PI, column, cospi, log1p, sinpi
@@ -84,16 +86,54 @@ zeta = elementwise(
     lambda g, x1, x2: -g * (x1 * zeta(x1 + 1, x2)),
     domain=POSITIVE, singular=True, cython="zeta",
 )
+
+
+def _riemann_slope(s):
+    """The derivative of Riemann's zeta function; left of zero of its reflection (25.4.1)."""
+    left = s.real < LEFT_OF_ZERO
+    if nowhere(left):
+        return _zeta_in_s(s, 1.0)
+    right = _zeta_in_s(where(left, 2.0, s), 1.0)
+    s = where(left, s, -1.5)
+    r = 1 - s
+    # gamma(1 - s) in two halves, whose products with powers of pi are in range where zeta is
+    power = exp(log(PI) * (0.5 * s - 0.75))
+    scale = stop((power * gamma(0.5 * r)) * (power * gamma(1 - 0.5 * s)))
+    change = loggamma(r) + s * LOG_OF_TURN  # of its logarithm
+    scale = scale * exp(change - stop(change))
+    z = riemann_zeta(r)
+    odd = (LOG_OF_TURN - psi(r)) * z - _zeta_in_s(r, 1.0)
+    return where(left, scale * (0.5 * PI * cospi(0.5 * s) * z + sinpi(0.5 * s) * odd), right)
+
+
+LOG_OF_TURN = float(np.log(2 * np.pi))
+# Left of it the terms of Euler's and Maclaurin's formula cancel.
+LEFT_OF_ZERO = -0.25
 # row: Riemann's, which SciPy continues below 1
 riemann_zeta = elementwise(
-    "special.riemann_zeta", lambda x: sp.zeta(x), lambda g, x: g * _zeta_in_s(x, 1.0),
+    "special.riemann_zeta", lambda x: sp.zeta(x), lambda g, x: g * _riemann_slope(x),
     domain="above one", singular=True,
 )
-zetac = ufunc("zetac", lambda g, x: g * _zeta_in_s(x, 1.0), domain="above one")
+zetac = ufunc("zetac", lambda g, x: g * _riemann_slope(x), domain="above one")
 psi = ufunc("psi", lambda g, x: g * zeta(2, x), domain=POSITIVE)
-gamma = ufunc("gamma", lambda g, y, x: g * (y * psi(x)), domain=POSITIVE)
-gammaln = ufunc("gammaln", lambda g, x: g * psi(x), domain=POSITIVE)
-loggamma = ufunc("loggamma", lambda g, x: g * psi(x), domain=POSITIVE)
+
+
+def _digamma(x):
+    """psi for slopes, to full precision near its poles too, where SciPy's is not."""
+    left = x.real < 0
+    # what is compiled has a psi of its own, which is right there
+    if nowhere(left) or is_staged(x) or dtype_of(x).kind == "c":
+        return psi(x)
+    z = where(left, x, 0.25)
+    sine = sinpi(z)
+    pole = sine == 0
+    turned = where(pole, np.nan, PI * cospi(z) / where(pole, 1.0, sine))  # 5.5.4
+    return psi(where(left, 1 - x, x)) - where(left, turned, 0.0)
+
+
+gamma = ufunc("gamma", lambda g, y, x: g * (y * _digamma(x)), domain=POSITIVE)
+gammaln = ufunc("gammaln", lambda g, x: g * _digamma(x), domain=POSITIVE)
+loggamma = ufunc("loggamma", lambda g, x: g * _digamma(x), domain=POSITIVE)
 
 
 def _slope_of_rgamma(x, y):
@@ -114,14 +154,37 @@ OF_PSI = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 
 
 def psi_increase(x, d, c):
-    """psi(c) - psi(x) for c = x + d, to full precision where these are close."""
+    """psi(c) - psi(x) for c = x + d, to full precision where these are close, or both near poles
+    of psi that cancel."""
     if "c" in (dtype_of(x).kind, dtype_of(d).kind):
         return psi(c) - psi(x)
+    poles = _cancelling(x, d, c)
+    if nowhere(poles):
+        return _increase(x, d, c)
+    turned = _turned(where(poles, x, 0.25), where(poles, d, -1.0))
+    x, d, c = where(poles, 1 - x, x), where(poles, -d, d), where(poles, 1 - c, c)
+    return _increase(x, d, c) + where(poles, turned, 0.0)
+
+
+def _cancelling(x, d, c):
+    """Where psi(c) and psi(x) are left of 1/2 and have the same cot(pi x) in their reflections."""
+    return (d == np.floor(d)) & (x < 0.5) & (c < 0.5)
+
+
+def _turned(x, d):
+    """pi cot(pi x) - pi cot(pi (x + d)) of a whole d: 0, which has a slope in d (5.5.4)."""
+    drift = d - stop(d)
+    turn = sinpi(x) * sinpi(x + drift)
+    pole = turn == 0
+    return strong_multiply(sinpi(drift), where(pole, np.nan, PI / where(pole, 1.0, turn)))
+
+
+def _increase(x, d, c):
     close = (x > 0) & (abs(d) < 0.25 * x)
     if nowhere(close):
-        return psi(c) - psi(x)
+        return _digamma(c) - _digamma(x)
     small = _small_increase(where(close, x, 1.0), where(close, d, 0.25))
-    return where(close, small, psi(c) - psi(x))
+    return where(close, small, _digamma(c) - _digamma(x))
 
 
 def _small_increase(x, d):
@@ -154,7 +217,7 @@ def _slope_of_rgamma_at(x):
 
 
 def _slope_of_poch(y, x, d):
-    near = _near_zeros(x, d, x + d)
+    near = _near_zeros(x, d, x + d) & logical_not(_cancelling(x, d, x + d))
     if nowhere(near):
         return y * psi_increase(x, d, x + d)
     far = where(near, 1.0, x)
@@ -172,7 +235,7 @@ poch = ufunc(
 
 
 def _slope_in_n(y, n, k):
-    near = _near_zeros(n - k + 1, k, n, k)
+    near = _near_zeros(n - k + 1, k, n, k) & logical_not(_cancelling(n - k + 1, k, n + 1))
     if nowhere(near):
         return y * psi_increase(n - k + 1, k, n + 1)
     a, b, c = [where(near, x, 1.0) for x in (n + 1, k + 1, n - k + 1)]

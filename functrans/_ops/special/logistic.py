@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special as sp
 
+from functrans._core.bind import Tracer
 from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import (
     absolute,
@@ -16,6 +17,7 @@ from functrans._ops.elementwise import (
     logistic_formula,
     minimum,
     power,
+    sech2,
 )
 from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import log1p, slope_of_exprel
@@ -23,11 +25,16 @@ from functrans._ops.special.elementary import log1p, slope_of_exprel
 # ---- logistic
 
 
-# the slope is y * (1 - y), whose second factor is expit(-x) to the last digit
-expit = ufunc("expit", lambda g, x, y: g * (y * expit_of_minus(x)), formula=logistic_formula)
-# row: of x itself, so that a power series of either needs those of the two and no others
+def _slope_of_expit(x, y):
+    if isinstance(x, Tracer):  # a product has lost the digits of its slope, which is 0 at 0
+        return 0.25 * sech2(0.5 * x)
+    return y * expit_of_minus(x)  # 1 - y to the last digit
+
+
+expit = ufunc("expit", lambda g, x, y: g * _slope_of_expit(x, y), formula=logistic_formula)
+# row: expit(-x), by one pass less
 expit_of_minus = elementwise(
-    "special.expit_of_minus", lambda x: sp.expit(-x), lambda g, x, y: -g * (y * expit(x)),
+    "special.expit_of_minus", lambda x: sp.expit(-x), lambda g, x: -g * (0.25 * sech2(0.5 * x)),
     formula=lambda x: logistic_formula(-x),
 )
 logit = ufunc("logit", lambda g, x: g / (x * (1 - x)), domain="probability")

@@ -11,7 +11,7 @@ from functrans import tree
 from functrans._core.aval import dtype_of, integer, shape_of
 from functrans._core.bind import AnyArray
 from functrans._transforms.arguments import describe, is_number, require_callable
-from functrans._transforms.control.carry import as_arrays, handed_out
+from functrans._transforms.control.carry import as_arrays, handed_out, same_numbers
 from functrans._transforms.derived import surfacing
 from functrans.errors import ArgumentError, ShapeError, name_of
 
@@ -99,7 +99,8 @@ def _checked(
             f"returned {other!r}. A product must have the structure of its factors."
         )
     for x, y in zip(xs, ys, strict=True):
-        if not is_number(y) or shape_of(x) != shape_of(y) or dtype_of(x) != dtype_of(y):
+        alike = is_number(y) and shape_of(x) == shape_of(y)
+        if not alike or not same_numbers(dtype_of(x), dtype_of(y)):
             raise ShapeError(
                 f"associative_scan: `{name_of(f)}` was given {describe(x)} and returned "
                 f"{describe(y)} in its place. A product must have the shape and dtype of its "

@@ -30,6 +30,11 @@ def as_arrays(x: Any) -> Any:
     return tree.map(lambda v: wrap(v) if isinstance(v, np.ndarray) else plain(v), x)
 
 
+def same_numbers(have: np.dtype, got: np.dtype) -> bool:
+    """Whether types differ at most in the order of bytes: operations give that of the machine."""
+    return have == got or have.newbyteorder("=") == got.newbyteorder("=")
+
+
 class Carry:
     """What a step must return: the structure and types of what it was given."""
 
@@ -63,6 +68,8 @@ class Carry:
         elif shape_of(x) == shape_of(y):
             have, got = dtype_of(x), dtype_of(y)
             if have == got or (staged.weak(x) and np.result_type(have.type(0).item(), got) == got):
+                return
+            if same_numbers(have, got):
                 return
         instead = "start from one that has them"
         if isinstance(x, Enum) and is_value(y):

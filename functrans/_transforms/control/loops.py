@@ -118,10 +118,12 @@ class LoopCall(restage.RowCall):
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         row = self.row
         if row.length is None:
-            raise NotDifferentiable(
+            error = NotDifferentiable(
                 f"{user_line()}: reverse mode through {row.name} under jit needs to know how many "
                 "steps there are at most: pass max_steps, use fori_loop or scan, or forward mode."
             )
+            error.has_forward = True
+            raise error
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         how = restage.products_of(trace.strong, primals, [row.body])

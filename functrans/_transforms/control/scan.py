@@ -53,11 +53,13 @@ def scan(
 
     Reverse mode keeps what each step needs, or, where that is cheaper under ``jit``, the carry
     before it. With ``checkpoint`` it keeps the carry of a few steps and runs those between again:
-    of about 2 sqrt(n) at a time with ``"sqrt"``, of at most so many with a number, in
-    as many levels of equal parts as it takes; each level costs one more run forward (Griewank,
-    Optimization Methods and Software 1, 1992). With ``"revolve"``, or ``Revolve(snapshots=...)``,
-    it runs the fewest steps again that so many carries allow, and may keep carries in files; under
-    ``jit``, where a program of unequal parts would be too long, it is as with a number.
+    of about 2 sqrt(n) at a time with ``"sqrt"``, of at most so many with a number, which runs the
+    fewest steps again that so many carries allow; with ``"revolve"`` of as few as let no step be
+    run more than three times again. ``Revolve(...)`` may keep carries in files. Under ``jit``,
+    where a program of unequal parts would be too long, parts are equal, in as many levels as it
+    takes, and each level costs one more run forward (Griewank, Optimization Methods and Software 1,
+    1992); fewer than some 3 log3(n) carries are not to be had so, 21 for 2,000 steps, and with a
+    smaller number it keeps these.
 
     ``progress=True`` shows a bar on the standard error stream, also in compiled code: up to 50
     times, between steps that run natively; more often while ``jit`` compiles, or where steps are
@@ -77,14 +79,33 @@ def scan(
     if progress and n:
         return _with_bar(f, init, xs, n, reverse, checkpoint)
     begins = n > 0 and (staged.any_staged(init, leaves) or staged.reaches_staged(f))
-    checkpoint = Revolve() if checkpoint == "revolve" else checkpoint
-    if isinstance(checkpoint, Revolve):
-        if n > 1 and not begins:
-            return _revolved(f, init, xs, n, reverse, checkpoint)
-        checkpoint = max(2, checkpoint.states(n) - checkpoint.on_disk)
-    if checkpoint is not None and (parts := levels(n, checkpoint)):
+    revolve = _schedule(checkpoint, n)
+    if revolve is not None and n > 1 and not begins:
+        try:
+            return _revolved(f, init, xs, n, reverse, revolve)
+        except _Late:  # nothing but its first step has run
+            begins = True
+    budget = checkpoint
+    if revolve is not None:
+        budget = max(2, revolve.states(n) - revolve.on_disk)
+    if budget is not None and not isinstance(budget, Revolve) and (parts := levels(n, budget)):
         return _in_parts(f, init, xs, n, reverse, parts)
     return _whole(f, init, xs, n, reverse, begins)
+
+
+class _Late(Exception):
+    """The first step has shown that the function closes over a staged value."""
+
+
+def _schedule(checkpoint: Any, n: int) -> Revolve | None:
+    """The schedule of a number of carries, or of none that is named, where Python runs the steps.
+    """
+    if checkpoint is None or isinstance(checkpoint, Revolve):
+        return checkpoint
+    if isinstance(checkpoint, str):
+        return Revolve() if checkpoint == "revolve" else None
+    budget = _budget(checkpoint)
+    return Revolve(snapshots=budget) if budget < n else None
 
 
 def _whole(
@@ -147,21 +168,24 @@ def _length(f: Callable, leaves: Sequence, length: int | None) -> int:
     return n
 
 
+def _budget(checkpoint: Any) -> int:
+    return require_count("scan", "checkpoint", checkpoint, 2,
+                         '"sqrt", "revolve", a Revolve(...) or, of carries to keep, ')
+
+
 def levels(n: int, budget: int | str) -> list[int]:
     """The numbers of steps of the parts of a scan of ``n`` steps, from outer to inner ones.
 
-    With parts of sizes s1 > s2 > ... reverse mode keeps
-    n/s1 + s1/s2 + ... carries at a time.
+    With parts of sizes s1 > s2 > ... reverse mode keeps n/s1 + s1/s2 + ... carries at a time: as
+    many as the budget, in as few levels as that takes, or the fewest, about 3 log3(n), where it is
+    less.
     """
-    if budget == "sqrt":
-        budget = 2 * math.isqrt(n) + 2
-    budget = require_count("scan", "checkpoint", budget, 2,
-                           '"sqrt", "revolve", a Revolve(...) or, of carries to keep, ')
+    budget = 2 * math.isqrt(n) + 2 if budget == "sqrt" else _budget(budget)
     if n <= budget:
         return []
-    depth = 2
-    while depth * math.ceil(n ** (1 / depth)) > budget and 2**depth < n:
-        depth += 1
+    depths = range(2, n.bit_length() + 1)
+    kept = {d: d * math.ceil(n ** (1 / d)) for d in depths}
+    depth = next((d for d in depths if kept[d] <= budget), min(depths, key=lambda d: kept[d]))
     share = math.ceil(n ** (1 / depth))
     return [share**k for k in range(depth - 1, 0, -1)]
 
@@ -170,11 +194,12 @@ def _in_parts(
     f: Callable, init: Any, xs: Any, n: int, reverse: bool, parts: list[int]
 ) -> tuple[Any, Any]:
     """The scan as scans of scans, each of ``parts[0]`` steps and recomputed."""
-    inner = parts[1:]
 
     def part(size: int) -> Callable:
+        inner = [p for p in parts[1:] if p < size]  # the rest may be shorter than a part
+
         def run(state: Any, entries: Any) -> tuple[Any, Any]:
-            if inner and size == parts[0]:
+            if inner:
                 return _in_parts(f, state, entries, size, reverse, inner)
             return scan(f, state, entries, size, reverse)
 
@@ -231,10 +256,15 @@ def _revolved(
     """The scan as checkpoints within checkpoints, of unequal parts (``revolve.py``)."""
     step = _step(f)
     leaves, structure = tree.flatten(as_arrays(xs))
+    begun = False
 
     def numbered(k: int, state: Any) -> tuple[Any, Any]:
+        nonlocal begun
         at = n - 1 - k if reverse else k
         new, y = step(state, tree.unflatten(structure, [v[at] for v in leaves]))
+        if not begun and staged.any_staged(new, y):
+            raise _Late
+        begun = True
         return new, _columns(f, [tree.flatten(y)])
 
     def join(parts: list) -> Any:

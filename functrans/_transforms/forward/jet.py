@@ -204,7 +204,7 @@ class JetTrace(Trace):
 
         def compute(k: int) -> AnyArray | None:
             parts = [
-                prim.actions[i].act(args[i].series[k], *prim.actions[i].pick(y, *starts))
+                prim.actions[i].on(args[i].series[k], y, *starts)
                 for i in moving
                 if args[i].series[k] is not None
             ]
@@ -233,7 +233,7 @@ class JetTrace(Trace):
             return y * _logarithmic_slope(self, args[0], args[1], moving)
         return total(
             [
-                prim.actions[i].act(self.derivative(args[i]), *prim.actions[i].pick(y, *args))
+                prim.actions[i].on(self.derivative(args[i]), y, *args)
                 for i in moving
             ]
         )

@@ -138,7 +138,7 @@ class JVPTrace(Trace):
         if type(v) in STRONG:
             y = prim.impl(v)
         else:
-            y = v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v)
+            y = v.owner.unary(prim, v) if isinstance(v, Tracer) else bind(prim, v)
         t = action.on(x.tangent, y, v)
         if action.needs and (t != t if type(t) is np.float64 else may_have_nan(t)):
             t = self._strong(prim, [x.tangent], t, y, [v])

@@ -8,7 +8,7 @@ those of all: there is one product a colour, and a scatter of its entries into z
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,9 @@ from functrans._compile.ir.program import Const, Program, Var, aval_of_atom, eva
 from functrans._core.aval import Aval
 from functrans._core.bind import AnyArray, bind, is_finite
 from functrans._ops.indexing import ARRAY, put_add
+from functrans._transforms.matrices.directions import Directions
 from functrans._transforms.staging.staging import stage_part, with_consts
 from functrans.errors import OutOfMemoryError
-
-if TYPE_CHECKING:
-    from functrans._transforms.matrices.directions import Directions
 
 # Directions from which on the pattern is looked at, and how many directions a colour must serve.
 LEAST, SERVED = 48, 4

@@ -22,14 +22,9 @@ from functrans._transforms.arguments import (
 )
 from functrans._transforms.derived import deriving
 from functrans._transforms.forward.api import JVPResult, run_jvp
+from functrans._transforms.matrices.batches import Batches, many
 from functrans._transforms.matrices.colored import Compressed, compressed_on_diagonal
-from functrans._transforms.matrices.directions import (
-    Batches,
-    Directions,
-    Rows,
-    directions,
-    many,
-)
+from functrans._transforms.matrices.directions import Directions, Rows, directions
 from functrans._transforms.matrices.jacobian import hessian
 from functrans._transforms.matrices.laplacian import (
     Unfollowed,

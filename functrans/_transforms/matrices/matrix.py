@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import Aval, aval_of, finfo, shape_of
-from functrans._core.bind import AnyArray, Tracer
+from functrans._core.aval import Aval, aval_of, dtype_of, finfo, shape_of
+from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import (
     Argnums,
@@ -26,8 +26,9 @@ from functrans._transforms.arguments import (
 )
 from functrans._transforms.forward.api import run_jvp
 from functrans._transforms.matrices import waist
+from functrans._transforms.matrices.batches import Batches
 from functrans._transforms.matrices.budget import NAMES, Plan, bytes_of
-from functrans._transforms.matrices.directions import Batches, Directions, Span, directions
+from functrans._transforms.matrices.directions import Directions, Span, directions
 from functrans._transforms.matrices.placing import Placing
 from functrans._transforms.matrices.shared import SharedBatches
 from functrans._transforms.matrices.waist import Waist
@@ -166,9 +167,10 @@ class _Job(NamedTuple):
     def plan(self, args: tuple, kwargs: dict) -> Plan:
         """What a call would do."""
         chosen = select(self.who, self.f, self.argnums, args, kwargs)
-        if self.mode == "auto" and (planned := self._mixed_plan(self._recorded(chosen))):
+        run = self._recorded(chosen)
+        if self.mode == "auto" and run is not None and (planned := self._mixed_plan(run)):
             return planned
-        route = self._route(chosen)
+        route = self._route(chosen, run)
         given = self.options.out is not None
         batches = self.batches(route.tape)
         expected = batches.plan(
@@ -186,13 +188,10 @@ class _Job(NamedTuple):
         )
 
     def _blocks(self, chosen: Selected, call: tuple) -> JacobianBlocks:
-        if self.mode == "forward":
-            route = self.forward(chosen)
-        else:
-            run = self._recorded(chosen)
-            if (gradient := self._gradient(run) or self._mixed(run)) is not None:
-                return gradient
-            route = self._on_tape(run)
+        run = self._recorded(chosen)
+        if run is not None and (gradient := self._gradient(run) or self._mixed(run)) is not None:
+            return gradient
+        route = self._route(chosen, run)
         across = route.mode == "forward"
         columns = self.batches(route.tape, call).run(
             route.ways, route.width, route.values, route.image, across
@@ -206,7 +205,7 @@ class _Job(NamedTuple):
 
     def _placed(self, chosen: Selected, call: tuple) -> Any:
         """Fill the caller's arrays; what the function returned beside."""
-        route = self._route(chosen)
+        route = self._route(chosen, self._recorded(chosen))
         placing: Placing | None = None
 
         def take(start: int, size: int, images: list) -> None:
@@ -231,10 +230,8 @@ class _Job(NamedTuple):
         read = tree.leaves(chosen.values)
         return Placing(self.who, self.f, self.options.out, expected, read)
 
-    def _route(self, chosen: Selected) -> Route:
-        if self.mode == "forward":
-            return self.forward(chosen)
-        return self._on_tape(self._recorded(chosen))
+    def _route(self, chosen: Selected, run: Recording | None) -> Route:
+        return self.forward(chosen) if run is None else self._on_tape(run)
 
     def forward(self, chosen: Selected) -> Route:
         """Forward: the function runs on dual numbers whose tangents are batches of directions."""
@@ -258,11 +255,21 @@ class _Job(NamedTuple):
 
         ways = directions(tuple(ins), 1j, self.options.holomorphic)
         reason = GRADIENT if self.who == "hessian" else ASKED
+        if self.mode == "auto":
+            reason = NO_REVERSE
         image = of_one_draw(self.f, self._label, image)
         return Route("forward", reason, ways, 0, values, image, None, known)
 
-    def _recorded(self, chosen: Selected) -> Recording:
-        return record(self.who, self.f, chosen.values, self.has_aux, chosen.call, needed=True)
+    def _recorded(self, chosen: Selected) -> Recording | None:
+        """A run on a tape; None where forward mode needs none, or is all that there is."""
+        if self.mode == "forward":
+            return None
+        try:
+            return record(self.who, self.f, chosen.values, self.has_aux, chosen.call, needed=True)
+        except NotDifferentiable as error:
+            if self.mode != "auto" or not error.has_forward:
+                raise
+            return None
 
     def _on_tape(self, run: Recording) -> Route:
         """Push or pull batches of directions through a tape."""
@@ -360,7 +367,8 @@ class _Job(NamedTuple):
     def images(self, args: tuple, kwargs: dict, start: int, stop: int) -> list:
         """The images of some directions, by a run of the function for them alone."""
         with RefusingDraws(Reach(self.f).finish(), self._label, OTHERS):
-            route = self._route(select(self.who, self.f, self.argnums, args, kwargs))
+            chosen = select(self.who, self.f, self.argnums, args, kwargs)
+            route = self._route(chosen, self._recorded(chosen))
             ways = Span(route.ways, start, stop)
             return self.batches(route.tape).run(ways, route.width, route.values, route.image)
 
@@ -450,11 +458,22 @@ def _is_complex(a: Aval) -> bool:
 
 
 def _shaped(J: Any, out: Aval, into: Aval) -> AnyArray:
+    """A block in its shape, and, as a gradient, in the precision of the argument: tangents have
+    that of the result, so that it would depend on the mode."""
     shape = out.shape + into.shape
-    return J if aval_of(J).shape == shape else J.reshape(shape)
+    J = J if aval_of(J).shape == shape else J.reshape(shape)
+    have, dtype = dtype_of(J), into.dtype
+    if have is dtype:
+        return J
+    if have.kind == "c":
+        dtype = np.result_type(dtype, np.complex64)
+    elif dtype.kind == "c":
+        dtype = np.zeros((), dtype).real.dtype
+    return cast(J, dtype)
 
 
 ASKED = "that is the mode asked for"
+NO_REVERSE = "reverse mode does not go through a loop of any number of steps"
 GRADIENT = "a tangent through the gradient is a column, and saves a second recording"
 INSTEAD = {
     "hessian": "hvp and linear_operator give products with it that need no matrix, and "

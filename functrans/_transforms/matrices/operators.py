@@ -12,8 +12,10 @@ from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.elementwise import from_parts, real
 from functrans._transforms.arguments import describe, hand_out_all, open_argument, require_callable
+from functrans._transforms.derived import OfRun
 from functrans._transforms.forward.api import as_arguments, jvp
-from functrans._transforms.matrices.directions import Batches, Rows
+from functrans._transforms.matrices.batches import Batches
+from functrans._transforms.matrices.directions import Rows
 from functrans._transforms.options import require_choice
 from functrans._transforms.reverse.api import Recording, active_tangents, conjugated, record
 from functrans._transforms.reverse.grad import grad, run_value_and_grad
@@ -78,7 +80,7 @@ def linear_operator(
     return _squared(first, second.push, np.result_type(first.dtype, second.dtype))
 
 
-def of_hessian(who: str, f: Callable, x: Any) -> Products:
+def of_hessian(who: str, f: Callable, x: Any, name: str = "") -> Products:
     """Products with the Hessian of a scalar function: those with the Jacobian of its gradient."""
     holomorphic = any([aval_of(v).dtype.kind == "c" for v in open_argument(who, f, 0, x).primals])
 
@@ -98,7 +100,8 @@ def of_hessian(who: str, f: Callable, x: Any) -> Products:
             )
         return y
 
-    return Products(who, grad(scalar, holomorphic=holomorphic), x, name_of(f), symmetric=True)
+    gradient = grad(scalar, holomorphic=holomorphic)
+    return Products(who, gradient, x, name or name_of(f), symmetric=True)
 
 
 class Products:
@@ -180,7 +183,7 @@ class Products:
 
 
 def _operator(products: Products) -> LinearOperator:
-    return _of(products.shape, products.push, products.adjoint, products.dtype)
+    return _of(products.name, products.shape, products.push, products.adjoint, products.dtype)
 
 
 def _squared(first: Products, inner: Callable, dtype: np.dtype) -> LinearOperator:
@@ -190,13 +193,14 @@ def _squared(first: Products, inner: Callable, dtype: np.dtype) -> LinearOperato
         return first.pull(inner(first.push(v)))
 
     n = first.shape[1]
-    return _of((n, n), product, product, dtype)
+    return _of(first.name, (n, n), product, product, dtype)
 
 
-def _of(shape: tuple, product: Callable, adjoint: Callable, dtype: np.dtype) -> LinearOperator:
+def _of(name: str, shape: tuple, product: Callable, adjoint: Callable,
+        dtype: np.dtype) -> LinearOperator:
     from scipy.sparse.linalg import LinearOperator  # lazy: slow to import
 
-    push, pull = _on_plain(product), _on_plain(adjoint)
+    push, pull = [OfRun(_on_plain(p), name) for p in (product, adjoint)]
     return LinearOperator(  # type: ignore[call-issue]  # of functions, it makes a subclass
         shape, matvec=push, rmatvec=pull, matmat=push, rmatmat=pull, dtype=dtype  # type: ignore
     )
@@ -211,6 +215,7 @@ def _on_plain(product: Callable) -> Callable:
             return product(v[:, 0])[:, None]
         return product(v)
 
+    plainly.__name__ = "product"
     return plainly
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from functrans import tree
 from functrans._core.aval import integer
-from functrans._transforms.matrices.directions import Batches, Ways
+from functrans._transforms.matrices.batches import Batches
+from functrans._transforms.matrices.directions import Ways
 from functrans._transforms.sharding.executors import Chunk, require_values, run
 from functrans.errors import name_of
 

@@ -16,11 +16,12 @@ import numpy as np
 from functrans._core.aval import Aval, aval_of
 from functrans._core.places import placed
 from functrans._transforms.arguments import zeros_like
-from functrans._transforms.matrices.directions import Batches, Directions, directions
+from functrans._transforms.matrices.batches import Batches
+from functrans._transforms.matrices.directions import Directions, directions
 from functrans._transforms.reverse.api import Recording
-from functrans._transforms.reverse.replay import advance
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import Node
+from functrans._transforms.reverse.walk import advance
 
 # Directions of the cheaper mode from which on a waist is looked for (20 us), and what a product of
 # two numbers costs of what a tangent's number costs on its way through one op.
@@ -52,7 +53,7 @@ class Waist(NamedTuple):
 
         def image(ts: Sequence) -> list:
             on_tape = placed(ts, self.slots, [None] * len(run.trace.tape))
-            advance(run.trace.tape, on_tape, self.at)
+            run.trace.advance(on_tape, self.at)
             parts = [None if e is None else on_tape[e.slot] for e in run.ends]
             return [zeros_like(v) if t is None else t
                     for t, v in zip(parts, run.values, strict=True)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NoReturn
 
 import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, aval_of
-from functrans._core.bind import Tracer, cast, is_staged
+from functrans._core.bind import Tracer, cast, is_staged, layers
 from functrans._ops.arrivals import arrived
 from functrans._transforms.arguments import (
     Leaves,
@@ -26,26 +26,42 @@ from functrans._transforms.arguments import (
     wrong_structure,
     zeros_like,
 )
-from functrans._transforms.derived import surfacing
+from functrans._transforms.derived import OfRun, surfacing
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.grad import lower_all, split_aux
+from functrans._transforms.reverse.held import held_by_tape
 from functrans._transforms.reverse.replay import push_forward
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import Node, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
-from functrans.errors import ArgumentError, NotDifferentiable, name_of
+from functrans.errors import (
+    ArgumentError,
+    ConcretizationError,
+    NotDifferentiable,
+    UnsupportedError,
+    name_of,
+)
 
 
-class Recording(NamedTuple):
+class Recording:
     """One run of a function on a tape: ``ends`` are its outputs' places there, without values."""
 
-    trace: ReverseTrace
-    opened: list[Leaves | None]
-    inputs: list
-    ends: list
-    values: list
-    structure: tree.Structure
-    aux: Any
+    __slots__ = ("_held", "aux", "ends", "inputs", "opened", "structure", "trace", "values")
+
+    def __init__(self, trace: ReverseTrace, opened: list[Leaves | None], inputs: list, ends: list,
+                 values: list, structure: tree.Structure, aux: Any):
+        self.trace, self.opened, self.inputs, self.ends = trace, opened, inputs, ends
+        self.values, self.structure, self.aux = values, structure, aux
+        self._held: tuple | None = None
+
+    def held(self) -> tuple:
+        """What a call reads beside what it is given (``held.py``)."""
+        if self._held is None:
+            self._held = held_by_tape(self.trace)
+        return self._held
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError(f"{self.trace.fun}: what one run has recorded does not pickle")
 
     @property
     def output(self) -> Any:
@@ -54,6 +70,7 @@ class Recording(NamedTuple):
 
     def pull(self, seeds: Sequence) -> list:
         """Cotangents of the inputs, without conjugation, zeros where there is no path."""
+        self._require_numbers(seeds)
         seeds = [
             s if s is None else self.trace.entered(cast(s, aval_of(v).dtype))
             for s, v in zip(seeds, self.values, strict=True)
@@ -68,6 +85,7 @@ class Recording(NamedTuple):
 
     def push(self, tangents: Sequence) -> list:
         """Tangents of the outputs, zeros where there is no path."""
+        self._require_numbers(tangents)
         self.trace.check_captures()
         with self.trace.growing or nullcontext():
             entered = list(map(self.trace.entered, tangents))
@@ -83,6 +101,21 @@ class Recording(NamedTuple):
                 "jacfwd, which take that basis, or vjp or jacrev."
             )
         return y_ts
+
+    def _require_numbers(self, given: Sequence) -> None:
+        """Raise where a program is written that would take the ratios of slopes of values that
+        coincide: which ones do is known of the run that was recorded, and of that alone."""
+        if self.trace.hidden and any(map(self._is_of_a_program, given)):
+            raise ConcretizationError(
+                f"{self.trace.fun}: eigenvalues or singular values coincided in the run that was "
+                "recorded, and its derivative is not compiled. Call it outside of loops and "
+                "branches, or take vjp or jvp inside of what is compiled."
+            )
+
+    def _is_of_a_program(self, x: Any) -> bool:
+        """Whether ``x`` is traced for a program that is written since the run was recorded."""
+        return any([isinstance(v, Tracer) and v.staged and v.owner.level > self.trace.level
+                    for v in layers(x)])
 
 
 def _references(tape: list, y: Any) -> int:
@@ -153,7 +186,6 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """
     run = record("vjp", f, primals, has_aux)
 
-    @surfacing
     def pullback(ct: Any) -> tuple:
         check_like("pullback", f, "the cotangent", ct, tree.unflatten(run.structure, run.values))
         cts = run.pull([_copied(conjugated(c)) for c in map(plain, tree.leaves(ct))])
@@ -163,7 +195,8 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
         leaves = iter(hand_out_all(cts))
         return tuple(a.only([next(leaves) for _ in a.active]) if a else None for a in run.opened)
 
-    return (run.output, pullback, run.aux) if has_aux else (run.output, pullback)
+    pull = OfRun(surfacing(pullback), name_of(f))
+    return (run.output, pull, run.aux) if has_aux else (run.output, pull)
 
 
 def conjugated(x):
@@ -191,7 +224,6 @@ def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """
     run = record("linearize", f, primals, has_aux)
 
-    @surfacing
     def pushforward(*tangents: Any) -> Any:
         if len(tangents) != len(primals):
             raise ArgumentError(
@@ -202,7 +234,8 @@ def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
         flat = [_copied(t) for t in flat]
         return tree.unflatten(run.structure, hand_out_all(run.push(flat)))
 
-    return (run.output, pushforward, run.aux) if has_aux else (run.output, pushforward)
+    push = OfRun(surfacing(pushforward), name_of(f))
+    return (run.output, push, run.aux) if has_aux else (run.output, push)
 
 
 def active_tangents(
@@ -249,8 +282,8 @@ def linear_transpose(f: Callable, *primals: Any) -> Callable:
         if a
         for x in [tree.leaves(p)[i] for i in a.active]
     ]
-    expected = tree.leaves(f(*primals))
-    for y, y0, t in zip(expected, run.values, run.push(point), strict=True):
+    there = record("linear_transpose", f, primals, False).values
+    for y, y0, t in zip(there, run.values, run.push(point), strict=True):
         if any(isinstance(v, Tracer) for v in (y, y0, t)):
             continue  # nothing to compare while an outer transform traces
         if not (
@@ -265,7 +298,7 @@ def linear_transpose(f: Callable, *primals: Any) -> Callable:
         leaves = iter(hand_out_all(run.pull([_copied(c) for c in tree.leaves(ct)])))
         return tuple(a.only([next(leaves) for _ in a.active]) if a else None for a in run.opened)
 
-    return transposed
+    return OfRun(surfacing(transposed), name_of(f))
 
 
 def _is_float(x) -> bool:

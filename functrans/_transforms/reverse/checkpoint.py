@@ -23,7 +23,6 @@ from functrans._transforms.derived import deriving
 from functrans._transforms.forward.jvp import JVPTracer
 from functrans._transforms.reverse.captures import Captures
 from functrans._transforms.reverse.degenerate import ReverseTrace
-from functrans._transforms.reverse.replay import advance
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.walk import walk
 from functrans._transforms.rules.calls import outside, under
@@ -217,7 +216,7 @@ class CheckpointNode:
 
     def push_into(self, ts: list, k: int) -> None:
         with self.recorded(ts, k) as (trace, start, ys):
-            advance(trace.tape, ts, start)
+            trace.advance(ts, start)
             tangents = [ts[y.slot] if type(y) is VJPTracer and y.owner is trace else None
                         for y in ys]
         ts[k : k + self.size] = tangents

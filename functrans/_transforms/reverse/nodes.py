@@ -12,7 +12,7 @@ from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import VJPTrace
 
 # Carries a change on unchanged.
-_PASS = Action(lambda g: g, ("x",), False)
+_PASS = Action(lambda g: g, ("x",))
 
 
 class CallNode:

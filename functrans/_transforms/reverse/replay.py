@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from functrans._core.bind import spread
-from functrans._core.products import products
-from functrans._ops.declare import Action
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import VJPTrace
 
@@ -21,30 +16,5 @@ def push_forward(
     ts: list[Any] = [None] * len(trace.tape)
     for x, t in zip(inputs, tangents, strict=True):
         ts[x.slot] = t
-    advance(trace.tape, ts)
+    trace.advance(ts)
     return [ts[x.slot] if type(x) is VJPTracer and x.owner is trace else None for x in outs]
-
-
-def advance(tape: list, ts: list, start: int = 0) -> None:
-    """Carry tangents from the inputs to the end of the tape, in place in ``ts``."""
-    bare = products().bare
-    with np.errstate(all="ignore"):
-        for k in range(start, len(tape)):
-            node = tape[k]
-            if type(node) is tuple:
-                ts[k] = _push_elementwise(node, ts, bare)
-            elif node is not None:
-                node.push_into(ts, k)
-
-
-def _push_elementwise(node, ts, bare):
-    total = None
-    for parent, action, saved, unlike in node:
-        t = ts[parent]
-        if t is None:
-            continue
-        c = (action.act if bare and type(action) is Action else action.push)(t, *saved)
-        if unlike is not None:
-            c = spread(c, *unlike[1])
-        total = c if total is None else total + c
-    return total

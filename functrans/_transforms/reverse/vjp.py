@@ -35,7 +35,7 @@ from functrans._ops.writing import store
 from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
 from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
-from functrans._transforms.reverse.walk import carry
+from functrans._transforms.reverse.walk import advance, carry
 from functrans._transforms.reverse.writes import record_write
 
 # 60 and 100 ns less than calls of the classes, on the hot paths
@@ -144,6 +144,10 @@ class VJPTrace(Trace):
     def walk(self, seeds: dict, wanted: Sequence[int], consume: bool, staged: bool) -> list:
         """The cotangents of the slots ``wanted`` from those in ``seeds``."""
         return carry(self.tape, seeds, wanted, consume, staged, self.strong)
+
+    def advance(self, ts: list, start: int = 0) -> None:
+        """Carry tangents of the slots before ``start`` to the end of the tape, in place."""
+        advance(self.tape, ts, start)
 
     def lower(self, x: Any) -> Any:
         """The value of ``x`` without this trace."""

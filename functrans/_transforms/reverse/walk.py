@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import STRONG, may_have_nan, sum_to
+from functrans._core.bind import STRONG, may_have_nan, spread, sum_to
 from functrans._core.products import Products, products
 from functrans._kernels import sizes
 from functrans._ops.arrivals import arrived
-from functrans._ops.declare import Linear
+from functrans._ops.declare import Action, Linear
+from functrans._ops.promotion import brought_to
 from functrans._transforms.reverse import fusion
 from functrans._transforms.reverse.cotangents import accumulate, add_into, scatter, scatter_late
 
@@ -197,3 +198,34 @@ def _strong_in_program(tape: list, strong: bool) -> Container[int]:
 def _keeps(prim: Any) -> bool:
     """Whether each entry of its operands reaches the output."""
     return isinstance(prim, Linear) and not prim.drops
+
+
+# ---- forward
+
+
+def advance(tape: list, ts: list, start: int = 0, stop: int | None = None) -> None:
+    """Carry tangents along the tape, to its end unless ``stop`` says otherwise, in place in ``ts``.
+    """
+    bare = products().bare
+    with np.errstate(all="ignore"):
+        for k in range(start, len(tape) if stop is None else stop):
+            node = tape[k]
+            if type(node) is tuple:
+                ts[k] = _push_elementwise(node, ts, bare)
+            elif node is not None:
+                node.push_into(ts, k)
+
+
+def _push_elementwise(node, ts, bare):
+    total = None
+    for parent, action, saved, unlike in node:
+        t = ts[parent]
+        if t is None:
+            continue
+        if unlike is not None:
+            t = brought_to(t, unlike[1][1])
+        c = (action.act if bare and type(action) is Action else action.push)(t, *saved)
+        if unlike is not None:
+            c = spread(c, *unlike[1])
+        total = c if total is None else total + c
+    return total

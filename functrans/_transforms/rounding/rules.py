@@ -30,7 +30,7 @@ from functrans._ops import (
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import isnan, strong_multiply, where
-from functrans._ops.special import elementary, errors, gamma
+from functrans._ops.special import elementary, errors, gamma, logistic
 from functrans._transforms.rounding import selections, systems
 from functrans._transforms.rounding.ulps import ULPS
 
@@ -85,6 +85,8 @@ def _quotient(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict)
     (a, b), (ea, eb) = xs, es
     room = np.where(np.abs(b) > eb, np.abs(b) - eb, 0.0)  # how near to 0 the divisor may be
     moved = np.where((ea == 0) & (eb == 0), 0.0, (ea + _times(eb, y)) / room + TINY)
+    if prim is logistic.xdivy:
+        moved = np.where((a == 0) & (ea == 0), 0.0, moved)
     if prim is ops.ratio:  # which is 0 where the divisor is
         moved = np.where((b == 0) & (eb == 0), 0.0, moved)
     return np.where(isnan(moved), np.inf, moved), np.where(a == 0, 0.0, ulps_of(y, 0.5))
@@ -118,6 +120,8 @@ def _steepest_at_ends(prim: Primitive, xs: Sequence, es: Sequence, y: Any, param
         room = 4 * U * np.abs(x)
         same = np.rint((low - room) / np.pi) == np.rint((high + room) / np.pi)
         slope = np.where(same, slope, np.inf)
+    if prim is ops.slope_of_arctanh:  # finite beyond its poles
+        slope = np.where((low <= -1) | (high >= 1), np.inf, slope)
     if prim in (ops.cbrt, elementary.cbrt):
         slope = np.where((low <= 0) & (high >= 0), np.inf, slope)
     return _times(e, slope * MORE + 4 * U), ulps_of(y, ULPS[prim])
@@ -127,6 +131,12 @@ def _curved_by_one(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: 
     """Of functions whose second derivative is nowhere larger than 1."""
     (x,), (e,) = xs, es
     return _times(e, _slope(prim, x) * MORE + 4 * U + e), ulps_of(y, ULPS.get(prim, 0))
+
+
+def _curved_by_two(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """Of functions whose second derivative is nowhere larger than 2."""
+    (x,), (e,) = xs, es
+    return _times(e, _slope(prim, x) * MORE + 4 * U + 2 * e), ulps_of(y, ULPS[prim])
 
 
 def _scaled(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
@@ -140,6 +150,21 @@ def _tail(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> 
     return moved, (2 * x * x + 40) * U * np.abs(y) * MORE + np.where(np.abs(y) < 1e-290, 1e-300, 0)
 
 
+def _of_logistic(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """Of ``expit``, whose slope grows by at most exp(d) on a way of length d, and which is 0 where
+    its power overflows."""
+    (x,), (e,) = xs, es
+    steepest = np.minimum(_slope(prim, x) * np.exp(np.minimum(e, 1.0)) * MORE * (1 + 32 * U), 0.25)
+    moved = _times(e, np.where(e > 1, 0.25, steepest))
+    return moved, ulps_of(y, ULPS[prim]) + np.where(np.abs(y) < 1e-290, 1e-300, 0)
+
+
+def _of_logit(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """The rounded quotient x / (1 - x) may be near 1, whose logarithm is near 0."""
+    moved, rounding = _steepest_at_ends(prim, xs, es, y, params)
+    return moved, rounding + 4 * U
+
+
 def _of_gamma(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """Of positive numbers, where the slopes are largest at an end; relative where the value is
     above 1 and absolute below, as Cephes lists them: 5.4e-16 and 1.3e-15."""
@@ -149,7 +174,43 @@ def _of_gamma(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict)
     return np.where((e == 0) & (x > 0), 0.0, moved), 12 * U * np.maximum(np.abs(y), 1.0)
 
 
+def _of_gamma_itself(
+    prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict
+) -> Bounds:
+    """Of positive numbers, of which it is convex. Cephes lists 2.3e-15."""
+    slopes, _ = _of_gamma(prim, xs, es, y, params)
+    return slopes, 24 * U * np.abs(y) + TINY
+
+
 # ---- functions of two numbers
+
+
+def _zeta(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """Hurwitz's zeta function of an exact s up to 8 and positive q, in which its slope falls.
+
+    Its terms are positive; each power carries s times the rounding of its base. Compared with
+    mpmath at 4,000 points, SciPy's is off by less than 0.15 of this; above 8 it may lose digits.
+    """
+    (s, q), (es_, eq) = xs, es
+    inside = (es_ == 0) & (s > 1) & (s <= 8) & (q - eq > 0)
+    low = np.where(inside, q - eq, 1.0)
+    slope = s * prim.impl(np.where(inside, s + 1, 2.0), low) * (1 + 2.0**-20)
+    rounding = (2 * s + 40) * U * np.abs(y) * MORE + np.where(np.abs(y) < 1e-290, 1e-300, 0)
+    moved = np.where(inside, _times(eq, slope), np.inf)
+    fixed = (es_ == 0) & (eq == 0) & (q > 0)
+    return np.where(fixed, 0.0, moved), np.where(inside, rounding, np.inf)
+
+
+def _times_log(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """``x log(y)`` and ``x log(1 + y)``, 0 where an exact x is 0."""
+    (a, b), (ea, eb) = xs, es
+    row = ops.log if prim is logistic.xlogy else elementary.log1p
+    level = np.abs(row.impl(b))
+    moved_log = _steepest_at_ends(row, (b,), (eb,), level, params)[0]
+    moved = _times(ea, level * MORE) + (np.abs(a) + ea) * moved_log * MORE
+    none = (a == 0) & (ea == 0)
+    moved = np.where(none, 0.0, np.where(isnan(moved), np.inf, moved + 3 * TINY))
+    return moved, np.where(none, 0.0, ulps_of(y, ULPS[prim]))
 
 
 def _power(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
@@ -400,12 +461,19 @@ RULES: dict[Primitive, Rule] = {
     reductions.cumprod: _running_product, reductions.recurrence: _recurrence,
     **dict.fromkeys([ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p,
                      ops.sqrt, reductions.root, ops.cbrt, ops.tan, ops.arcsin, ops.arccos,
-                     ops.arctanh, ops.arccosh, ops.sinh, ops.cosh, elementary.cbrt,
+                     ops.arctanh, ops.arccosh, ops.sinh, ops.cosh, ops.slope_of_arcsin,
+                     ops.slope_of_arctanh, elementary.cbrt,
                      elementary.exp2, elementary.exp10, elementary.expm1, elementary.log1p],
                     _steepest_at_ends),
     **dict.fromkeys([ops.sin, ops.cos, ops.tanh, ops.arctan, ops.arcsinh, ops.logistic,
-                     errors.erf], _curved_by_one),
+                     ops.binary_logistic, errors.erf], _curved_by_one),
+    **dict.fromkeys([ops.sech2, ops.slope_of_arctan], _curved_by_two),
     errors.erfc: _tail, errors.ndtr: _tail, gamma.gammaln: _of_gamma, gamma.psi: _of_gamma,
+    gamma.loggamma: _of_gamma, gamma.gamma: _of_gamma_itself, gamma.zeta: _zeta,
+    logistic.expit: _of_logistic, logistic.expit_of_minus: _of_logistic,
+    logistic.log_expit: _curved_by_one, logistic.logit: _of_logit,
+    logistic.xdivy: _quotient, logistic.xlogy: _times_log, logistic.xlog1py: _times_log,
+    logistic.entr: _steepest_at_ends,
     **dict.fromkeys([ops.deg2rad, ops.rad2deg], _scaled),
     **dict.fromkeys([ops.negative, ops.positive, ops.absolute, ops.fabs, ops.maximum, ops.minimum,
                      ops.fmax, ops.fmin, ops.clip, ops.conjugate, ops.real, stop], _nearest),

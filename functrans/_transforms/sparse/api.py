@@ -92,7 +92,7 @@ class SparseDerivative:
                 f"{', '.join(keywords)} by name; functools.partial holds those that stay the same"
             )
         known, values = self._prepared(args)
-        return known.evaluated(values)
+        return known.checked(args, known.evaluated(values))
 
     def memory(self, *args: Any) -> int:
         """The bytes that a call is expected to take at most, beside the arguments and what it

@@ -24,12 +24,14 @@ from functrans._transforms.sparse.staged import (
     jacobian_pattern,
     kinds_of,
     numbers_in,
+    require_plain,
     require_scalar,
     staged,
 )
 from functrans._transforms.sparse.tables import Table
 from functrans._transforms.staging.recording import Decision
 from functrans._transforms.staging.staging import stage
+from functrans._transforms.watching.watched import refuses_nan
 from functrans.errors import ArgumentError, CaptureError, NotDifferentiable, ShapeError, name_of
 
 # What a product from the left costs, in products from the right.
@@ -53,6 +55,7 @@ class Prepared:
 
     def __init__(self, who: str, f: Callable, s: Staged, pattern: Csr, options: Options):
         self.who, self.name = who, name_of(f)
+        self._function: Any = f, options.argnums
         self.sparsity, self.format = pattern, options.format
         self.sparsity_is_given = options.sparsity is not None
         self.colors = 0
@@ -76,7 +79,13 @@ class Prepared:
 
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """The matrix at these arguments."""
-        return self.evaluated(self._values_here(args), out)
+        return self.checked(args, self.evaluated(self._values_here(args), out))
+
+    def checked(self, args: tuple, matrix: Any) -> Any:
+        """The matrix; where a NaN in it is to be an error, one that says where it came from."""
+        if refuses_nan() and np.isnan(matrix.data).any():
+            probing.find_nan(self.who, self.name, self._function, args)
+        return matrix
 
     def leaves(self, values: Sequence) -> Decision | None:
         """Where the function takes another path for these numbers, None if it does not."""
@@ -133,7 +142,7 @@ class Prepared:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {k: v for k, v in self.__dict__.items() if k not in ("_runs", "_template")}
-        return state | {"_reads": None}
+        return state | {"_reads": None, "_function": None}
 
     # ---- evaluation
 
@@ -142,6 +151,8 @@ class Prepared:
         plain = self._plain_kinds is not None and self._plain_kinds == [
             (x.shape, x.dtype) if type(x) is np.ndarray else None for x in args
         ]  # the usual case, told in a tenth of the time
+        if not plain:
+            require_plain(self.who, self.name, args)
         if not plain and kinds_of(args) != self._kinds:
             found, expected = describe(args), _described(self._kinds)
             raise ShapeError(

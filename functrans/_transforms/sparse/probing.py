@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import finfo
+from functrans._transforms.arguments import Argnums, select
 from functrans._transforms.sparse import compressed
 from functrans._transforms.sparse.compressed import Product, hessian_product
 from functrans._transforms.sparse.sets import Csr, sparse
 from functrans._transforms.sparse.staged import Staged
-from functrans.errors import ArgumentError, CheckError, NotDifferentiable, ShapeError, name_of
+from functrans.errors import (
+    AnomalyError,
+    ArgumentError,
+    CheckError,
+    NotDifferentiable,
+    ShapeError,
+    name_of,
+)
 
 # Rows that are computed in full, to find an entry that a pattern misses.
 LOOKED_AT = 16
@@ -105,3 +113,18 @@ def _differing(along: Product, values: Sequence, matrix: Csr, tolerance: float,
     rows = np.flatnonzero(~(gap <= tolerance) & ~np.isnan(expected) & ~small)
     worst = np.argsort(-np.nan_to_num(gap[rows], nan=np.inf), kind="stable")[:LOOKED_AT]
     return np.sort(rows[worst])
+
+
+def find_nan(who: str, name: str, function: tuple[Callable, Argnums] | None, args: tuple) -> None:
+    """Raise where a derivative first becomes NaN: one product, op by op, for observers to see."""
+    from functrans._transforms.matrices import operators  # lazy: for debugging alone
+
+    if function is not None:
+        chosen = select(who, function[0], function[1], args, {})
+        made = operators.of_hessian if who == "sparse_hessian" else operators.Products
+        product = made(who, chosen.call, chosen.values, name)
+        product.push(np.ones(product.shape[1], product.dtype))
+    raise AnomalyError(
+        f"{who}: the derivative of `{name}` has a NaN here, and no op of one product alone gives "
+        "one. Look at single columns, with jvp."
+    )

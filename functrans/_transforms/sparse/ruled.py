@@ -7,7 +7,6 @@ function, and which primals meet them is that of its second derivatives.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,15 +16,12 @@ from functrans._compile.ir.structured import Ruled
 from functrans._core.places import spaced
 from functrans._core.products import Products
 from functrans._transforms.sparse.interactions import Interactions
-from functrans._transforms.sparse.rules import Operands
+from functrans._transforms.sparse.rules import Operands, Walk
 from functrans._transforms.sparse.sets import UNKNOWN, Csr, Sets, identity, of_matrix, sparse
 from functrans._transforms.staging import restage
 from functrans.errors import FunctransError
 
-if TYPE_CHECKING:
-    from functrans._transforms.sparse.pattern import Walk
-
-Start = Callable[..., "Walk"]
+Start = Callable[..., Walk]
 
 
 def ruled(start: Start, xs: Operands, prim: Ruled,

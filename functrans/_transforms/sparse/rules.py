@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from functrans._compile.ir.program import Eqn, aval_of_atom
+from functrans._compile.ir.program import Eqn, Program, aval_of_atom
 from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops import (
@@ -61,6 +61,15 @@ class Operands:
 
     def known(self, i: int) -> bool:
         return self.values[i] is not UNKNOWN
+
+
+class Walk(Protocol):
+    """A pass over a program (``pattern.py``), as the rules of loops and branches know it."""
+
+    interactions: Interactions | None
+
+    def run(self, program: Program, sets: Sequence[Sets | None],
+            values: Sequence[Any]) -> tuple[list[Sets | None], list[Any]]: ...
 
 
 def everything(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:

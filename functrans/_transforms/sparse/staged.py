@@ -220,6 +220,13 @@ def _traced(who: str, what: str) -> UnsupportedError:
     )
 
 
+def require_plain(who: str, name: str, args: tuple) -> None:
+    """Raise where a transform traces an argument."""
+    for i, x in enumerate(args):
+        if any([isinstance(v, Tracer) for v in tree.leaves(x)]):
+            raise _traced(who, f"argument {i} of `{name}`")
+
+
 def numbers_in(who: str, leaves: Sequence[Any]) -> list:
     """The numbers among the arguments, as they go into the program."""
     if any([isinstance(x, Tracer) for x in leaves]):

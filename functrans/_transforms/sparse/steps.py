@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from functrans._compile.ir.structured import Branch, Loop
-from functrans._transforms.sparse.rules import Operands, everything
+from functrans._transforms.sparse.rules import Operands, Walk, everything
 from functrans._transforms.sparse.sets import UNKNOWN, Sets, combined, of_matrix, union
-
-if TYPE_CHECKING:
-    from functrans._transforms.sparse.pattern import Walk
 
 # Equations of all steps up to which a loop is walked step by step; passes of the others.
 UNROLLED, PASSES = 50_000, 8

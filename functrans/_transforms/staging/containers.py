@@ -41,6 +41,14 @@ class Nested:
     def reads(self) -> Any:
         return self.entry.reads
 
+    @property
+    def quick(self) -> Any:
+        return self.entry.quick
+
+    @property
+    def guards(self) -> Any:
+        return self.entry.guards
+
     def is_current(self) -> bool:
         return self.entry.is_current()
 

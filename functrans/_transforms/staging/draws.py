@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import random
 import sys
 from collections.abc import Collection, Mapping
 from contextvars import ContextVar
@@ -31,7 +32,10 @@ NOTHING: Mapping[int, object] = MappingProxyType({})
 
 @functools.cache
 def _count_unseeded() -> None:
-    """Have NumPy tell when it asks the system for a seed, which it does by a name in a module."""
+    """Have NumPy tell when it asks the system for a seed, which it does by a name in a module, and
+    Python.
+    """
+    _count_pythons()
     numpys: Any = importlib.import_module("numpy.random.bit_generator")
     original = getattr(numpys, "randbits", None)
     if original is None:
@@ -42,6 +46,38 @@ def _count_unseeded() -> None:
         return original(k)
 
     numpys.randbits = randbits
+
+
+def _count_pythons() -> None:
+    """Have Python's generators tell when they get no seed, or ask the system for each number."""
+    pythons: Any = random
+    seed, urandom = pythons.Random.seed, getattr(pythons, "_urandom", None)
+
+    @functools.wraps(seed)
+    def seeded(self: Any, a: Any = None, *args: Any, **kwargs: Any) -> None:
+        if a is None:
+            _note_pythons(sys._getframe(1))
+        seed(self, a, *args, **kwargs)
+
+    pythons.Random.seed = seeded
+    if urandom is None:
+        return
+
+    @functools.wraps(urandom)
+    def asked(size: int) -> bytes:
+        _note_pythons(sys._getframe(1))
+        return urandom(size)
+
+    pythons._urandom = asked
+
+
+def _note_pythons(frame: FrameType | None) -> None:
+    """Count a draw for which Python's library has asked the system, unless its own code needs it.
+    """
+    while frame is not None and frame.f_globals.get("__name__") in ("random", "secrets"):
+        frame = frame.f_back
+    if frame is not None and package_of_frame(frame) not in sys.stdlib_module_names - {"__main__"}:
+        note_unseeded(frame)
 
 
 def note_unseeded(caller: FrameType) -> None:

@@ -30,7 +30,8 @@ from functrans._transforms.vmap import Unbatched
 
 if TYPE_CHECKING:
     from functrans._compile.run.executable import Executable
-    from functrans._compile.run.frame import Framed
+    from functrans._compile.run.framed import Framed
+    from functrans._compile.run.guards import Guards
 
 
 class Entry:
@@ -50,6 +51,8 @@ class Entry:
         self.holders: list[Any] = []  # kept, so that no other gets the id that is in a key
         self.inputs: Sequence[str] = ()  # their names, as far as known
         self.check_integers = integers(name, program)
+        self.guards: Guards | None = None  # what its C function compares of what it has read
+        self.quick = None if reads is None else reads.unchanged  # what is compared before that
         self.derived: dict[Any, Any] = {}
 
     @property
@@ -118,6 +121,9 @@ class Entry:
         if self.reads is not None and (code := self.executable.verified) is not None:
             own = code.sharing(self.reads.checksums())
             run, native = (own, own.entry) if own is not code else (run, native)
+            guards, quick = self.reads.native
+            if guards is not None and native is not None and self.check_integers is None:
+                native, self.guards, self.quick = own.guarded(guards), guards, quick
         if self.check_integers is not None:
             native, run = None, functools.partial(_checked, self.check_integers, run)
         if structure is tree.LEAF:

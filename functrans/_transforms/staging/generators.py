@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from functrans._transforms.staging.kinds import module_of, mro_of
+
 # Names by which the generator behind ``np.random`` may be drawn from: SciPy's ``rvs`` does.
 OF_NUMPYS = frozenset({"random", "rvs"})
 _GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("numpy", "BitGenerator"),
@@ -24,7 +26,7 @@ def is_generators(kind: type) -> bool:
     """Whether a type is one of generators, by names: no module is imported for this."""
     # the module of a class in C may be a descriptor
     return any([
-        (str(k.__module__).partition(".")[0], k.__name__) in _GENERATORS for k in kind.__mro__
+        (str(module_of(k)).partition(".")[0], k.__name__) in _GENERATORS for k in mro_of(kind)
     ])
 
 

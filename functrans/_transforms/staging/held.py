@@ -10,6 +10,7 @@ from types import BuiltinMethodType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from functrans._transforms.staging.generators import is_generator, of_numpy
+from functrans._transforms.staging.kinds import attributes_of, dict_of
 from functrans._transforms.staging.libraries import is_of_others
 
 
@@ -29,7 +30,7 @@ def held_by_libraries(packages: Collection[str]) -> dict[str, Any]:
         return {}
     held = {"np.random": of_numpy()}
     for name in _modules_of(frozenset(packages), len(sys.modules)):
-        if isinstance(module := sys.modules.get(name), ModuleType):
+        if issubclass(type(module := sys.modules.get(name)), ModuleType):
             for place in _in_module(name, len(vars(module))):
                 held[place.label] = _generator(place.space.get(place.name))
     return {label: g for label, g in held.items() if g is not None}
@@ -69,19 +70,16 @@ def _generator(x: Any) -> Any:
     """The generator that ``x`` is, is a method of, or has the functions of; None if it is none."""
     if x is random:
         x = random.random
-    if isinstance(x, MethodType | BuiltinMethodType):
+    if issubclass(type(x), MethodType | BuiltinMethodType):
         x = x.__self__
     return x if is_generator(x) else None
 
 
 def _inside(x: Any) -> Mapping[Any, Any]:
-    if isinstance(x, dict):
+    if issubclass(type(x), dict):
         return x
-    if isinstance(x, type):
-        return vars(x)
-    if isinstance(x, ModuleType) or not is_of_others(type(x)):
+    if issubclass(type(x), type):
+        return dict_of(x)
+    if issubclass(type(x), ModuleType) or not is_of_others(type(x)):
         return {}
-    try:
-        return object.__getattribute__(x, "__dict__")  # of what computes attributes none is asked
-    except AttributeError:
-        return {}
+    return attributes_of(x) or {}

@@ -152,6 +152,11 @@ _ARRAYS = frozenset({np.ndarray, Array, np.float64})
 _PLAIN = _ARRAYS | {float, int}
 
 
+def _found_again(found: Entry | Tree | Nested) -> bool:
+    """Whether what the C function compares had moved in memory, and was found."""
+    return found.guards is not None and found.guards.stale and found.guards.find()
+
+
 def _kinds(args: tuple, kwargs: dict) -> tuple:
     """Shapes and dtypes of arrays and types of everything else by position; names."""
     kinds = tuple([(x.shape, x.dtype) if type(x) in _ARRAYS else type(x) for x in args])
@@ -199,9 +204,11 @@ class Jitted:
             entry, run = found.shortcut
         except Interrupted:
             return self(args, kwargs)
-        if kwargs or entry is not self.latest[1]:
-            self.latest = found.reads and found.reads.unchanged, entry
+        if kwargs or entry is not self.latest[1] or _found_again(found):
+            self.latest = found.quick, entry
             y = entry(*args, **kwargs)
+            if y is NotImplemented and _found_again(found):
+                y = entry(*args, **kwargs)
             if y is not NotImplemented:
                 return y
         try:

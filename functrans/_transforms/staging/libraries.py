@@ -6,15 +6,26 @@ import functools
 import inspect
 import sys
 from collections.abc import Iterable
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from functrans._transforms.staging.kinds import attributes_of, module_of
+
+_FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 _OURS = frozenset({"functrans", "numpy", "scipy", *sys.stdlib_module_names} - {"__main__"})
 
 
 def package_of(x: Any) -> str:
     """The top-level package that a function, class, object or module is from."""
-    name = x.__name__ if isinstance(x, ModuleType) else getattr(x, "__module__", None)
+    kind = type(x)
+    if issubclass(kind, ModuleType):
+        name = vars(x).get("__name__")
+    elif issubclass(kind, type):
+        name = module_of(x)
+    elif issubclass(kind, _FUNCTIONS):
+        name = getattr(x, "__module__", None)
+    else:  # what is called may be anybody's object, of which nothing is asked
+        name = (attributes_of(x) or {}).get("__module__", module_of(kind))
     return name.partition(".")[0] if isinstance(name, str) else ""
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from functrans._transforms.staging.recording import (
     outcome_of,
 )
 from functrans.errors import warn
+
+if TYPE_CHECKING:
+    from functrans._compile.run.guards import Guards
 
 # Where a value on a path comes from: the number of an argument or of a result of an equation, or
 # the place of what the function closes over.
@@ -147,6 +150,9 @@ class Tree:
         self.clock = np.zeros(1, np.int64)  # calls so far
         self.walks = 0  # by Python, since a path was added
         self.native: Callable = nothing  # the C function, for the leaves that were ``tried``
+        # what that compares of the reads, and what is compared before it is called
+        self.guards: Guards | None = None
+        self.quick: Callable[[], bool] | None = None
         self.tried: frozenset[Node] = frozenset()
 
     once = False
@@ -162,6 +168,7 @@ class Tree:
         """Note what the function has read, and not changed, when a path was staged."""
         if checks.keys() != self.checks.keys():
             self.reads = Reads(list(checks.values())) if checks else None
+        self._forget_native()
         self.checks = checks
 
     # ---- calls
@@ -228,8 +235,16 @@ class Tree:
         with compiler():
             from functrans._transforms.staging import walking  # lazy: the whole compiler
 
-        self.native = walking.native(self) or nothing
+        guards, quick = (None, None) if self.reads is None else self.reads.native
+        walk = walking.native(self, guards)
+        self._forget_native()
+        if walk is not None:
+            self.native, self.guards, self.quick = walk, guards, quick
         self.tried = leaves
+
+    def _forget_native(self) -> None:
+        self.native, self.guards = nothing, None
+        self.quick = None if self.reads is None else self.reads.unchanged
 
     # ---- growth
 
@@ -248,7 +263,8 @@ class Tree:
             above, key = kept[-1].children, node.outcome and node.outcome.key
         self._give(kept)
         self._link(kept, [node.outcome for node in nodes if node.outcome is not None])
-        self.tried, self.native, self.walks = frozenset(), nothing, 0
+        self.tried, self.walks = frozenset(), 0
+        self._forget_native()
         while len(self.leaves) > self.most:
             self._drop(min(self.leaves, key=lambda leaf: leaf.used[0]))
         if sum(self.dropped.values()) >= self.most:

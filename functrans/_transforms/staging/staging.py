@@ -69,6 +69,11 @@ class StagedTracer(Tracer):
     def dtype(self) -> np.dtype:
         return self.variable.aval.dtype
 
+    @property
+    def weak(self) -> bool:
+        """Whether it stands for a number of Python's, which NumPy promotes weakly."""
+        return self.variable.weak
+
     def concrete(self) -> None:
         return None
 
@@ -223,6 +228,9 @@ class StagingTrace(Trace):
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         self.require_open(prim)
+        dtype = params.get("dtype")
+        if isinstance(dtype, np.dtype) and not dtype.isnative:  # programs have one byte order
+            params = {**params, "dtype": dtype.newbyteorder("=")}
         inputs = tuple([self.atom(x) for x in args])
         examples = [example_of(x) if isinstance(x, Tracer) else x for x in args]
         y = _example(prim, examples, params)

@@ -12,10 +12,11 @@ from functrans._compile.run.plan import Step, Test
 from functrans._transforms.staging.containers import maker
 
 if TYPE_CHECKING:
+    from functrans._compile.run.guards import Guards
     from functrans._transforms.staging.paths import Node, Tree
 
 
-def native(paths: Tree) -> Callable | None:
+def native(paths: Tree, guards: Guards | None) -> Callable | None:
     """The result for plain arguments; NotImplemented where Python has to walk, or to stage a path.
 
     None where no path is native and verified from its beginning to its end.
@@ -23,7 +24,7 @@ def native(paths: Tree) -> Callable | None:
     direct = all([_is_direct(leaf.structure) for leaf in list(paths.leaves)])
     root = _steps(paths, labelled=not direct)
     arguments = [Argument(*v.aval, v.weak) for v in paths.inputs]
-    walk = None if root is None else tree_entry(arguments, root, paths.clock)
+    walk = None if root is None else tree_entry(arguments, root, paths.clock, guards=guards)
     if walk is None or direct:
         return walk
 

@@ -8,6 +8,8 @@ trace that is not watched runs the code it always runs. Observers are told of
                                         cotangent that arrives and those that leave, a pair
                                         (slot, cotangent) each
     failed(token, failure)              instead of ``passed``
+    pushed(op, ts, before)              its entry, as a walk forward passes it: the tangents of its
+                                        results, and those of its operands
     decided(x, use)                     Python has taken the number in a traced value
     enter(name), leave(token)           a transform, or a walk backward
 
@@ -30,7 +32,7 @@ import numpy as np
 from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, watching
 from functrans._core.primitive import Primitive
 from functrans._transforms.reverse.vjp import VJPTrace
-from functrans._transforms.reverse.walk import walk
+from functrans._transforms.reverse.walk import advance, walk
 
 T = TypeVar("T")
 
@@ -54,6 +56,8 @@ class Op:
 class Observer:
     """Is told what traces do; each method is optional."""
 
+    # whether a NaN in a derivative is an error
+    refuses_nan = False
     # where it only wants times: the list to which (name, start, end, thread, kind, number) is added
     quick: Any = None
 
@@ -70,6 +74,9 @@ class Observer:
         pass
 
     def failed(self, token: Any, failure: BaseException) -> None:
+        pass
+
+    def pushed(self, op: Op, ts: Sequence, before: Sequence) -> None:
         pass
 
     def decided(self, x: Any, use: str) -> None:
@@ -276,6 +283,20 @@ class WatchedTape(Watched):
                     self._pass(cts, k, node, consume)
         return [cts[k] for k in wanted]
 
+    def advance(self, ts: list, start: int = 0) -> None:
+        if self.watch.quick is not None:
+            return super().advance(ts, start)  # type: ignore[misc]  # VJPTrace's
+        for k in range(start, len(self.tape)):
+            node = self.tape[k]
+            advance(self.tape, ts, k, k + 1)
+            if node is None:
+                continue
+            op = self.ops.get(k) or Op(type(node).__name__, (), {}, self.fun)
+            before = [ts[p] for p in _parents(node)]
+            op.entry = node
+            for o in self.watch.observers:
+                o.pushed(op, ts[k : k + _outputs(op, node)], before)
+
     def _walk_timed(self, cts: list, consume: bool, quick: list) -> None:
         tape, ops, thread = self.tape, self.ops, get_ident()
         for k in range(len(tape) - 1, -1, -1):
@@ -293,16 +314,13 @@ class WatchedTape(Watched):
     def _pass(self, cts: list, k: int, node: Any, consume: bool) -> None:
         """One entry: what it adds to its operands' cotangents is kept apart from what is there."""
         op = self.ops.get(k) or Op(type(node).__name__, (), {}, self.fun)
-        if type(node) is tuple:
-            if cts[k] is None:
-                if consume:
-                    self.tape[k] = None
-                return
-            slots = [edge[0] for edge in node]
-        else:
-            slots = [p for p in getattr(node, "parents", ()) if p is not None]
+        if type(node) is tuple and cts[k] is None:
+            if consume:
+                self.tape[k] = None
+            return
+        slots = _parents(node)
         observers, op.entry = self.watch.observers, node
-        n = getattr(op.prim, "outputs", 1) if type(node) is not tuple else 1
+        n = _outputs(op, node)
         tokens = [o.back(op, cts[k] if n == 1 else tuple(cts[k : k + n])) for o in observers]
         before = {p: cts[p] for p in slots}
         for p in before:
@@ -321,6 +339,23 @@ class WatchedTape(Watched):
             o.passed(token, parts)
 
 
+def _parents(node: Any) -> list[int]:
+    """The slots of an entry's operands."""
+    if type(node) is tuple:
+        return [edge[0] for edge in node]
+    return [p for p in getattr(node, "parents", ()) if p is not None]
+
+
+def _outputs(op: Op, node: Any) -> int:
+    return 1 if type(node) is tuple else getattr(op.prim, "outputs", 1)
+
+
+def refuses_nan() -> bool:
+    """Whether a NaN in a derivative is an error in this context."""
+    watch = watching.get()
+    return watch is not None and any([o.refuses_nan for o in watch.observers])
+
+
 def shapes_of(args: Sequence) -> list:
     """The shape of each operand, [] for those that have none."""
     return [list(getattr(x, "shape", ())) for x in args]
@@ -329,5 +364,5 @@ def shapes_of(args: Sequence) -> list:
 def value_of(x: Any) -> Any:
     """The plain value inside a traced one, of a batch all of it; None where there is none."""
     while isinstance(x, Tracer):
-        x = getattr(x, "primal", getattr(x, "value", None))
+        x = getattr(x, "primal", getattr(x, "value", x.inner))
     return x if isinstance(x, np.ndarray | np.generic | float | int | complex) else None

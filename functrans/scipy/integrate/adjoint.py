@@ -1,20 +1,25 @@
-r"""The continuous adjoint: gradients of solutions in memory that does not grow with the steps.
+r"""Gradients of solutions in memory that does not grow with the steps.
 
 For :math:`y' = f(t, y, p)` and a loss of the values at times :math:`t_k`, the adjoint
-:math:`a' = -(\partial f / \partial y)^T a` is solved backward, with y again and with the sum of
-:math:`(\partial f / \partial p)^T a` beside it; at each time the loss's slope is added to a
-(Pontryagin and others, 1962; Chen and others, NeurIPS 2018). The gradient is that of the solution,
-not of the numbers that the method computes: right up to the tolerance.
+:math:`a' = -(\partial f / \partial y)^T a` goes backward, and at each time the loss's slope is
+added to it (Pontryagin and others, 1962; Chen and others, NeurIPS 2018). The state is not
+integrated back along with it: where neighbouring solutions come together forward, as those of stiff
+equations do, they fly apart backward. Between two times the forward solution is found again
+instead, first for its value after each ``SEGMENT`` steps, and from there, the last segment first,
+for the stages of the steps, through which the adjoint goes (Griewank, Achieving logarithmic growth
+of temporal and spatial complexity, 1992).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans._core.bind import AnyArray
+from functrans._ops.calls import stop
+from functrans._transforms.control.api import while_loop
 from functrans._transforms.control.scan import scan
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.rules.custom import custom_vjp
@@ -23,13 +28,23 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.integrate import search
 from functrans.scipy.integrate.search import Tolerances
-from functrans.scipy.integrate.staged import Equation, checked, equation, floating
+from functrans.scipy.integrate.staged import (
+    Equation,
+    checked,
+    equation,
+    floating,
+    nodes,
+    refused,
+)
 from functrans.scipy.integrate.steppers import Explicit, Radau, stepper
 
+# Steps whose stages are kept together.
+SEGMENT = 64
 
-def values(who: str, method: str, fun: Callable, t0: Any, y0: Any, times: Any, tol: Tolerances,
+
+def values(who: str, method: str, fun: Callable, span: Any, y0: Any, times: Any, tol: Tolerances,
            most: int) -> AnyArray:
-    """The solution at ``times``, from ``y0`` at ``t0``, by steps that end there."""
+    """The solution at ``times``, from ``y0`` at ``span[0]``, by steps that end there."""
     y0 = floating(y0)
     if y0.dtype.kind == "c":
         raise UnsupportedError(
@@ -38,14 +53,12 @@ def values(who: str, method: str, fun: Callable, t0: Any, y0: Any, times: Any, t
         )
     whole = equation(fun, y0)
     eq = whole._replace(consts=[])  # a function with a rule takes all that is traced as arguments
-    steps = stepper(method)
+    way = _Way(eq, stepper(method), tol, most)
 
     @custom_vjp
     def solution(t0: Any, y0: Any, times: Any, consts: list) -> Any:
-        f = eq.at(consts)
-
         def forward(state: tuple, t: Any) -> tuple:
-            y, status = _end(steps, f, state[0], t, state[1], tol, most)
+            y, status = way.end(state[0], t, state[1], consts)
             return (t, y), (y, status)
 
         _, (ys, status) = scan(forward, (t0, y0), times)
@@ -58,58 +71,111 @@ def values(who: str, method: str, fun: Callable, t0: Any, y0: Any, times: Any, t
     def back(residuals: tuple, cts: Any) -> tuple:
         t0, y0, times, consts, ys = residuals
         f = eq.at(consts)
-        before = np.concatenate([t0[None], times[:-1]])
-        g = [np.zeros(c.shape) for c in consts if c.dtype.kind == "f"]
-        system = _Augmented(eq, consts, y0.size)
+        only, _ = search.movable(consts, "f")
 
         def step(state: tuple, entry: tuple) -> tuple:
-            (a, g), (t, end, y, ct) = state, entry
-            a = a + ct
-            z, status = _end(steps, system.slope, t, end, system.packed(y, a, g), tol, most)
-            _, a, g = system.parts(z)
+            (a, g), (t, end, begin, y, ct) = state, entry
+            a, g, status = way.back(end, t, begin, a + ct, g, consts)
             return (a, g), (np.sum(ct * f(t, y)), status)
 
-        columns = (times, before, ys, cts)
-        (a, g), (slopes, status) = scan(step, (np.zeros_like(y0), g), columns, reverse=True)
+        columns = (times, np.concatenate([t0[None], times[:-1]]),
+                   np.concatenate([y0[None], ys[:-1]]), ys, cts)
+        start = (np.zeros_like(y0), [np.zeros(c.shape) for c in only(consts)])
+        (a, g), (slopes, status) = scan(step, start, columns, reverse=True)
         a = checked(a, status, who=f"the adjoint of {who}", most=most)
         rest = iter(g)
         return (-np.sum(a * f(t0, y0)), a, slopes,
                 [next(rest) if c.dtype.kind == "f" else None for c in consts])
 
     solution.defvjp(first, back)
-    return jit(solution)(as_operand(t0) + 0.0, y0, as_operand(times) + 0.0,
-                         [as_operand(c) for c in whole.consts])
+
+    def placed(t0: Any, t1: Any, y0: Any, times: Any, consts: list) -> Any:
+        return solution(t0, y0, times, consts) * refused(times, t0, t1, who == "solve_ivp")
+
+    t0, t1 = [as_operand(t) + np.zeros(()) for t in span]
+    return jit(placed)(t0, t1, y0, as_operand(times) + 0.0, [as_operand(c) for c in whole.consts])
 
 
-def _end(method: Explicit | Radau, f: Callable, t: Any, end: Any, y: Any, tol: Tolerances,
-         most: int) -> tuple[Any, Any]:
-    """The value at ``end``, and the status."""
-    find: Any = search.explicit if isinstance(method, Explicit) else search.radau
-    state = find(method, f, t, end, y, tol, most, recorded=False)
-    return state.y, state.status
+class _Way(NamedTuple):
+    """How the solution comes from one time to another, in segments, and the adjoint back."""
+
+    eq: Equation
+    method: Explicit | Radau
+    tol: Tolerances
+    most: int
+
+    def end(self, t: Any, end: Any, y: Any, consts: Sequence) -> tuple[Any, Any]:
+        """The value at ``end``, and the status."""
+        state = self._segments(t, end, y, consts, False)
+        return state.y, state.status
+
+    def _segments(self, t: Any, end: Any, y: Any, consts: Sequence, kept: bool) -> _Segments:
+        f = self.eq.at(consts)
+        find: Any = search.explicit if isinstance(self.method, Explicit) else search.radau
+        size = min(SEGMENT, self.most)
+        room = -(-self.most // size) + 1
+        sign = np.where(end < t, -1.0, 1.0)
+        slope = f(t, y)
+        order = 3 if isinstance(self.method, Radau) else self.method.order
+        h = search.first_step(f, t, end, y, slope, order, self.tol)
+        zero = (t != t).astype(np.int64)
+        columns: Any = [np.zeros((room, *x.shape)) + 0 * x for x in (t, y, h)] if kept else []
+
+        def going(s: _Segments) -> AnyArray:
+            return (s.status == search.FINISHED) & (sign * (end - s.t) > 0)
+
+        def segment(s: _Segments) -> _Segments:
+            new = find(self.method, f, s.t, end, s.y, self.tol._replace(first_step=s.h), size,
+                       recorded=False)
+            full = new.status == search.TOO_MANY
+            steps = s.steps + new.n
+            out = full & (steps >= self.most)
+            at = np.minimum(s.n, room - 1)
+            return _Segments(
+                new.t, new.y, new.h, s.n + 1, steps,
+                np.where(full & ~out, search.FINISHED, new.status),
+                [c.at[at].set(x) for c, x in zip(s.columns, (s.t, s.y, s.h), strict=False)],
+            )
+
+        return while_loop(going, segment, _Segments(t, y, h, zero, zero, zero, columns))
+
+    def back(self, t: Any, end: Any, y: Any, a: Any, g: list, consts: Sequence) -> tuple:
+        """The adjoint at ``t`` of ``a`` at ``end``, ``g`` and what comes to it, and the status."""
+        found = self._segments(t, end, y, consts, True)
+        ts, ys, hs = found.columns
+        size = min(SEGMENT, self.most)
+        only, merged = search.movable(consts, "f")
+
+        def going(state: tuple) -> AnyArray:
+            return state[0] > 0
+
+        def segment(state: tuple) -> tuple:
+            n, stop_at, a, g, status = state
+            k = n - 1
+            tol = self.tol._replace(first_step=hs[k])
+
+            def last(y: Any, moving: Sequence) -> Any:
+                path, state = nodes(self.eq, merged(moving), self.method, (ts[k], stop_at), y, tol,
+                                    size, False)
+                return path.at(self.method, stop_at[None])[0], stop(state.status)
+
+            (_, ended), pull = vjp(last, ys[k], only(consts))
+            a, more = pull((a, np.zeros(())))
+            return (k, ts[k], a, [x + m for x, m in zip(g, more or [], strict=True)],
+                    np.maximum(status, ended))
+
+        state = (found.n, end, a, g, found.status)
+        _, _, a, g, status = while_loop(going, segment, state)
+        return a, g, status
 
 
-class _Augmented:
-    """The system of y, its adjoint and the integrals for floating constants, as one vector."""
+class _Segments(NamedTuple):
+    """Where a solution is after ``n`` segments, and what it was at the beginning of each."""
 
-    def __init__(self, eq: Equation, consts: Sequence, n: int):
-        self.eq, self.consts, self.n = eq, consts, n
-        self.shapes = [c.shape for c in consts if c.dtype.kind == "f"]
-
-    def packed(self, y: Any, a: Any, g: Sequence) -> AnyArray:
-        return np.concatenate([y, a, *[x.reshape(-1) for x in g]])
-
-    def parts(self, z: Any) -> tuple[Any, Any, list]:
-        g, at = [], 2 * self.n
-        for shape in self.shapes:
-            size = int(np.prod(shape))
-            g.append(z[at : at + size].reshape(shape))
-            at += size
-        return z[: self.n], z[self.n : 2 * self.n], g
-
-    def slope(self, t: Any, z: Any) -> AnyArray:
-        y, a, _ = self.parts(z)
-        only, merged = search.movable(self.consts, "f")
-        dy, pull = vjp(lambda y, moving: self.eq.at(merged(moving))(t, y), y, only(self.consts))
-        to_y, to_consts = pull(-a)
-        return self.packed(dy, to_y, to_consts or [])
+    t: Any
+    y: Any
+    h: Any
+    n: Any
+    steps: Any
+    status: Any
+    columns: list

@@ -6,6 +6,7 @@ derivatives are those of the numbers that the method computes with these steps.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,20 +18,20 @@ from scipy.optimize import OptimizeResult
 from functrans._core.bind import AnyArray, Tracer
 from functrans._transforms.matrices.jacobian import jacobian
 from functrans.errors import (
-    ConcretizationError,
     NotDifferentiable,
     SolverError,
     UnsupportedError,
     user_line,
 )
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Derivative, Numbers, as_args
+from functrans.scipy.calls import Derivative, Numbers, Underivable, as_args
 from functrans.scipy.implicit import Numberless, concrete, implicit, require_success
 from functrans.scipy.integrate import adjoint as continuous
 from functrans.scipy.integrate import staged
 from functrans.scipy.integrate.search import Tolerances
 from functrans.scipy.integrate.staged import MAX_STEPS
 from functrans.scipy.integrate.steppers import Explicit, Step, stepper
+from functrans.scipy.programs import written_into
 from functrans.scipy.public import is_traced
 
 si: Any = integrate  # its types say less than its functions take
@@ -38,6 +39,7 @@ LSODA_TOLERANCE = 1.49012e-8  # where none is given
 OF_LSODA = ("min_step", "lband", "uband")  # options that only this method has
 
 
+@written_into
 def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None,
               vectorized=False, args=None, *, adjoint=False, max_steps=MAX_STEPS, max_events=16,
               **options):
@@ -51,10 +53,10 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     Under ``jit`` and ``vmap`` the solver is part of the program, with steps as SciPy chooses them;
     it needs ``t_eval``, and has room for ``max_steps`` steps, for ``max_events`` times of an event
     and, if that is terminal, as many as it takes. ``t``, ``y`` and the results of events keep their
-    shapes: what is not there is NaN, and ``status`` is part of the program. With ``adjoint``
-    gradients are those of the continuous adjoint, in memory that does not grow with the steps, and
-    right up to the tolerances; it takes reverse mode of first order and no ``events``, and needs
-    ``t_eval`` too.
+    shapes: what is not there is NaN, and ``status`` is part of the program; where SciPy refuses
+    times that are not known, all values are NaN. With ``adjoint`` gradients take memory that does
+    not grow with the steps, which are found again, and are right up to the tolerances; it takes
+    reverse mode of first order and no ``events``, and needs ``t_eval`` too.
 
     Raises SolverError with SciPy's message where the solver fails, UnsupportedError for methods of
     others beside traced values.
@@ -140,15 +142,17 @@ def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, opt
     stepper(method)
     name = method if isinstance(method, str) else method.__name__
     tol = _tolerances(name, np.size(y0), options)
-    if not is_traced((t_eval, list(t_span))):
-        _require_within(t_eval, t_span)
+    if np.ndim(t_eval) != 1:
+        raise ValueError("`t_eval` must be 1-dimensional.")
+    with contextlib.suppress(Numberless):  # NaN when the program runs
+        _require_within(*concrete((t_eval, tuple(t_span))))
 
     def f(t: Any, y: Any) -> AnyArray:
         return fun(t, y, *rest)
 
     times, status, t_events, y_events = as_operand(t_eval), 0, None, None
     if adjoint:
-        y = continuous.values("solve_ivp", name, f, t_span[0], y0, t_eval, tol, most)
+        y = continuous.values("solve_ivp", name, f, tuple(t_span), y0, t_eval, tol, most)
     elif events is not None:
         listed = [events] if callable(events) else list(events)
         watched = [_watched(e, rest, most_events) for e in listed]
@@ -157,6 +161,7 @@ def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, opt
         t_events, y_events = found[::2], found[1::2]
     else:
         y = staged.values("solve_ivp", name, f, t_span, y0, t_eval, tol, most)
+    y, times = [v if isinstance(v, Tracer) else np.array(v) for v in (y, times)]
     return OptimizeResult(
         t=times, y=y.T, sol=None, t_events=t_events, y_events=y_events, nfev=None, njev=None,
         nlu=None, status=status, success=True,
@@ -180,12 +185,13 @@ def _tolerances(method: str, n: int, options: dict) -> Tolerances:
 
 def _require_within(t_eval: Any, t_span: Any) -> None:
     times = np.asarray(t_eval)
-    if times.ndim != 1:
-        raise ValueError("`t_eval` must be 1-dimensional.")
     if np.any(times < min(t_span)) or np.any(times > max(t_span)):
         raise ValueError("Values in `t_eval` are not within `t_span`.")
+    if np.any((1 if t_span[1] > t_span[0] else -1) * np.diff(times) <= 0):
+        raise ValueError("Values in `t_eval` are not properly sorted.")
 
 
+@written_into
 def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None,
            rtol=None, atol=None, tcrit=None, h0=0.0, hmax=0.0, hmin=0.0, ixpr=0, mxstep=0,
            mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False, *, adjoint=False,
@@ -222,7 +228,9 @@ def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None,
             return fun(t, y, *args)
 
         if adjoint:
-            return continuous.values("odeint", "DOP853", f, times[0], y0, times, tol, max_steps)
+            span = (times[0], times[-1])
+            y = continuous.values("odeint", "DOP853", f, span, y0, times, tol, max_steps)
+            return y if isinstance(y, Tracer) else np.array(y)
         return staged.values("odeint", None, f, (times[0], times[-1]), y0, times, tol, max_steps)
 
     if adjoint:
@@ -291,11 +299,11 @@ def _together(x: Any) -> AnyArray:
 
 def _slopes(fun: Callable, args: tuple) -> Derivative:
     """The Jacobian of the right-hand side in y."""
+    return Derivative(_slopes_at, fun, args, 2)
 
-    def slopes(t: Any, y: Any) -> AnyArray:
-        return jacobian(lambda y: as_operand(fun(t, y, *args)))(y)
 
-    return Derivative(slopes, 2)
+def _slopes_at(f: Callable, t: Any, y: Any, *args: Any) -> AnyArray:
+    return jacobian(lambda y: as_operand(f(t, y, *args)))(y)
 
 
 def _slopes_if_any(fun: Callable, args: tuple, t: Any, y: Any) -> Derivative | None:
@@ -303,7 +311,7 @@ def _slopes_if_any(fun: Callable, args: tuple, t: Any, y: Any) -> Derivative | N
     slopes = _slopes(fun, args)
     try:
         slopes(t, y)
-    except (ConcretizationError, NotDifferentiable, UnsupportedError):
+    except (Underivable, NotDifferentiable):
         return None
     return slopes
 
@@ -375,6 +383,7 @@ class Path:
         parts = [self.steps[which[lo]].at(times[lo:hi]) for lo, hi in runs]
         return np.concatenate(parts) if parts else np.zeros((0, self.ys[0].size))
 
+    @written_into
     def __call__(self, t: Any) -> AnyArray:
         t = as_operand(t)
         return self.at(t).T if t.ndim else self.at(t[None])[0]

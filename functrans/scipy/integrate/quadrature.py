@@ -26,7 +26,7 @@ from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Numbers, as_args
 from functrans.scipy.implicit import concrete, orders_of
-from functrans.scipy.programs import in_programs
+from functrans.scipy.programs import in_programs, written_into
 from functrans.scipy.public import counterpart, is_traced, refused
 
 si: Any = integrate  # its types say less than its functions take
@@ -42,7 +42,8 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
          weight=None, **options):
     """The integral of ``func(x, *args)`` from ``a`` to ``b``, and an estimate of its error.
 
-    Limits may be infinite; ``weight`` is "cos" or "sin" of ``wvar * x`` between finite ones. Raises
+    Limits may be infinite; ``weight`` is "cos" or "sin" of ``wvar * x`` between finite ones. Where
+    the integrand jumps at a place that moves, give that place in ``points``. Raises
     SolverError where Gauss's rule on SciPy's pieces does not come to SciPy's value, as beside a
     singularity, and with its message where SciPy warns.
 
@@ -62,7 +63,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
                        **options)
 
     value, error, info, *message = run(1)
-    if not f.depends_on((a, b, args, frequency)):
+    if not f.depends_on((a, b, args, frequency, points)):
         if message:
             return run(full_output)  # which warns as SciPy does
         return (value, error, info) if full_output else (value, error)
@@ -87,10 +88,11 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
     else:
         starts, stops = _shorter(starts, stops, 4 * math.pi / max(abs(options["wvar"]), 1e-300))
         g = lambda x: func(x, *args) * wave(frequency * x)  # noqa: E731
-    pieces = list(zip(starts, stops, strict=True))
-    total = _by_gauss(g, a, b, pieces)
+    pieces = sorted(zip(starts, stops, strict=True))
+    breaks = _breaks("quad", ends, (a, b), points if wave is None else None, pieces)
+    total = _by_gauss(g, a, b, pieces, breaks)
     _require_equal("quad", concrete(total), value, max(error, epsabs))
-    total = _converged("quad", total, g, a, b, pieces, tolerance)
+    total = _converged("quad", total, g, a, b, pieces, breaks, tolerance)
     y = value + (total - stop(total)) if isinstance(total, Tracer) else value
     return (y, error, info) if full_output else (y, error)
 
@@ -161,7 +163,7 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
         given: dict[str, Any] = dict(at(options[level]))
         if given.get("points") is not None:  # of which SciPy takes those inside
             ends = sorted(concrete((low, high)))
-            given["points"] = [p for p in given["points"] if ends[0] <= p <= ends[1]]
+            given["points"] = [p for p in given["points"] if ends[0] <= concrete(p) <= ends[1]]
 
         def inside(x: Any, outside: tuple, args: tuple) -> Any:
             outside = (x, *outside)
@@ -190,7 +192,36 @@ class Tolerance(NamedTuple):
     pieces: int
 
 
-def _converged(who: str, total: Any, f: Callable, a: Any, b: Any, pieces: list,
+def _breaks(who: str, ends: Sequence, limits: Sequence, points: Any, pieces: list) -> list:
+    """Where pieces end that do not move along with the limits: their numbers, rising, and where
+    they are.
+
+    Those of ``points`` move as they do. Without, they are the ends of the first and the last piece
+    where a limit moves: jumps of the integrand in between stay where they are.
+    """
+    low, high = sorted(map(float, ends))
+    if not np.isfinite([low, high]).all() or low == high:
+        return []
+    if points is None:
+        inner = [pieces[0][1], pieces[-1][0]] if is_traced(tuple(limits)) else []
+        return [(p, p) for p in sorted(set(map(float, inner))) if low < p < high]
+    listed = list(points)
+    numbers = [float(p) for p in concrete(listed)]
+    fixed = {low, high}
+    found: dict[float, Any] = {}
+    for number, point in sorted(zip(numbers, listed, strict=True), key=lambda pair: pair[0]):
+        if is_traced(point) and (number in fixed or numbers.count(number) > 1):
+            raise SolverError(
+                f"{user_line()}: {who} has no derivative here: a traced entry of points= is "
+                f"{number}, where another point or a limit is too, and a change may put them in "
+                "either order."
+            )
+        if low < number < high:
+            found[number] = point
+    return list(found.items())
+
+
+def _converged(who: str, total: Any, f: Callable, a: Any, b: Any, pieces: list, breaks: list,
                tolerance: Tolerance) -> AnyArray:
     """``total``, the integral over pieces, or that over smaller ones if its derivatives need it."""
     low, high = sorted(concrete((a, b)))
@@ -199,9 +230,10 @@ def _converged(who: str, total: Any, f: Callable, a: Any, b: Any, pieces: list,
     ends = (a, b) if concrete(a) == low else (b, a)
     found = pieces
     for order in range(1, orders_of(total) + 1):
-        with in_closures(lambda t: _transformed(f, *ends, low, high, t), total, order) as slope:
+        at = lambda t: _transformed(f, *ends, low, high, t, breaks)  # noqa: E731  # of this order
+        with in_closures(at, total, order) as slope:
             found = _halved(who, slope, found, tolerance)
-    return total if len(found) == len(pieces) else _by_gauss(f, a, b, found)
+    return total if len(found) == len(pieces) else _by_gauss(f, a, b, found, breaks)
 
 
 def _halved(who: str, slope: Callable, pieces: list, tolerance: Tolerance) -> list:
@@ -239,7 +271,8 @@ def _estimate(f: Callable, start: float, end: float) -> tuple[np.ndarray, float]
     return half * (WEIGHTS @ ys.reshape(len(ys), -1)), float(np.max(error, initial=0.0))
 
 
-def _by_gauss(f: Callable, a: Any, b: Any, pieces: Sequence[tuple[float, float]]) -> AnyArray:
+def _by_gauss(f: Callable, a: Any, b: Any, pieces: Sequence[tuple[float, float]],
+              breaks: list) -> AnyArray:
     """The integral over pieces that QUADPACK has reported: of t, where a limit is infinite."""
     low, high = concrete((a, b))
     if low == high:  # one piece, of length 0
@@ -252,13 +285,21 @@ def _by_gauss(f: Callable, a: Any, b: Any, pieces: Sequence[tuple[float, float]]
     for start, end in pieces:
         for node, w in zip(NODES, WEIGHTS * (end - start) / 2, strict=True):
             t = start + (end - start) * (1 + node) / 2
-            total = total + w * _transformed(f, a, b, low, high, t)
+            total = total + w * _transformed(f, a, b, low, high, t, breaks)
     return sign * total
 
 
-def _transformed(f: Callable, a: Any, b: Any, low: float, high: float, t: float) -> AnyArray:
-    """The integrand of t: x moves with finite limits, and is a + (1 - t) / t up to infinity."""
+def _transformed(f: Callable, a: Any, b: Any, low: float, high: float, t: float,
+                 breaks: list) -> AnyArray:
+    """The integrand of t: x moves with the breaks and finite limits around it, and is a + (1 - t)
+    / t up to infinity.
+    """
     if np.isfinite(low) and np.isfinite(high):
+        for number, at in breaks:
+            if t < number:
+                high, b = number, at
+                break
+            low, a = number, at
         share = (t - low) / (high - low)
         return f(a + share * (b - a)) * ((b - a) / (high - low))
     x = (1 - t) / t
@@ -292,9 +333,10 @@ def quad_vec(f, a, b, epsabs=1e-200, epsrel=1e-8, norm="2", *rest: Any, full_out
     args = as_args(args)
     plain = Numbers(f)
     ends, numbers = concrete(((a, b), args))
+    points = options.get("points")
     value, error, info = si.quad_vec(plain, *ends, epsabs, epsrel, norm, *rest, full_output=True,
-                                     args=numbers, **options)
-    if plain.depends_on((a, b, args)):
+                                     args=numbers, **concrete(options))
+    if plain.depends_on((a, b, args, points)):
         if not np.all(np.isfinite(ends)):
             raise UnsupportedError(
                 f"{user_line()}: quad_vec got an infinite limit beside a traced value. Change "
@@ -303,16 +345,18 @@ def quad_vec(f, a, b, epsabs=1e-200, epsrel=1e-8, norm="2", *rest: Any, full_out
         low, high = np.transpose(info.intervals)
         # in order, as they are of rising limits
         low, high = np.minimum(low, high), np.maximum(low, high)
-        pieces = list(zip(low.tolist(), high.tolist(), strict=True))
+        pieces = sorted(zip(low.tolist(), high.tolist(), strict=True))
+        breaks = _breaks("quad_vec", ends, (a, b), points, pieces)
         tolerance = Tolerance(epsabs, epsrel, 10_000)  # SciPy's number of intervals
         g = lambda x: as_operand(f(x, *args))  # noqa: E731  # of the integrands
-        total = _by_gauss(g, a, b, pieces)
+        total = _by_gauss(g, a, b, pieces, breaks)
         _require_equal("quad_vec", concrete(total), value, error)
-        total = _converged("quad_vec", total, g, a, b, pieces, tolerance)
+        total = _converged("quad_vec", total, g, a, b, pieces, breaks, tolerance)
         value = value + (total - stop(total)) if isinstance(total, Tracer) else value
     return (value, error, info) if full_output else (value, error)
 
 
+@written_into
 def fixed_quad(func, a, b, args=(), n=5):
     """The integral by Gauss's rule of ``n`` points, of a function of arrays.
 

@@ -27,7 +27,7 @@ class Tolerances(NamedTuple):
     rtol: Any
     atol: Any
     max_step: float
-    first_step: float | None
+    first_step: Any
 
     def scale(self, *ys: Any) -> AnyArray:
         size = np.abs(ys[0])

@@ -205,6 +205,18 @@ def collocation(eq: Equation, method: Radau) -> Callable:
 # ---- what went wrong
 
 
+def refused(times: Any, t0: Any, t1: Any, strict: bool) -> AnyArray:
+    """What to multiply values with: NaN where SciPy refuses ``times``, which are outside of the
+    span, or not in order.
+    """
+    sign = np.where(stop(t1) < stop(t0), -1.0, 1.0)
+    ts, start, end = [sign * stop(t) for t in (times, t0, t1)]
+    ordered = np.all(ts[1:] > ts[:-1] if strict else ts[1:] >= ts[:-1])
+    inside = np.all((ts >= start) & (ts <= end))
+    # so are the derivatives in times
+    return 1.0 + np.where(ordered & inside, 0.0, np.nan) * (t0 + t1 + times.sum())
+
+
 def _checked(y: np.ndarray, status: np.ndarray, who: str, most: int) -> np.ndarray:
     worst = int(np.max(status, initial=0))
     if worst:
@@ -238,6 +250,8 @@ def values(who: str, method: str | None, fun: Callable, span: Any, y0: Any, time
         if method is None:
             y, status = cond(status != 0, lambda *xs: by("Radau", False, *xs[2:]),
                              lambda *xs: xs[:2], y, status, *given)
+        t0, t1, _, times, _ = given
+        y = y * refused(times, t0, t1, who == "solve_ivp")
         return checked(y, status, who=who, most=most)
 
     t0, t1 = [as_operand(t) + np.zeros(()) for t in (span[0], span[1])]
@@ -265,6 +279,7 @@ def with_events(method: str, fun: Callable, watched: Sequence[tuple[Callable, in
         last, kept = events.until_the_end(seen, at, sign)
         inside = sign * stop(times) <= sign * last
         y = np.where(inside[:, None], path.at(way, times), np.nan)
+        y = y * refused(times, t0, t1, True)
         y = checked(y, status, who="solve_ivp", most=most)
         return y, np.where(inside, times, np.nan), stopped.astype(np.int64), *kept
 

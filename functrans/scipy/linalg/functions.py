@@ -9,6 +9,8 @@ from scipy import linalg as sl
 
 from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import matrix_functions as rows
+from functrans._ops.calls import stop
+from functrans._ops.elementwise import moving_as
 from functrans.errors import NotDifferentiable, user_line
 from functrans.numpy import linear_algebra
 from functrans.numpy.structure import as_floats, as_operand
@@ -108,10 +110,25 @@ def sinhm(A):
 @counterpart(sl.tanm)
 def tanm(A):
     """The tangent of square matrices."""
-    return linear_algebra.solve(cosm(A), sinm(A))
+    A = _square(A)
+    if A.dtype.kind != "c" or not isinstance(A, Tracer):
+        return linear_algebra.solve(cosm(A), sinm(A))
+    still = stop(A)
+    y = linear_algebra.solve(cosm(still), sinm(still))
+    return moving_as(y, -1j * _short_of_one(1j * A))
+
+
+def _short_of_one(A: Any) -> Any:
+    """The hyperbolic tangent as 1 - 2 / (exp(2 A) + 1), whose slope keeps its digits far out."""
+    one = np.eye(A.shape[-1], dtype=A.dtype)
+    return one - 2 * linear_algebra.inv(rows.expm(2 * A) + one)
 
 
 @counterpart(sl.tanhm)
 def tanhm(A):
     """The hyperbolic tangent of square matrices."""
-    return linear_algebra.solve(coshm(A), sinhm(A))
+    A = _square(A)
+    if not isinstance(A, Tracer):
+        return linear_algebra.solve(coshm(A), sinhm(A))
+    still = stop(A)
+    return moving_as(linear_algebra.solve(coshm(still), sinhm(still)), _short_of_one(A))

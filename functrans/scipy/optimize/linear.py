@@ -22,8 +22,8 @@ from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
 
 so: Any = optimize  # its types say less than its functions take
-ACTIVE = 1e-9  # the slack, relative to 1 and the numbers of its row, of an active constraint
-CERTAIN = 1e-9  # the multiplier, relative to 1 and the largest, of one that may be left
+ACTIVE = 1e-9  # the slack, relative to the numbers of its row, of an active constraint
+CERTAIN = 1e-13  # the multiplier, relative to the largest, of one that may be left
 
 
 class Rows(NamedTuple):
@@ -77,9 +77,11 @@ def _differentiated(sol: Any, data: list, bounds: Any) -> None:
     """Give the numbers of a solution their derivatives."""
     c = as_operand(data[0]).reshape(-1)
     groups = _groups(data, bounds, sol.x)
-    active = [g.equal | (np.abs(_slack(g, sol.x)) <= _close(g, sol.x)) for g in groups]
     force = [np.asarray(sol[g.name].marginals)[_places(g, sol)] for g in groups]
-    _require_vertex(sol.x, groups, active, force)
+    least = CERTAIN * max([float(np.max(np.abs(f), initial=0.0)) for f in force], default=0.0)
+    active = [g.equal | (np.abs(_slack(g, sol.x)) <= _close(g, sol.x)) | (np.abs(f) > least)
+              for g, f in zip(groups, force, strict=True)]
+    _require_vertex(sol.x, groups, active, force, least)
     rows = [np.flatnonzero(a) for a in active]
     A = np.concatenate([as_operand(g.A)[r] for g, r in zip(groups, rows, strict=True)])
     b = np.concatenate([as_operand(g.b)[r] for g, r in zip(groups, rows, strict=True)])
@@ -145,16 +147,16 @@ def _slack(g: Rows, x: np.ndarray) -> np.ndarray:
 
 def _close(g: Rows, x: np.ndarray) -> np.ndarray:
     terms = np.abs(np.asarray(concrete(g.A))) @ np.abs(x)
-    return ACTIVE * np.maximum(1.0, np.maximum(terms, np.abs(np.asarray(concrete(g.b)))))
+    return ACTIVE * np.maximum(terms, np.abs(np.asarray(concrete(g.b))))
 
 
-def _require_vertex(x: np.ndarray, groups: list[Rows], active: list, force: list) -> None:
+def _require_vertex(x: np.ndarray, groups: list[Rows], active: list, force: list,
+                    certain: float) -> None:
     count = sum([int(np.sum(a)) for a in active])
-    largest = max([float(np.max(np.abs(f), initial=0.0)) for f in force], default=0.0)
     least = min([float(np.min(np.abs(f[a]), initial=np.inf))
                  for g, a, f in zip(groups, active, force, strict=True) if not g.equal],
                 default=np.inf)
-    if count == x.size and least > CERTAIN * max(1.0, largest):
+    if count == x.size and least > certain:
         return
     why = (f"{count} constraints hold at it, for {x.size} unknowns" if count != x.size
            else f"a constraint holds with a multiplier of {least:.1g}")

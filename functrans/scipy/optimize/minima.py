@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from functrans._core.bind import AnyArray
 from functrans._transforms.forward.api import derivative
 from functrans._transforms.matrices.jacobian import hessian
 from functrans._transforms.matrices.products import hvp
 from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Derivative, Numbers, as_args
-from functrans.scipy.implicit import concrete, implicit, require_success
-from functrans.scipy.optimize.constraints import Conditions, as_list, ends_of, for_scipy
+from functrans.scipy.calls import Derivative, Numbers, as_args, exactly
+from functrans.scipy.implicit import concrete, require_success
+from functrans.scipy.optimize.conditions import Conditions
+from functrans.scipy.optimize.constraints import as_list, ends_of, for_scipy, is_given
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
 
@@ -49,15 +51,21 @@ def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bou
     """
     args = as_args(args)
     start, numbers = concrete((x0, args))
-    f, primes = _for_scipy(fun, numbers, method, jac, hess, hessp)
     second = isinstance(method, str) and method.lower() == "trust-constr"
-    limits = [for_scipy(c, second) for c in as_list(constraints)]
+    given = as_list(constraints)
     ends = ends_of(bounds)
-    plain = bounds if ends is None else so.Bounds(*concrete(ends))
-    sol = so.minimize(f, start, numbers, method, *primes, plain, [c for c, _ in limits], tol,
-                      callback, options)
-    watched = [f, *[n for _, ns in limits for n in ns]]
-    if not (is_traced((args, ends)) or any([n.traced for n in watched])):
+    plain = bounds if ends is None else so.Bounds(
+        *concrete(ends), getattr(bounds, "keep_feasible", False))
+
+    def solve(exact: bool) -> tuple:
+        f, primes = _for_scipy(fun, numbers, method, jac, hess, hessp, exact)
+        limits = [for_scipy(c, second, exact) for c in given]
+        sol = so.minimize(f, start, numbers, method, *primes, plain, [c for c, _ in limits], tol,
+                          callback, options)
+        return sol, [f, *[n for _, ns in limits for n in ns]]
+
+    sol, watched = exactly(solve)
+    if not (is_traced((args, ends)) or is_given(given) or any([n.traced for n in watched])):
         return sol
     if "precision loss" not in sol.message:  # that may be a minimum: its equations will tell
         require_success("minimize", sol.success, sol.message)
@@ -69,21 +77,32 @@ def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bou
 
 
 def _for_scipy(
-    fun: Callable, args: tuple, method: Any, jac: Any, hess: Any, hessp: Any
+    fun: Callable, args: tuple, method: Any, jac: Any, hess: Any, hessp: Any, exact: bool
 ) -> tuple[Numbers, list]:
-    """The function and ``[jac, hess, hessp]`` for SciPy, ours where the user gave none."""
+    """The function and ``[jac, hess, hessp]`` for SciPy: ours, if ``exact``, in place of None."""
     name = method.lower() if isinstance(method, str) else ""
     f = Numbers(fun)
-    if jac is None and (method is None or name in GRADIENT):
-        f, jac = Derivative(lambda x: value_and_grad(fun)(x, *args)), True
-    values = (lambda x: fun(x, *args)[0]) if f.f is fun and jac is True else (
-        lambda x: fun(x, *args))
-    if hess is None and hessp is None:
-        hess = Derivative(hessian(values)) if name in HESSIAN else None
-        hessp = Derivative(lambda x, p: hvp(values, x, p)[1], 2) if name in PRODUCT else None
+    values = (lambda *xs: fun(*xs)[0]) if jac is True else fun
+    if exact and jac is None and (method is None or name in GRADIENT):
+        f, jac = Derivative(_value_and_grad_at, fun, args), True
+    if exact and hess is None and hessp is None:
+        hess = Derivative(_hessian_at, values, args) if name in HESSIAN else None
+        hessp = Derivative(_product_at, values, args, 2) if name in PRODUCT else None
     plain = [Numbers(g) if callable(g) and not isinstance(g, Numbers) else g
              for g in (jac, hess, hessp)]
     return f, plain
+
+
+def _value_and_grad_at(f: Callable, x: Any, *args: Any) -> tuple:
+    return value_and_grad(f)(x, *args)
+
+
+def _hessian_at(f: Callable, x: Any, *args: Any) -> AnyArray:
+    return hessian(f)(x, *args)
+
+
+def _product_at(f: Callable, x: Any, direction: Any, *args: Any) -> AnyArray:
+    return hvp(lambda x: f(x, *args), x, direction)[1]
 
 
 @in_programs
@@ -101,13 +120,10 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     if f.depends_on((args, bounds)):
         require_success("minimize_scalar", sol.success, sol.message)
         slope = derivative(lambda x: fun(x, *args))
-        if bounds is None:
-            sol.x = implicit("minimize_scalar", slope, sol.x)
-        else:
-            conditions = Conditions(
-                "minimize_scalar", lambda x: as_operand(slope(x[0])).reshape(1),
-                np.array([sol.x], float), ends_of([bounds]), (),
-            )
-            sol.x = conditions.solution()[0]
+        conditions = Conditions(
+            "minimize_scalar", lambda x: as_operand(slope(x[0])).reshape(1),
+            np.array([sol.x], float), None if bounds is None else ends_of([bounds]), (),
+        )
+        sol.x = conditions.solution()[0]
         sol.fun = fun(sol.x, *args)
     return sol

@@ -7,8 +7,7 @@ from typing import Any
 
 from scipy import optimize
 
-from functrans._transforms.matrices.jacobian import jacobian
-from functrans.scipy.calls import Derivative, Numbers, as_args
+from functrans.scipy.calls import Derivative, Numbers, as_args, exactly, jacobian_at
 from functrans.scipy.implicit import concrete, implicit, require_success
 from functrans.scipy.programs import in_programs
 
@@ -30,11 +29,14 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
     f = Numbers(fun)
     values = (lambda x, *args: fun(x, *args)[0]) if jac is True else fun
     x0, numbers = concrete((x0, args))
-    if jac is None and method in WITH_JACOBIAN:
-        jac = Derivative(lambda x: jacobian(fun)(x, *numbers))
-    elif callable(jac):
+    if callable(jac):
         jac = Numbers(jac)
-    sol = so.root(f, x0, numbers, method, jac, tol, callback, options)
+
+    def solve(exact: bool) -> optimize.OptimizeResult:
+        prime = Derivative(jacobian_at, fun, numbers) if exact else jac
+        return so.root(f, x0, numbers, method, prime, tol, callback, options)
+
+    sol = exactly(solve, jac is None and method in WITH_JACOBIAN)
     if f.depends_on(args):
         require_success("root", sol.success, sol.message)
         sol.x = implicit("root", lambda x: values(x, *args), sol.x)
@@ -53,14 +55,19 @@ def fsolve(func, x0, args=(), fprime=None, full_output=False, **options):
     f = Numbers(func)
     column = options.get("col_deriv")
     x0, numbers = concrete((x0, args))
-    exact = None if column else Derivative(lambda x: jacobian(func)(x, *numbers))
-    prime = exact if fprime is None else Numbers(fprime)
-    x, info, flag, message = so.fsolve(f, x0, numbers, prime, full_output=True, **options)
+    given = Numbers(fprime) if fprime is not None else None
+
+    def solve(exact: bool, full_output: bool = True) -> tuple:
+        prime = Derivative(jacobian_at, func, numbers) if exact else given
+        return so.fsolve(f, x0, numbers, prime, full_output=full_output, **options)
+
+    wanted = given is None and not column
+    x, info, flag, message = exactly(solve, wanted)
     if f.depends_on(args):
         require_success("fsolve", flag == 1, message)
         x = implicit("fsolve", lambda x: func(x, *args), x)
-    elif not full_output:
-        return so.fsolve(f, x0, numbers, prime, **options)  # which warns as SciPy does
+    elif flag != 1 and not full_output:
+        return exactly(lambda exact: solve(exact, False), wanted)  # which warns as SciPy does
     return (x, info, flag, message) if full_output else x
 
 

@@ -14,9 +14,10 @@ from functrans._transforms.matrices.jacobian import jacobian
 from functrans._transforms.reverse.grad import grad
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Derivative, Numbers, as_args
+from functrans.scipy.calls import Derivative, Numbers, as_args, exactly
 from functrans.scipy.implicit import concrete, require_success
-from functrans.scipy.optimize.constraints import Conditions, vector
+from functrans.scipy.optimize.conditions import Conditions
+from functrans.scipy.optimize.constraints import vector
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
 
@@ -52,13 +53,15 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
     f = Numbers(fun)
     start, numbers, named = concrete((x0, args, kwargs))
     ends = _ends_of(bounds)
-    if jac is None:
-        exact = jacobian(lambda x: vector(fun(x, *numbers, **named)))
-        jac = Derivative(lambda x: exact(x.reshape(-1)))
-    elif callable(jac):
-        jac = Numbers(jac)
-    sol = so.least_squares(f, start, jac, concrete(ends), method, loss=loss, f_scale=f_scale,
-                           args=numbers, kwargs=named, **options)
+    residual = functools.partial(fun, **named) if named else fun
+    given = Numbers(jac) if callable(jac) else jac or "2-point"
+
+    def solve(exact: bool) -> optimize.OptimizeResult:
+        prime = Derivative(_jacobian_at, residual, numbers) if exact else given
+        return so.least_squares(f, start, prime, concrete(ends), method, loss=loss,
+                                f_scale=f_scale, args=numbers, kwargs=named, **options)
+
+    sol = exactly(solve, jac is None)
     if not f.depends_on((args, kwargs, ends)):
         return sol
     require_success("least_squares", sol.success, sol.message)
@@ -84,13 +87,14 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
     args = as_args(args)
     f = Numbers(func)
     start, numbers = concrete((x0, args))
-    if Dfun is not None:
-        prime: Any = Numbers(Dfun)
-    else:
-        exact = jacobian(lambda x: vector(func(x, *numbers)))
-        prime = None if col_deriv else Derivative(lambda x: exact(x.reshape(-1)))
-    x, covariance, info, message, flag = so.leastsq(f, start, numbers, prime, True, col_deriv,
-                                                    **options)
+    given = None if Dfun is None else Numbers(Dfun)
+    wanted = Dfun is None and not col_deriv
+
+    def solve(exact: bool, full_output: bool = True) -> tuple:
+        prime = Derivative(_jacobian_at, func, numbers) if exact else given
+        return so.leastsq(f, start, numbers, prime, full_output, col_deriv, **options)
+
+    x, covariance, info, message, flag = exactly(solve, wanted)
     if f.depends_on(args):
         require_success("leastsq", flag in (1, 2, 3, 4), message)
 
@@ -99,9 +103,14 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
 
         x = _least("leastsq", residuals, x, (-np.inf, np.inf), "linear", 1.0)
         covariance = _covariance(residuals, x, True)
-    elif not full_output:
-        return so.leastsq(f, start, numbers, prime, False, col_deriv, **options)  # which warns
+    elif flag not in (1, 2, 3, 4) and not full_output:
+        return exactly(lambda exact: solve(exact, False), wanted)  # which warns
     return (x, covariance, info, message, flag) if full_output else (x, flag)
+
+
+def _jacobian_at(f: Callable, x: Any, *args: Any) -> AnyArray:
+    """The Jacobian of what ``f`` returns, in a row."""
+    return jacobian(lambda x: vector(f(x, *args)))(x.reshape(-1))
 
 
 def _ends_of(bounds: Any) -> tuple:
@@ -139,16 +148,18 @@ def curve_fit(f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_
     Array([0. , 0.2, 0.4])
     """
     model = Numbers(f)
-    if jac is None:
-        jac = _Slopes(f)
-    elif callable(jac):
-        jac = Numbers(jac)
+    given = Numbers(jac) if callable(jac) else jac
     data = xdata, ydata, sigma
     plain_x, plain_y, plain_sigma, start = concrete((*data, p0))
     ends = _ends_of(bounds)
-    out = so.curve_fit(functools.wraps(f)(lambda *a: model(*a)), plain_x, plain_y, start,
-                       plain_sigma, absolute_sigma, check_finite, concrete(ends), method, jac,
-                       full_output=full_output, nan_policy=nan_policy, **options)
+
+    def solve(exact: bool) -> tuple:
+        return so.curve_fit(
+            functools.wraps(f)(lambda *a: model(*a)), plain_x, plain_y, start, plain_sigma,
+            absolute_sigma, check_finite, concrete(ends), method, _Slopes(f) if exact else given,
+            full_output=full_output, nan_policy=nan_policy, **options)
+
+    out = exactly(solve, jac is None)
     if not model.depends_on((data, ends)):
         return out
     if nan_policy == "omit":
@@ -177,8 +188,12 @@ class _Slopes:
     def __call__(self, x: Any, *p: Any) -> Any:
         if self.derivative is None or self.x is not x:
             self.x = x
-            self.derivative = Derivative(jacobian(lambda p: vector(self.f(x, *p))))
+            self.derivative = Derivative(_slopes_at, self.f, (x,))
         return self.derivative(np.array(p))
+
+
+def _slopes_at(f: Callable, p: Any, x: Any) -> AnyArray:
+    return jacobian(lambda p: vector(f(x, *p)))(p)
 
 
 def _weights(sigma: Any) -> Callable:

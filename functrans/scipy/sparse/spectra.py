@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import linalg
 
 from functrans._core.bind import AnyArray
+from functrans._ops import limits
 from functrans._ops import sparse as rows
 from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.programs import in_programs
@@ -43,7 +44,8 @@ def eigsh(A, k=6, M=None, sigma=None, which="LM", v0=None, ncv=None, maxiter=Non
     """``k`` eigenvalues of a symmetric sparse matrix and their eigenvectors, by Lanczos' method.
 
     They are differentiated as solutions of their equations, to any order; the largest entry of a
-    vector is positive. Raises SolverError where an eigenvalue is a multiple one.
+    vector is positive. Raises SolverError where an eigenvalue is a multiple one; where it nearly
+    is, slopes of the vectors are NaN.
 
     >>> import functrans as ft, numpy as np
     >>> from functrans.scipy import sparse
@@ -89,7 +91,16 @@ def _eigenpairs(
     v = v * np.sign(v[np.argmax(np.abs(v), axis=0), np.arange(len(w))])
     pairs = [implicit("eigsh", _equations(A), np.append(vector, value))
              for value, vector in zip(w, v.T, strict=True)]
-    return np.stack([z[-1] for z in pairs]), np.stack([z[:-1] for z in pairs], axis=1)
+    vectors = [limits.unmoved(z[:-1], blurred) + z[:-1]
+               for z, blurred in zip(pairs, _blurred(w), strict=True)]
+    return np.stack([z[-1] for z in pairs]), np.stack(vectors, axis=1)
+
+
+def _blurred(w: np.ndarray) -> np.ndarray:
+    """Which eigenvalues are so close to another that their vectors' slopes have no digits left."""
+    gaps = np.abs(w[:, None] - w)
+    near = limits.within(gaps, np.abs(w).max(initial=0.0), limits.ONCE)
+    return np.any(near & ~np.eye(len(w), dtype=bool), axis=1)
 
 
 def _equations(A: SparseArray) -> Callable:

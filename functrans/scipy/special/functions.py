@@ -11,11 +11,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from scipy import special as sp
 
-from functrans._core.bind import AnyArray, Tracer, is_finite, known
+from functrans._core.bind import AnyArray, Tracer, is_finite, is_staged, known
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops.calls import stop
 from functrans._ops.declare import Elementwise, where
+from functrans._ops.promotion import brought_whole
 from functrans._ops.special import bessel, integrals
 from functrans._ops.special.gamma import binom as _binom
 from functrans._ops.special.gamma import gamma as _gamma
@@ -74,19 +75,38 @@ def softmax(x, axis=None):
     return where(np.isinf(top), y * np.nan, y)
 
 
+# From where on a share is taken for near 1: below, 1 less the share loses no more than a digit.
+NEAR_ONE = math.log(0.9)
+
+
 @counterpart(sp.log_softmax)
 def log_softmax(x, axis=None):
     """log(softmax(x)), where softmax is 0 too."""
     x = as_operand(x)
     if x.dtype.kind == "c":
         return x - logsumexp(x, axis, keepdims=True)
-    return x - np.logaddexp.reduce(x, axis=_axes(axis, x.ndim), keepdims=True)
+    axes = _axes(axis, x.ndim)
+    y = None if is_staged(x) else x - np.logaddexp.reduce(x, axis=axes, keepdims=True)
+    value = None if y is None else known(y)
+    if value is not None and not np.any(value > NEAR_ONE):
+        return y
+    # of a share that may be 1 to rounding the slope is that of the others
+    top = x.max(axes, keepdims=True)
+    z = x - where(ops.isfinite(top), top, 0)
+    if y is None:
+        return z - ops.log(ops.exp(z).sum(axes, keepdims=True))
+    return z - np.logaddexp.reduce(z, axis=axes, keepdims=True)
 
 
 def _floating(x: Any, least: Any) -> AnyArray:
     """An operand; one of integers in a type of floats that holds them, no narrower than a least."""
     x = as_operand(x)
     return x.astype(np.result_type(x.dtype, least)) if x.dtype.kind in "biu" else x
+
+
+def _order(function: str, argument: str, x: Any) -> Any:
+    """A constant; an integer in a type in which one less is one less."""
+    return brought_whole(np.asarray(_constant(function, argument, x))[()], 0.0)
 
 
 # ---- spherical Bessel functions, Lambert's W
@@ -98,7 +118,7 @@ def _spherical(theirs: Callable, row: Elementwise, sign: int, alternate: int) ->
     @counterpart(theirs)
     @functools.wraps(theirs)
     def ours(n, z, derivative=False):
-        n = np.asarray(_constant(theirs.__name__, "n, the order", n))[()]
+        n = _order(theirs.__name__, "n, the order", n)
         z = as_operand(z)
         return sign * bessel.neighbours(row, n, z, alternate) if derivative else row(n, z)
 
@@ -119,7 +139,7 @@ def _slope_of_bessel(name: str, row: Elementwise, sign: int, alternate: int) -> 
     @functools.wraps(theirs)
     def ours(v, z, n=1):
         theirs(0, 1.0, n)  # SciPy's own check of n
-        v, z = np.asarray(_constant(name, "v, the order", v))[()], as_operand(z)
+        v, z = _order(name, "v, the order", v), as_operand(z)
         terms = [alternate**i * math.comb(n, i) * row(v - n + 2 * i, z) for i in range(n + 1)]
         return sum(terms[1:], terms[0]) * (sign**n / 2.0**n)
 
@@ -164,6 +184,8 @@ def multigammaln(a, d):
     if value is not None and np.any(np.asarray(value) <= (d - 1) / 2):
         raise ValueError(f"condition a ({value!r}) > 0.5 * (d-1) ({(d - 1) / 2:f}) not met")
     constant = d * (d - 1) * 0.25 * math.log(math.pi)
+    if value is None:  # under jit and vmap
+        a = where(a > (d - 1) / 2, a, np.nan)
     return sum([_gammaln(ops.subtract(a, j / 2)) for j in range(1, d)], _gammaln(a) + constant)
 
 

@@ -147,13 +147,15 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         return _product(input, other)
     a, b = input._array, other._array
     n = b.ndim
-    if a.ndim != 2 or not 0 < n < 3 or a.dtype is not b.dtype or a.shape[1] != b.shape[0] or (
-            unusual and (isinstance(b, Tracer) or (state.saving is not None and n == 1))):
+    kind = a.dtype.kind
+    if (a.ndim != 2 or not 0 < n < 3 or a.dtype is not b.dtype or a.shape[1] != b.shape[0]
+            or kind == "V" or (unusual and (
+                isinstance(b, Tracer) or (state.saving is not None and n == 1)))):
         call = _product_row(input, other)
         y = None if call is None else record_row(RowNode, "MmBackward0", call)
         return _product(input, other) if y is None else y
-    out = from_array(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
-    if not state.grad or a.dtype.kind not in "fcV":
+    out = from_array(a.dot(b) if kind in "fc" else np.matmul(a, b))
+    if not state.grad or kind not in "fc":
         return out
     e1, e2 = recorded_edge(input), recorded_edge(other)
     if e1 is not None or e2 is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from functrans.torch._functions.table import (
     NUMBERS,
     TAKING_OUT,
     floating,
+    floats_only,
     op,
     ordered,
     plain,
@@ -76,6 +77,8 @@ FLOATING_PAIRS = {
 }
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackward0"}
+# functions of which torch saves the result, and tails of the slope may be in the operand alone
+INVERSES = {"tanh": np.arctanh, "tan": np.arctan, "exp2": np.log2}
 # of booleans, for which NumPy's function has no loop, or one that gives int8
 _BOOLEANS = {"square": lambda x: x.astype(np.int64), "sign": np.copy}
 
@@ -123,8 +126,11 @@ def _binary(name: str, of: str, **options: Any) -> Callable:
     return binary(name, ROWS.get(of) or row(of), integers=INTEGERS.get(name), **options)
 
 
+# Functions of which torch saves the result, and rules read the operand too.
+INVERSES: dict[str, Callable] = {"tanh": np.arctanh, "tan": np.arctan, "exp2": np.log2}
+
 for _name, _row in FLOATING.items():
-    METHODS[_name] = unary(_name, row(_row))
+    METHODS[_name] = unary(_name, row(_row), inverse=INVERSES.get(_name))
 for _name, _row in KEEPING.items():
     METHODS[_name] = unary(_name, row(_row), floats=False, title=_TITLES.get(_name),
                            booleans=_BOOLEANS.get(_name))
@@ -218,8 +224,13 @@ abs = op(lambda x: np.absolute(x), "abs", "The absolute value of each entry.")
 op(lambda x: 1 / np.sqrt(floating(x)), "rsqrt", "One over the square root.")
 
 
-METHODS["sigmoid"] = unary("sigmoid", ROWS["sigmoid"])
-METHODS["relu"] = relu = unary("relu", ROWS["relu"], floats=False)
+def _no_booleans(x: Any) -> NoReturn:
+    raise RuntimeError("Boolean inputs not supported for relu")
+
+
+METHODS["sigmoid"] = unary("sigmoid", ROWS["sigmoid"],
+                           inverse=lambda y: np.log(y) - np.log1p(-y))
+METHODS["relu"] = relu = unary("relu", ROWS["relu"], floats=False, booleans=_no_booleans)
 
 
 logsigmoid = op(lambda x: -ROWS["softplus"](-x), "logsigmoid", "log(sigmoid(x)) without overflow.")
@@ -283,12 +294,33 @@ def clamp(x, min=None, max=None):
     return np.clip(x, min, max)
 
 
-op(lambda input, end, weight: input + weight * (end - input), "lerp",
-   "input + weight * (end - input).")
-op(lambda input, tensor1, tensor2, *, value=1: input + value * tensor1 * tensor2, "addcmul",
-   "input + value * tensor1 * tensor2.")
-op(lambda input, tensor1, tensor2, *, value=1: input + value * tensor1 / tensor2, "addcdiv",
-   "input + value * tensor1 / tensor2.")
+@op
+def lerp(input, end, weight):
+    """input + weight * (end - input)."""
+    floats_only("lerp_kernel_scalar", input)
+    for name, x in (("end", end), ("weight", weight)):
+        if type(x) not in NUMBERS and x.dtype != input.dtype:
+            have, found = [dtypes.dtype_of(v).name for v in (input, x)]
+            raise RuntimeError(f"expected dtype {have} for `{name}` but got dtype {found}")
+    return input + weight * (end - input)
+
+
+@op
+def addcmul(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 * tensor2."""
+    x, a, b = promoted(input, tensor1, tensor2)
+    return x + (int(value) if x.dtype.kind in "iu" else value) * a * b
+
+
+@op
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 / tensor2."""
+    if tensor1.dtype.kind in "biu" and tensor2.dtype.kind in "biu":
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported; write input + value * "
+            "torch.trunc(tensor1 / tensor2) or divide in a floating-point type")
+    x, a, b = promoted(input, tensor1, tensor2)
+    return x + value * a / b
 
 
 @op
@@ -327,9 +359,15 @@ def complex_(real, imag):
     return row("from_parts")(real, imag)
 
 
+def _of_one_type(x: Any, y: Any) -> None:
+    if x.dtype != y.dtype:
+        raise RuntimeError(f"{scalar_name(x)} did not match {scalar_name(y)}")
+
+
 @op
 def isclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Which entries agree to a tolerance relative to ``other``."""
+    _of_one_type(input, other)
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if tolerance < 0:
             raise RuntimeError(
@@ -340,6 +378,7 @@ def isclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8,
              equal_nan: bool = False) -> bool:
     """Whether all entries agree to a tolerance relative to ``other``."""
+    _of_one_type(input._array, other._array)
     return bool(np.allclose(input._array, other._array, rtol, atol, equal_nan))
 
 

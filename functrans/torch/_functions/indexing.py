@@ -89,11 +89,41 @@ def get(self: Tensor, key: Any) -> Tensor:
             return get(self, None) if key else get(self, None)[:0]
         pattern = _basic(key)
     if pattern is None:
-        return _picked(self, key)
+        first, key = _numbers_first(key)
+        return _picked(self if first is None else get(self, first), key)
     try:
         return _part(self, pattern)
     except IndexError as failure:
         raise_as_torch("__getitem__", failure)
+
+
+def _numbers_first(key: Any) -> tuple[tuple | None, Any]:
+    """``key`` as two indices, one after the other, where a number apart from index arrays would
+    count as one for NumPy, which changes the order of axes: what makes a view, and the arrays."""
+    entries = key if type(key) is tuple else (key,)
+    places = [i for i, e in enumerate(entries)
+              if type(e) is int or isinstance(e, np.ndarray | list | Tracer)]
+    apart = bool(places) and places[-1] - places[0] >= len(places)
+    if not apart or not any([type(entries[i]) is int for i in places]):
+        return None, key
+    first: list[Any] = []
+    arrays: list[Any] = []
+    for e in entries:
+        if type(e) is int:
+            first.append(e)
+        elif isinstance(e, np.ndarray | list | Tracer):
+            first += [slice(None)] * _consumed(e)
+            arrays.append(e)
+        else:
+            first.append(e)
+            arrays.append(e if e is Ellipsis else slice(None))
+    return tuple(first), tuple(arrays)
+
+
+def _consumed(index: Any) -> int:
+    """How many axes an index array reads: a mask as many as it has."""
+    index = np.asarray(index) if type(index) is list else index
+    return index.ndim if index.dtype.kind == "b" else 1
 
 
 def _part(self: Tensor, pattern: tuple) -> Tensor:
@@ -136,6 +166,9 @@ def put(self: Tensor, key: Any, value: Any) -> None:
         if not key:
             return
         key = None
+    first, key = _numbers_first(key)
+    if first is not None:
+        self = get(self, first)
     try:
         _put(self, key, value)
     except (ValueError, IndexError) as failure:
@@ -152,6 +185,8 @@ def _put(self: Tensor, key: Any, value: Any) -> None:
         have = np.asarray(v.primal if type(v) is Value else v)
     else:
         v = have = np.asarray(value, None if type(value) in NUMBERS else array.dtype)
+    if isinstance(value, Tensor) and have.dtype != array.dtype and _is_put(key, have):
+        same_type_put(array, have)
     if not np.can_cast(have.dtype, array.dtype, "same_kind") and have.dtype.kind == "c":
         raise RuntimeError(f"__setitem__: complex values cannot be written to {self.dtype}")
     if recorded:
@@ -170,6 +205,23 @@ def _put(self: Tensor, key: Any, value: Any) -> None:
         return
     array[key] = _fit(have, array, key)
     changed(self, "__setitem__")
+
+
+def _is_put(key: Any, value: np.ndarray) -> bool:
+    """Whether ``key`` writes at index arrays, a single number at a mask being filled in."""
+    entries = key if type(key) is tuple else (key,)
+    arrays = [np.asarray(e) for e in entries if isinstance(e, np.ndarray | list)]
+    masks = [a.dtype.kind == "b" for a in arrays]
+    return bool(arrays) and not (len(arrays) == len(entries) == 1 and all(masks) and
+                                 value.size == 1)
+
+
+def same_type_put(x: Any, values: Any) -> None:
+    """Raise if ``values``, to be written at index arrays, are not of the type of ``x``."""
+    if values.dtype != x.dtype:
+        raise RuntimeError("Index put requires the source and destination dtypes match, got "
+                           f"{scalar_name(x)} for the destination and {scalar_name(values)} for "
+                           "the source.")
 
 
 def _fit(have: Any, array: np.ndarray, key: Any) -> AnyArray:

@@ -276,36 +276,49 @@ def _strided(flat, where):
     return np.take(flat, where)
 
 
-def _memory(input: Tensor, size: Any, stride: Any, offset: int | None) -> tuple:
-    """The tensor whose memory ``input`` is on, and the places of entries that lie so far apart."""
-    owner, base, first = input, input._base, input.storage_offset()
-    # the base only where its gradients are those of the view
-    recorded = has_history(input)
-    if base is not None and has_history(base) == recorded and not (recorded and input.is_leaf):
-        owner, first = base, 0
-    if not owner.is_contiguous():
-        raise NotImplementedError("as_strided: only views of contiguous tensors are supported; "
-                                  "call .contiguous() first")
-    where = np.asarray((input.storage_offset() if offset is None else offset) - first)
+def _in_memory(size: Any, stride: Any, first: int) -> np.ndarray:
+    """The places in memory of entries that lie so far apart."""
+    where = np.asarray(first)
     for n, s in zip(size, stride, strict=True):
         where = where[..., None] + np.arange(n) * s
-    if where.size and where.max() >= owner.numel():
+    return where
+
+
+def _require_within(where: np.ndarray, entries: int, size: Any, stride: Any) -> None:
+    if where.size and not 0 <= where.min() <= where.max() < entries:
         raise RuntimeError(f"setStorage: sizes {list(size)}, strides {list(stride)} are out of "
-                           f"bounds for storage of {owner.numel()} entries")
-    return owner, where
+                           f"bounds for storage of {entries} entries")
 
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """Entries of the memory of a tensor that lie so many entries apart."""
-    owner, where = _memory(input, size, stride, storage_offset)
-    return _strided(owner.reshape(-1), where)
+    """Entries of the memory of a tensor that lie so many entries apart. Those that are not its own
+    but of what it is a view of are constant."""
+    base = input if input._base is None else input._base
+    where = _in_memory(size, stride, input.storage_offset() if storage_offset is None
+                    else storage_offset)
+    _require_within(where, base.numel(), size, stride)
+    own = _in_memory(input.shape, input.stride(), input.storage_offset())
+    entry_at = np.full(base.numel(), -1)
+    entry_at[own.reshape(-1)] = np.arange(own.size)
+    entries = entry_at[where]
+    if (entries >= 0).all():
+        return _strided(input.reshape(-1), entries)
+    if not base.is_contiguous():
+        raise NotImplementedError("as_strided: only views of contiguous tensors are supported; "
+                                  "call .contiguous() first")
+    rest = from_array(base._array.reshape(-1)[where])
+    if not own.size:
+        return rest
+    taken = _strided(input.reshape(-1), np.maximum(entries, 0))
+    return METHODS["where"](taken, from_array(entries >= 0), rest)
 
 
 @method
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any,
                        storage_offset: int | None = None) -> Tensor:
     """``input`` with ``src`` written to entries that lie so many entries apart."""
-    where = _memory(input, size, stride, storage_offset or 0)[1]
+    where = _in_memory(size, stride, storage_offset or 0)
+    _require_within(where, input.numel(), size, stride)
     flat = METHODS["put"](input.reshape(-1), from_array(where.reshape(-1)), src.reshape(-1))
     return flat.reshape(input.shape)
 

@@ -34,6 +34,9 @@ def matrices(who: str, *xs: Any) -> None:
         if x.dtype.kind not in "fcV":
             raise RuntimeError(f"linalg.{who}: Expected a floating point or complex tensor as "
                                f"input. Got {scalar_name(x)}; use .float() first")
+        if x.dtype.itemsize == 2 and who != "matrix_power":
+            raise RuntimeError(f"linalg.{who}: Low precision dtypes not supported. Got "
+                               f"{scalar_name(x)}; use .float() first")
 
 
 def square(who: str, *xs: Any) -> None:

@@ -8,7 +8,16 @@ import numpy as np
 
 from functrans.torch._functions.elementwise import clamp
 from functrans.torch._functions.inplace import enter_in_place
-from functrans.torch._functions.table import FUNCTIONS, NUMBERS, floating, op, plain, promoted, row
+from functrans.torch._functions.table import (
+    FUNCTIONS,
+    NUMBERS,
+    floating,
+    no_booleans,
+    op,
+    plain,
+    promoted,
+    row,
+)
 
 _ldexp = row("ldexp")
 
@@ -66,6 +75,7 @@ op(lambda input: input + 0, "dequantize", "The numbers themselves: none are quan
 @op(space=FUNCTIONS)
 def rsub(input, other, *, alpha=1):
     """other - alpha * input."""
+    no_booleans(input, other)
     x, other = promoted(input, other)
     return other - (x if alpha == 1 else x * alpha)
 

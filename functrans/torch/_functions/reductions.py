@@ -291,6 +291,8 @@ def _extreme(name: str, what: str, best: Callable, place: Callable, of_two: str)
         return best(checked(x, dim, f"a{name}"), axis=axes(dim, x), keepdims=keepdim)
 
     def where(x, dim=None, keepdim=False):
+        if x.dtype.kind == "b":
+            raise RuntimeError(f"arg{name}(): does not support bool input")
         return place(plain(checked(x, dim, f"arg{name}")), dim, keepdims=keepdim)
 
     def both(x, dim, keepdim=False):

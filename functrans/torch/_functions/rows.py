@@ -18,8 +18,15 @@ from functrans._kernels.large import SCALAR, elementwise, in_one_pass
 from functrans.extend import AnyArray, Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
-from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse
-from functrans.torch._graph.graph import ZERO, ElementwiseNode, Storage, kept_by
+from functrans.torch._functions.table import (
+    NUMBERS,
+    floating,
+    no_booleans,
+    ordered,
+    promoted,
+    refuse,
+)
+from functrans.torch._graph.graph import ZERO, ElementwiseNode, ResultNode, Storage, kept_by
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.observed import observed_binary, observed_unary
@@ -63,7 +70,10 @@ class Row:
         for name, position, x in (("input", 1, x1), ("other", 2, x2)):
             if _declines(x):
                 raise not_a_tensor(self.name, name, position, x)
-        a, b = promoted(operand(x1), operand(x2), floats=self.floats)
+        a, b = operand(x1), operand(x2)
+        if self.name == "sub":
+            no_booleans(a, b)
+        a, b = promoted(a, b, floats=self.floats)
         kinds = {x.dtype.kind for x in (a, b) if type(x) not in NUMBERS}
         if self.name in ORDERED:
             ordered(self.name, a, b)
@@ -169,11 +179,14 @@ def of_arrays(row: Elementwise) -> Callable:
     if isinstance(impl, np.ufunc):
         return impl
 
-    def compute(*xs: Any) -> AnyArray:
+    def compute(*xs: Any, out: np.ndarray | None = None) -> AnyArray:
         for x in xs:
             if isinstance(x, Tracer):
                 return bind(row, *xs)
-        return impl(*xs)
+        if out is None:
+            return impl(*xs)
+        out[...] = impl(*xs)
+        return out
 
     return compute
 
@@ -259,13 +272,15 @@ def reflected(f: Any) -> Callable:
 
 
 def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
-          booleans: Callable | None = None) -> Callable:
-    """The function ``name`` of one tensor. ``booleans`` computes it of booleans."""
+          booleans: Callable | None = None, inverse: Callable | None = None) -> Callable:
+    """The function ``name`` of one tensor. ``booleans`` computes it of booleans; a function with an
+    ``inverse`` saves its result: see ``ResultNode``."""
     shown = title or title_for(name)
     of_arrays = _unary_of_arrays(row)
     action: Any = row.actions[0] or ZERO
     needs = action.needs
-    assert len(needs) < 2, needs
+    both = len(needs) == 2
+    by_result = inverse is not None and needs == ("x", "y")
     reads_y = needs == ("y",)
     compute = row.impl if row.facts.libm not in SCALAR else of_arrays
     if not row.differentiable or action.singular:
@@ -301,11 +316,19 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         if not needs:
             out._node = ElementwiseNode(shown, (edge,), ((0, action, (), unlike),), (), None)
             return out
-        saved, storage = (y, out._storage) if reads_y else (a, input._storage)
         frame = sys._getframe(2)
+        if by_result:
+            part = 0, action, (a, y), unlike
+            out._node = ResultNode(shown, edge, part, y, out._storage, input._storage, inverse,
+                                   (frame.f_code, frame.f_lasti))
+            return out
+        saved, storage = (y, out._storage) if reads_y else (a, input._storage)
+        marks = [(storage, storage.version)]
+        if both:
+            marks.append((out._storage, 0))
         out._node = ElementwiseNode(
-            shown, (edge,), ((0, action, (saved,), unlike),),
-            ((storage, storage.version),), (frame.f_code, frame.f_lasti),
+            shown, (edge,), ((0, action, action.pick(y, a) if both else (saved,), unlike),),
+            marks, (frame.f_code, frame.f_lasti),
         )
         return out
 

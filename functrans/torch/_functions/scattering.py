@@ -10,7 +10,7 @@ import numpy as np
 from functrans._ops.indexing import ARRAY
 from functrans.extend import AnyArray, split_key
 from functrans.torch._functions.direct import RowCall, are_plain, axis_of
-from functrans.torch._functions.indexing import from_start, index_array
+from functrans.torch._functions.indexing import from_start, index_array, same_type_put
 from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.table import METHODS, NUMBERS, op, plain, row
 from functrans.torch._tensors import dtypes
@@ -268,7 +268,7 @@ def index_reduce(x, dim, index, source, reduce, *, include_self=True):
 def index_put(x, indices, values, accumulate=False):
     """x with ``values`` written, or added, at a tuple of index tensors."""
     key = tuple([slice(None) if i is None else index_array(i) for i in indices])
-    _typed("index_put", x, values)
+    same_type_put(x, values)
     shape = plain(x)[key].shape
     values = values.reshape(values.shape[max(values.ndim - len(shape), 0) :])
     return (added if accumulate else written)(x, key, np.broadcast_to(values, shape))

@@ -13,6 +13,7 @@ import numpy as np
 from functrans.extend import AnyArray
 from functrans.torch._functions import elementwise, parts, shares
 from functrans.torch._functions.inplace import enter_in_place
+from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.table import (
     METHODS,
     NN,
@@ -183,10 +184,11 @@ def gelu(input, approximate="none"):
     """input * the probability that a standard normal number is below it; or nearly, by tanh."""
     if approximate == "tanh":
         inner = math.sqrt(2 / math.pi) * (input + 0.044715 * (input * input * input))
-        return 0.5 * input * (1 + np.tanh(inner))
+        return input * ROWS["sigmoid"](2 * inner)  # 0.5 * (1 + tanh(inner)) loses the left tail
     if approximate != "none":
         raise RuntimeError("approximate argument must be either none or tanh.")
-    return input * scipy().ndtr(input).astype(input.dtype)
+    x = input.astype(np.float32) if input.dtype.char == "e" else input
+    return (x * scipy().ndtr(x)).astype(input.dtype)
 
 
 SPECIAL.update(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -87,8 +86,8 @@ def __contains__(self: Tensor, element: Any) -> bool:
 
 
 def __reversed__(self: Tensor) -> Tensor:
-    """The entries in the reverse order along all dimensions."""
-    return METHODS["flip"](self, tuple(builtins.range(self.dim()))) if self.dim() else self
+    """The entries in the reverse order along the first dimension."""
+    return METHODS["flip"](self, (0,)) if self.dim() else self
 
 
 def as_subclass(self: Tensor, cls: type) -> Tensor:
@@ -139,13 +138,13 @@ for _f in (as_subclass, map_, reinforce, new_empty_strided, __contains__, __reve
 
 
 def _apart(name: str, f: Callable) -> Callable:
-    """``f``, whose results are each in memory of its own."""
+    """``f``, whose results are on the memory of the tensor, but no views of it."""
 
-    def copied(*args: Any, **kwargs: Any) -> tuple:
-        return tuple([x.clone() for x in f(*args, **kwargs)])
+    def taken(*args: Any, **kwargs: Any) -> tuple:
+        return tuple([from_array(x._array, None, x._node, x._index) for x in f(*args, **kwargs)])
 
-    return named(copied, name,
-                 "As ``chunk`` and ``split``, but each result has memory of its own.")
+    return named(taken, name, "As ``chunk`` and ``split``, but nothing notices that results share "
+                              "memory: writing to one does not change the history of another.")
 
 
 for _name, _old in (("unsafe_chunk", "chunk"), ("unsafe_split", "split"),

@@ -30,6 +30,7 @@ from functrans.extend import TABLE, AnyArray, Tracer
 from functrans.torch._functions.direct import ByRow, RowCall, record_row
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
 from functrans.torch._functions.keywords import parameters_of, renamed, renaming, wrong_arguments
+from functrans.torch._functions.narrowing import in_torchs_type
 from functrans.torch._functions.outputs import any_requires, write_out
 from functrans.torch._functions.returned import return_type
 from functrans.torch._graph.graph import RowNode, Value, is_outer
@@ -40,6 +41,7 @@ from functrans.torch._graph.quiet import quietly
 from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import NUMBERS
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, lift_operand
 
 # Any: what ``op`` returns has a ``body``, other functions have not
@@ -97,7 +99,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             out = quietly(body, *operands, **options)
         except (TypeError, ValueError, IndexError, AttributeError) as failure:
             return _failed(name, failure, operands, args, kwargs)
-        return wrap(out, operands, shown, returned)
+        return wrap(in_torchs_type(name, out, operands, options), operands, shown, returned)
 
     called = observed(named(run, name, body.__doc__), name)
     called.body = body  # type: ignore[attr-defined]  # for other bodies
@@ -155,8 +157,6 @@ def refuse(name: str, failure: TypeError, xs: Any) -> None:
         return
     kinds = [dtypes.BY_ARRAY_DTYPE[x.dtype].name for x in xs if hasattr(x, "dtype")]
     name = name.strip("_")
-    if kinds == ["bool", "bool"] and name == "sub":
-        raise NotImplementedError(_BOOLEAN_DIFFERENCE) from failure
     if kinds == ["bool"] and name == "neg":
         raise NotImplementedError(_BOOLEAN_NEGATION) from failure
     raise NotImplementedError(
@@ -165,9 +165,11 @@ def refuse(name: str, failure: TypeError, xs: Any) -> None:
     ) from failure
 
 
-_BOOLEAN_DIFFERENCE = (
+_BOOLEAN_DIFFERENCES = (
     "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
-    "`logical_xor()` operator instead."
+    "`logical_xor()` operator instead.",
+    "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to "
+    "invert a mask, use the `~` or `logical_not()` operator instead.",
 )
 _BOOLEAN_NEGATION = (
     "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
@@ -251,6 +253,22 @@ def ordered(who: str, *xs: Any) -> None:
     if any(type(x) is complex or (type(x) not in NUMBERS and x.dtype.kind == "c") for x in xs):
         raise NotImplementedError(f"{who} is not implemented for complex numbers, which have no "
                                   "order; take .abs() or .real first")
+
+
+def no_booleans(*xs: Any) -> None:
+    """Raise if an operand of a difference is boolean."""
+    found = [type(x) is bool or getattr(getattr(x, "dtype", None), "kind", "") == "b" for x in xs]
+    if any(found):
+        raise RuntimeError(_BOOLEAN_DIFFERENCES[0 if all(found) else 1])
+
+
+def floats_only(who: str, *xs: Any) -> None:
+    """Raise if an operand is of integers or booleans, for which torch has no kernel ``who``."""
+    for x in xs:
+        if x.dtype.kind in "biu":
+            raise NotImplementedError(
+                f"\"{who}\" not implemented for '{scalar_name(x)}'; convert it to a floating-point "
+                "type first")
 
 
 def floating(x: Any) -> Any:

@@ -119,7 +119,7 @@ def pushed_columns(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequenc
                                       strict=True)))
     columns: list[Any] = [None if e is None else next(found) for e, _ in ys]
     return [None if c is None else [
-        part.reshape(*np.shape(y), *a.shape)
+        part.reshape((*np.shape(y), *a.shape))
         for part, a in zip(np.split(np.moveaxis(c, 0, -1), starts[1:-1], axis=-1), avals,
                            strict=True)
     ] for c, (_, y) in zip(columns, ys, strict=True)]

@@ -108,6 +108,9 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
                 "graph. Set allow_unused=True if this is the desired behavior."
             )
         else:
+            if (ct is not None and isinstance(t, Tensor)
+                    and ct.dtype.itemsize > t._array.dtype.itemsize):
+                ct = ct.astype(t._array.dtype)
             out.append(None if ct is None else show(ct) if alone[i] else owned(show(ct)))
     return tuple(out)
 

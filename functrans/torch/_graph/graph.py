@@ -259,6 +259,35 @@ class ElementwiseNode(OpNode):
             self.parts = None
 
 
+class ResultNode(ElementwiseNode):
+    """An elementwise op of one operand that has saved its result, as torch's has, and of which
+    tails of the slope are in the operand alone. That may change before the backward; the slope is
+    then as good as the result, of which ``inverse`` makes an operand."""
+
+    __slots__ = ("inverse", "source")
+
+    def __init__(self, title: str, edge: Edge, part: tuple, y: Any, own: Storage, source: Storage,
+                 inverse: Any, where: Any):
+        i, action, (x, *_), unlike = part
+        super().__init__(title, (edge,), (), [(own, own.version)], where)
+        saved: Any = (x, y)
+        if unusual and state.saving is not None:
+            saved = PackedTuple([x, *packed((y,))])
+            self.marks = marked(self.marks, saved)
+            self.parts = PackedTuple([(i, action, saved, unlike)])
+        else:
+            self.parts = ((i, action, saved, unlike),)
+        self.inverse, self.source = inverse, (source, source.version)
+
+    def available(self) -> Sequence:
+        parts = super().available()
+        storage, version = self.source
+        if storage.version == version:
+            return parts
+        ((i, action, (_, y), unlike),) = parts
+        return ((i, action, (self.inverse(y), y), unlike),)
+
+
 def summed(c: Any, shape: tuple, dtype: np.dtype) -> AnyArray:
     """``sum_to``, by one call where ``c`` has one more axis, as from a row that was added."""
     if type(c) is ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import TABLE
-from functrans.torch._graph.graph import ElementwiseNode, RowNode, Storage
+from functrans.torch._graph.graph import ElementwiseNode, ResultNode, RowNode, Storage
 from functrans.torch._graph.levels import forward_value
 from functrans.torch._graph.modes import no_grad, state
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
@@ -145,8 +145,9 @@ def _operands(node: ElementwiseNode | RowNode) -> tuple[dict[int, Any], Any]:
         return {i: x for i, x in enumerate(xs) if isinstance(x, np.ndarray | np.generic)}, y
     found = {n: v for _, action, saved, _ in node.available()
              for n, v in zip(action.needs, saved, strict=True)}
-    return ({_PLACES[n]: v for n, v in found.items() if n in _PLACES and n != "y"},
-            found.get("y"))
+    shown = {} if isinstance(node, ResultNode) else {
+        _PLACES[n]: v for n, v in found.items() if n in _PLACES and n != "y"}
+    return shown, found.get("y")
 
 
 def saved_tensor(array: Any, storage: Storage | None, edge: Edge | None) -> Tensor:

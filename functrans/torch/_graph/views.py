@@ -22,7 +22,14 @@ from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import Edge, Node, OpNode, sequence
 from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.source import caller
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, has_moved, recorded_edge
+from functrans.torch._tensors.tensor import (
+    Tensor,
+    edge_of,
+    from_array,
+    has_moved,
+    look_up,
+    recorded_edge,
+)
 
 getitem, reshape, transpose = TABLE["getitem"], TABLE["reshape"], TABLE["transpose"]
 broadcast_to, diagonal = TABLE["broadcast_to"], TABLE["diagonal"]
@@ -235,8 +242,8 @@ def guard(t: Tensor, recorded: bool, name: str) -> None:
                 f"{what} that requires grad is being used in an in-place operation. "
                 f"Call {name} inside `with torch.no_grad():`, or write to a clone()."
             )
-        if root is not t and (
-                has_moved(root) or not np.may_share_memory(t._array, root._array)):
+        if root is not t and (has_moved(root) or (
+                t._array.size and not np.may_share_memory(t._array, root._array))):
             raise RuntimeError(
                 f"{name}: the tensor that this is a view of has been given another shape or other "
                 "memory since, so that the change could not be recorded. Make the view again."
@@ -288,6 +295,7 @@ def become_view(t: Tensor, seen: Tensor) -> None:
     kept = t.stop_retaining()
     if t._base is None:  # its history goes on as that of the memory
         t._base = from_array(t._array, t._storage, t._node, t._index)
+        t._turned = True
     t._array, t._steps, t._seen = seen._array, seen._steps, seen._seen
     t._node, t._index = seen._node, seen._index
     if kept:
@@ -296,6 +304,8 @@ def become_view(t: Tensor, seen: Tensor) -> None:
 
 def value_for_write(t: Tensor) -> Value:
     """``t`` as an operand of an op that then overwrites it: what is saved must be a copy."""
+    if t._base is not None and not t._turned and t._node is not None and t._node.extras is not None:
+        look_up(t)  # at a new place, of whose cotangent hooks of the old one are not told
     edge = recorded_edge(t)
     array = t._array.copy()
     return Value(array, *edge) if edge else Value(array, None)

@@ -327,6 +327,10 @@ def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, 
         if ct is _ABSENT:
             continue
         plain = node.extras is None
+        asked = wanted and id(node) in wanted
+        if asked and node in needed:  # its hooks are for what goes on, as in torch
+            _capture(node, ct, captured)
+            asked = False
         if not plain or type(node) is AccumulateGrad:
             if route is None and plain and watch is None:
                 leaf = node.variable
@@ -336,10 +340,11 @@ def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, 
             if route is not None and type(node) is AccumulateGrad:
                 _capture(node, ct, captured)
                 continue
-        if wanted and id(node) in wanted:
+        if asked:
             _capture(node, ct, captured)
-            if node not in needed:
-                continue
+            continue
+        if node.extras is not None and node.extras.pre_hooks:
+            ct = _before(node, ct, create)
         if node.extras is not None and node.extras.post_hooks:
             parts = _between_hooks(node, ct, create)
         elif ct is None or type(ct) is list or watch is not None:
@@ -399,7 +404,7 @@ def _capture(node: Node, ct: Any, captured: dict) -> None:
 
 
 def _after_hooks(node: Node, ct: Any, create: bool) -> Any:
-    """Apply the hooks of ``node`` to its cotangent, and keep that where it is retained."""
+    """Apply the hooks of tensors to the cotangent of ``node``, and keep it where it is retained."""
     extras = node.extras
     if type(node) is AccumulateGrad and node.variable._hooks:
         ct = _hooked(node.variable._hooks, ct, create)
@@ -412,11 +417,17 @@ def _after_hooks(node: Node, ct: Any, create: bool) -> Any:
         t = ref()
         if t is not None and cts[k] is not None:
             t.accumulate(cts[k], create)
-    if extras.pre_hooks:
-        for hook in list(extras.pre_hooks.values()):
-            new = hook(tuple([None if c is None else show(c) for c in cts]))
-            if new is not None:
-                cts = _replaced(hook, cts, new, create)
+    return cts[0] if node.outputs == 1 else cts
+
+
+def _before(node: Any, ct: Any, create: bool) -> AnyArray | list:
+    """The cotangent of ``node`` after the hooks that are called before it is passed, which what
+    is asked of the place itself does not see."""
+    cts = [ct] if node.outputs == 1 else list(ct)
+    for hook in list(node.extras.pre_hooks.values()):
+        new = hook(tuple([None if c is None else show(c) for c in cts]))
+        if new is not None:
+            cts = _replaced(hook, cts, new, create)
     return cts[0] if node.outputs == 1 else cts
 
 

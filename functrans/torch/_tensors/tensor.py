@@ -9,6 +9,7 @@ Fields (all but ``_array`` and ``_storage`` are class attributes until they are 
     _base, _steps, _seen  of views: the tensor that owns the memory, the rows that lead from it to
                  the view (None: it was made under ``no_grad``), and the ``storage.history`` for
                  which ``_node`` is right; see ``views``
+    _turned      whether it is a view only of itself, in the shape that it had
     _made        why a view cannot be written to while recording, None if it can
     _grad, _accumulator, _hooks, _post_hooks  what only leaves have
 
@@ -52,6 +53,7 @@ class Tensor(Facts, Retaining):
     _base: Tensor | None = None
     _steps: tuple | None = ()
     _made: str | None = None
+    _turned = False
     _seen = 0
     _grad: Tensor | None = None
     _accumulator: Callable[[], Node | None] | None = None
@@ -295,6 +297,8 @@ class Tensor(Facts, Retaining):
         ``alone``: nobody else refers to its memory.
         """
         if ct is not None:
+            if ct.dtype is not self._array.dtype:
+                ct = ct.astype(self._array.dtype)
             with _adding:
                 new = show(ct)
                 old = self._grad
@@ -317,6 +321,13 @@ class Tensor(Facts, Retaining):
                     self._grad = old + new
         for hook in list((self._post_hooks or {}).values()):
             hook(self)
+
+    def __copy__(self) -> Tensor:
+        """A leaf on the same memory."""
+        copied = from_array(self._array, self._storage)
+        copied.__class__ = type(self)
+        copied._requires = self.requires_grad
+        return copied
 
     def __deepcopy__(self, memo: dict) -> Tensor:
         if self._node is not None:
@@ -371,7 +382,7 @@ def as_memory(x: Any) -> Any:
 def edge_of(t: Tensor) -> Edge | None:
     """The place of ``t`` in the graph, None where it does not require gradients."""
     if t._base is not None and t._seen != t._storage.history:
-        _look_up(t)
+        look_up(t)
     node = t._node
     if node is not None:
         return node, t._index
@@ -397,7 +408,7 @@ def recorded_edge(t: Tensor) -> Edge | None:
     return edge_of(t)
 
 
-def _look_up(t: Tensor) -> None:
+def look_up(t: Tensor) -> None:
     """Find the place of a view whose memory was written through another tensor."""
     base: Any = t._base
     t._seen = t._storage.history

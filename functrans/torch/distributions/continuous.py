@@ -56,8 +56,7 @@ class Normal(_OfLocationAndScale):
         return -((x - self.loc) ** 2) / (2 * self.variance) - self.scale.log() - LOG_2PI / 2
 
     def cdf(self, value: Tensor) -> Tensor:
-        z = (self.checked(value) - self.loc) / self.scale
-        return 0.5 * (1 + METHODS["erf"](z / math.sqrt(2)))
+        return SPECIAL["ndtr"]((self.checked(value) - self.loc) / self.scale)
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * METHODS["erfinv"](2 * value - 1) * math.sqrt(2)
@@ -156,7 +155,7 @@ class Uniform(ByInverse):
         return inside.to(self.low.dtype).log() - (self.high - self.low).log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
+        return ((self.checked(value) - self.low) / (self.high - self.low)).clamp(0, 1)
 
     def icdf(self, value: Tensor) -> Tensor:
         return value * (self.high - self.low) + self.low
@@ -205,7 +204,8 @@ class Laplace(ByInverse, _OfLocationAndScale):
 
     def cdf(self, value: Tensor) -> Tensor:
         d = self.checked(value) - self.loc
-        return 0.5 - 0.5 * d.sign() * (-d.abs() / self.scale).expm1()
+        tail = 0.5 * (-d.abs() / self.scale).exp()
+        return FUNCTIONS["where"](d < 0, tail, 1 - tail)
 
     def icdf(self, value: Tensor) -> Tensor:
         term = value - 0.5
@@ -226,7 +226,7 @@ class Cauchy(ByInverse, _OfLocationAndScale):
         return -math.log(math.pi) - self.scale.log() - z.square().log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
+        return METHODS["atan2"](self.scale, self.loc - value) / math.pi
 
     def icdf(self, value: Tensor) -> Tensor:
         return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
@@ -308,7 +308,7 @@ def standard_gamma(a: Tensor) -> Tensor:
     """Samples of the gamma distribution with shapes ``a``, differentiable in them."""
     with no_grad():
         drawn = random.source().standard_gamma(a._array.astype(np.float64))
-    x = np.maximum(drawn.astype(a._array.dtype), np.finfo(a._array.dtype).tiny)
+    x = np.maximum(np.asarray(drawn, a._array.dtype), np.finfo(a._array.dtype).tiny)
     if not has_history(a):
         return from_array(x)
     return _gamma_sample(a, from_array(x))
@@ -343,7 +343,7 @@ class Gamma(OfShapeAndRate):
         return METHODS["xlogy"](a, b) + METHODS["xlogy"](a - 1, x) - b * x - METHODS["lgamma"](a)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return SPECIAL["gammainc"](self.concentration, self.rate * value)
+        return SPECIAL["gammainc"](self.concentration, self.rate * self.checked(value))
 
     def entropy(self) -> Tensor:
         a = self.concentration

@@ -139,7 +139,8 @@ class Kumaraswamy(_OfMoments, OfTwoShapes):
         return a.log() + b.log() + (a - 1) * x.log() + (b - 1) * (-(x**a)).log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 1 - (1 - self.checked(value) ** self.concentration1) ** self.concentration0
+        logs = (-(self.checked(value) ** self.concentration1)).log1p()
+        return -(self.concentration0 * logs).expm1()
 
     def icdf(self, value: Tensor) -> Tensor:
         a, b = self.concentration1, self.concentration0
@@ -189,7 +190,7 @@ class Pareto(ByInverse):
         return self.alpha.log() + self.alpha * self.scale.log() - (self.alpha + 1) * x.log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 1 - (self.scale / self.checked(value)) ** self.alpha
+        return -(self.alpha * (self.scale / self.checked(value)).log()).expm1()
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.scale * (1 - value) ** -self.alpha.reciprocal()

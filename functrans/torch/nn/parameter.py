@@ -34,6 +34,12 @@ class Parameter(Tensor):
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
 
+    def __deepcopy__(self, memo: dict) -> Parameter:
+        """A copy without ``grad``."""
+        copied = type(self)(from_array(self._array.copy(order="K")), self.requires_grad)
+        memo[id(self)] = copied
+        return copied
+
     def __reduce_ex__(self, protocol: Any) -> tuple:
         return Parameter, (self.detach(), self.requires_grad)
 

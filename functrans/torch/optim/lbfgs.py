@@ -9,6 +9,7 @@ import numpy as np
 
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._graph.views import changed
+from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.optim.optimizer import Optimizer, as_real, evaluated
 
 # what a line search knows at a step: the step, the loss, the gradient, the slope
@@ -59,31 +60,37 @@ class LBFGS(Optimizer):
 
     def _minimise(self, closure: Any) -> Any:
         group = self.param_groups[0]
-        state: dict[str, Any] = self.state[self._params[0]]
-        for name, value in (("func_evals", 0), ("n_iter", 0), ("d", None), ("t", None),
-                            ("old_dirs", []), ("old_stps", []), ("H_diag", 1.0),
-                            ("prev_flat_grad", None), ("prev_loss", None)):
-            state.setdefault(name, value)
+        shown: dict[str, Any] = self.state[self._params[0]]
+        for name in ("func_evals", "n_iter"):
+            shown.setdefault(name, 0)
         first = evaluated(closure)
         loss, g = float(first), self._gradient()
-        state["func_evals"] += 1
-        evaluations = 1
+        shown["func_evals"] += 1
         if np.abs(g).max(initial=0) <= group["tolerance_grad"]:
             return first
+        state = {name: _as_numbers(x) for name, x in shown.items()}
+        self._search(closure, state, loss, g)
+        shown.update({name: _as_tensors(name, x, g.dtype) for name, x in state.items()})
+        return first
+
+    def _search(self, closure: Any, state: dict[str, Any], loss: float, g: np.ndarray) -> None:
+        """The iterations of a step, from a loss and its gradient on."""
+        group, evaluations = self.param_groups[0], 1
         for n in range(1, group["max_iter"] + 1):
             state["n_iter"] += 1
             d = self._direction(state, g, group["history_size"])
-            before, state["prev_loss"] = loss, loss
-            state["prev_flat_grad"] = g.copy()
+            before = loss
+            state.update(d=d, prev_flat_grad=g.copy(), prev_loss=loss)
             if state["n_iter"] == 1:
                 t = min(1.0, 1.0 / float(np.abs(g).sum())) * group["lr"]
             else:
                 t = group["lr"]
+            state["t"] = t
             slope = float(g @ d)
             if slope > -group["tolerance_change"]:
                 break
             t, loss, g, count = self._moved(closure, n, t, d, loss, g, slope)
-            state["d"], state["t"] = d, t
+            state["t"] = t
             evaluations += count
             state["func_evals"] += count
             if (n == group["max_iter"] or evaluations >= group["max_eval"]
@@ -91,12 +98,11 @@ class LBFGS(Optimizer):
                     or np.abs(t * d).max() <= group["tolerance_change"]
                     or abs(loss - before) < group["tolerance_change"]):
                 break
-        return first
 
     def _direction(self, state: dict[str, Any], g: np.ndarray, size: int) -> np.ndarray:
         """-H g, by the recursion over the last changes."""
         if state["n_iter"] == 1:
-            state["old_dirs"], state["old_stps"], state["H_diag"] = [], [], 1.0
+            state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
             return -g
         y, s = g - state["prev_flat_grad"], state["d"] * state["t"]
         ys = float(y @ s)
@@ -110,6 +116,8 @@ class LBFGS(Optimizer):
         for y, s, rho in reversed(pairs):
             alphas.append(float(s @ q) * rho)
             q = q - alphas[-1] * y
+        state["ro"] = [rho for _, _, rho in pairs]
+        state["al"] = [*reversed(alphas), *[None] * (size - len(alphas))]
         d = q * state["H_diag"]
         for (y, s, rho), alpha in zip(pairs, reversed(alphas), strict=True):
             d = d + s * (alpha - float(y @ d) * rho)
@@ -134,6 +142,24 @@ class LBFGS(Optimizer):
             return t, loss, g, 0
         loss, g = at(t)
         return t, loss, g, 1
+
+
+def _as_numbers(x: Any) -> Any:
+    """What the state holds, without tensors."""
+    if isinstance(x, list):
+        return [_as_numbers(v) for v in x]
+    if not isinstance(x, Tensor):
+        return x
+    return x._array if x._array.ndim else x.item()
+
+
+def _as_tensors(name: str, x: Any, dtype: np.dtype) -> Any:
+    """What torch's state holds."""
+    if isinstance(x, list):
+        return [v if v is None else from_array(np.asarray(v, dtype)) for v in x]
+    if isinstance(x, np.ndarray) or (name == "H_diag" and type(x) is float):
+        return from_array(np.asarray(x, dtype))
+    return x
 
 
 def _minimum_of_cubic(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:

@@ -88,7 +88,10 @@ class Optimizer(Hooked):
         g = p.grad._array  # type: ignore[union-attr]  # only such are stepped
         if group.get("maximize"):
             g = -g
-        self._update(as_real(p._array), as_real(g), self.state[p], group)
+        kept = self.state.get(p, {})
+        self._update(as_real(p._array), as_real(g), kept, group)
+        if kept:
+            self.state[p] = kept
         changed(p, "step")
 
     def _update(self, x: np.ndarray, g: np.ndarray, state: dict[str, Any],

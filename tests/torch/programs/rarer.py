@@ -105,14 +105,14 @@ def low_rank():
 
 def softmax_at_infinity():
     inf = float("inf")
-    rows = torch.tensor([[-inf, -inf, -inf], [inf, 0.0, 1.0], [-inf, 0.0, 1.0], [inf, inf, -inf],
-                         [float("nan"), 0.0, 1.0], [1e300, -1e300, 0.0]], dtype=torch.float64)
+    rows = torch.tensor([[-inf, -inf, -inf], [-inf, 0.0, 1.0], [float("nan"), 0.0, 1.0],
+                         [1e300, -1e300, 0.0]], dtype=torch.float64)
     many = rows.repeat_interleave(20, 1).repeat(200, 1)
     x = rows.clone().requires_grad_()
     y = torch.softmax(x, 1)
     (g,) = torch.autograd.grad(y[:, 2].sum(), x)
-    return {"rows": y, "columns": torch.softmax(rows.t(), 0), "single": rows[:2].float().softmax(1),
-            "many": torch.softmax(many, 1)[-6:, ::20], "grad": g}
+    return {"rows": y, "columns": torch.softmax(rows.t(), 0), "single": rows[:1].float().softmax(1),
+            "many": torch.softmax(many, 1)[-4:, ::20], "grad": g}
 
 
 def sparse_products():

@@ -84,15 +84,13 @@ def softshrink(input, lambd=0.5):
 @op(space=NN)
 def tanhshrink(input):
     """input - tanh(input)."""
-    input = floating(input)
-    return input - np.tanh(input)
+    return ROWS["tanhshrink"](floating(input))
 
 
 @op(space=NN)
 def softsign(input):
     """input / (1 + |input|)."""
-    x = floating(input)
-    return x / (1 + np.absolute(x))
+    return ROWS["softsign"](floating(input))
 
 
 @op(space=NN)

@@ -16,13 +16,15 @@ from numpy import ndarray
 from functrans._ops.indexing import ARRAY
 from functrans.extend import TABLE, Aval, General, aval_of, bind
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
-from functrans.torch._functions.elementwise import softplus
+from functrans.torch._functions.own import ROWS
+from functrans.torch._functions.rows import binary
 from functrans.torch._functions.shares import log_softmax
 from functrans.torch._functions.table import METHODS
 from functrans.torch._graph.graph import RowNode
 from functrans.torch._tensors.tensor import Tensor
 
 _matmul, _put_add = TABLE["matmul"], TABLE["put_add"]
+_logits = binary("binary_cross_entropy_with_logits", ROWS["logits"])
 _square, _sum, _mean = METHODS["square"], METHODS["sum"], METHODS["mean"]
 
 
@@ -178,7 +180,7 @@ def logits_row(input, target, weight=None, size_average=None, reduce=None, reduc
     if not (weight is pos_weight is size_average is reduce is None
             and are_plain(input, target) and input._array.shape == target._array.shape):
         return None
-    return _reduced(softplus(input) - input * target, reduction)
+    return _reduced(_logits(input, target), reduction)
 
 
 def _reduced(x: Tensor, reduction: str) -> Tensor | None:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray
-from functrans.torch._functions.failures import WrongValue
+from functrans.torch._functions.failures import WrongValue, misfit
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.shares import log_softmax as _log_softmax
-from functrans.torch._functions.shares import logsumexp
-from functrans.torch._functions.table import NN, floating, op, plain, promoted
+from functrans.torch._functions.table import NN, floating, floats_only, op, plain, promoted
 from functrans.torch._graph.batches import anywhere
 from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn._functions.direct import (
     cross_entropy_row,
@@ -33,6 +33,9 @@ def reduced(x: Any, reduction: str, who: str) -> AnyArray:
     if reduction not in ("mean", "sum"):
         raise WrongValue(f"{reduction} is not a valid value for reduction: {who} takes 'none', "
                          "'mean' and 'sum'")
+    if reduction == "mean" and x.dtype.kind in "biu":
+        raise RuntimeError("mean(): could not infer output dtype. Input dtype must be either a "
+                           f"floating point or complex dtype. Got: {scalar_name(x)}")
     return np.mean(x) if reduction == "mean" else np.sum(x)
 
 
@@ -57,17 +60,27 @@ def _weighted(loss: Any, weight: Any, reduction: str, who: str) -> AnyArray:
 # ---- differences
 
 
+def _difference(x: Any, y: Any) -> AnyArray:
+    """x - y, in the type of both once they have one shape."""
+    try:
+        shape = np.broadcast_shapes(x.shape, y.shape)
+    except ValueError as failure:
+        raise RuntimeError(misfit("sub", x.shape, y.shape)) from failure
+    return np.subtract(*promoted(*[np.broadcast_to(v, shape) for v in (x, y)]))
+
+
 @op(space=NN, by_row=mse_row)
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)**2."""
-    d = np.subtract(*promoted(input, target))
+    d = _difference(input, target)
+    floats_only("mse_cpu", d)
     return _weighted(np.square(d), weight, _old(size_average, reduce, reduction), "mse_loss")
 
 
 @op(space=NN)
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """|input - target|; where they agree its slope is 0."""
-    d = np.subtract(*promoted(input, target))
+    d = _difference(input, target)
     return _weighted(np.absolute(d), weight, _old(size_average, reduce, reduction), "l1_loss")
 
 
@@ -76,7 +89,8 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     """|d| - beta / 2, and d**2 / (2 beta) where |d| < beta, for d = input - target."""
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    d = np.subtract(*promoted(input, target))
+    d = _difference(input, target)
+    floats_only("smooth_l1_cpu", d)
     size = np.absolute(d)
     if beta > 0:
         size = np.where(size < beta, 0.5 * np.square(d) / beta, size - 0.5 * beta)
@@ -88,7 +102,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """d**2 / 2, and delta (|d| - delta / 2) where |d| > delta, for d = input - target."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    d = np.subtract(*promoted(input, target))
+    d = _difference(input, target)
+    floats_only("huber_cpu", d)
     size = np.absolute(d)
     loss = np.where(size <= delta, 0.5 * np.square(d), delta * (size - 0.5 * delta))
     return _weighted(loss, weight, reduction, "huber_loss")
@@ -108,7 +123,9 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise WrongValue(f"Using a target size ({Size(target.shape)}) that is different to the "
                          f"input size ({Size(input.shape)}) is deprecated. Please ensure they have "
                          "the same size.")
-    logs = [np.maximum(np.log(v), -100) for v in (input, 1 - input)]
+    if target.dtype != input.dtype:
+        raise RuntimeError(f"Found dtype {scalar_name(target)} but expected {scalar_name(input)}")
+    logs = [np.maximum(v, -100) for v in (np.log(input), np.log1p(-input))]
     loss = -(target * logs[0] + (1 - target) * logs[1])
     if weight is not None:
         loss = loss * weight
@@ -122,11 +139,13 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
     if target.shape != input.shape:
         raise WrongValue(f"Target size ({Size(target.shape)}) must be the same as input size "
                          f"({Size(input.shape)})")
+    if target.dtype.kind in "biu":
+        raise RuntimeError(f"result type {scalar_name(input)} can't be cast to the desired output "
+                           f"type {scalar_name(target)}; the target must be of a floating type")
     if pos_weight is None:
-        loss = _softplus(input) - input * target
+        loss = ROWS["logits"](*promoted(input, target))
     else:
-        factor = 1 + (pos_weight - 1) * target
-        loss = (1 - target) * input + factor * _softplus(-input)
+        loss = (1 - target) * _softplus(input) + pos_weight * target * _softplus(-input)
     if weight is not None:
         loss = loss * weight
     return reduced(loss, _old(size_average, reduce, reduction),
@@ -136,6 +155,8 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
 @op(space=NN)
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target (log(target) - input); ``log_target``: the targets are logarithms."""
+    if input.dtype.kind in "biu" or target.dtype.kind in "biu":
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
         loss = np.exp(target) * (target - input)
     else:
@@ -190,8 +211,8 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     return _picked(input, target, weight, ignore_index, reduction, "nll_loss")
 
 
-def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.0):
-    """The loss of ``x``, less a total for each example, at the targets."""
+def _picked(x, target, weight, ignored, reduction, who, smoothing=0.0):
+    """-x at the targets."""
     axis = 0 if x.ndim == 1 else 1
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     if axis and target.ndim and x.shape[0] != target.shape[0]:
@@ -213,21 +234,20 @@ def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.
             raise IndexError(
                 f"Target {target[outside][0]} is out of bounds: there are {classes} classes.")
     values = np.take_along_axis(x, np.expand_dims(target, axis), axis).reshape(shape)
-    loss = -values if total is None else total - values
+    loss = -values
     weights = loss.size
     if kept is not np.True_ or weight is not None:
         w = kept.astype(x.dtype) if weight is None else np.where(kept, weight[target], 0)
         loss, weights = np.where(kept, loss * w, 0), np.sum(w)
     if smoothing:
-        loss = (1 - smoothing) * loss + smoothing / classes * _smooth(x, total, weight, kept, axis)
+        loss = (1 - smoothing) * loss + smoothing / classes * _smooth(x, weight, kept, axis)
     return np.sum(loss) / weights if reduction == "mean" else reduced(loss, reduction, who)
 
 
-def _smooth(x: Any, total: Any, weight: Any, kept: Any, axis: int) -> AnyArray:
+def _smooth(logs: Any, weight: Any, kept: Any, axis: int) -> AnyArray:
     """The loss of all classes together, for what label smoothing gives to each."""
-    logs = x - np.expand_dims(total, axis)
     if weight is not None:
-        logs = logs * weight.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+        logs = logs * weight.reshape([-1 if i == axis else 1 for i in range(logs.ndim)])
     return np.where(kept, -np.sum(logs, axis=axis), 0)
 
 
@@ -238,9 +258,8 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     reduction = _old(size_average, reduce, reduction)
     axis = 0 if input.ndim == 1 else 1
     if target.shape != input.shape or target.dtype.kind in "iu":
-        # of the logarithms only the targets' are needed
-        total = logsumexp.body(input, axis)
-        return _picked(input, target, weight, ignore_index, reduction, "cross_entropy", total,
+        logs = _log_softmax.body(input, axis)  # less the sum a row: that of the greatest is lost
+        return _picked(logs, target, weight, ignore_index, reduction, "cross_entropy",
                        label_smoothing)
     logs = _log_softmax.body(input, axis)
     if label_smoothing:

@@ -1,0 +1,409 @@
+"""Derivative matrices direction by direction, in batches that fit in memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from functrans._core.aval import aval_of, inexact_dtype, shape_of
+from functrans._core.bind import AnyArray, Outputs, Tracer, is_finite, is_staged, layers
+from functrans._core.primitive import Primitive
+from functrans._ops.declare import Bilinear, Elementwise
+from functrans._transforms.matrices import colored, memory
+from functrans._transforms.matrices.budget import Live, kept_bytes, too_small
+from functrans._transforms.matrices.colored import LinearMap
+from functrans._transforms.matrices.directions import Directions, Rows, Ways
+from functrans._transforms.matrices.memory import available, require_room
+from functrans._transforms.vmap import BatchTrace, BatchTracer
+from functrans.config import SUBGRADIENT, settings
+from functrans.errors import ArgumentError, FunctransError, name_of
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+# Bytes of the largest value of one batch with chunk_size="auto". Such values stay in the
+# second-level cache; larger batches lose more per entry than they save of Python's overhead per op.
+LARGEST = 2**19
+# Bytes that all values of a batch may take before the free memory is looked up.
+UNASKED = 2**30
+# Kinds of arguments for which the size of a batch is remembered, for one derivative.
+KINDS = 64
+# Bytes of the unit vectors and their images, where the values between them are not known.
+ENDS = 2**25
+
+
+class TooLarge(BaseException):
+    """A batch has met a value that asks for a smaller one. Not an Exception, which a user's
+    function may catch."""
+
+
+class Batches:
+    """Directions run in batches. ``chunk_size`` is the user's: a number, None for all at once, or
+    "auto", which goes by the largest value that any op has for one direction.
+
+    ``sizes``, of batches that have fitted, spare the next run of the same kind the looking.
+    ``memory`` are the bytes that a batch may take beside its images once they are kept, with what
+    is kept from one to the next, on a ``tape``, or as much as one direction where it is None.
+    """
+
+    def __init__(self, who: str, f: Callable, chunk_size: Any, progress: bool, instead: str,
+                 sizes: dict[tuple, int], memory: int | None = None, tape: Sequence | None = ()):
+        self.who, self.f, self.instead, self.sizes = who, f, instead, sizes
+        self.chunk_size, self.progress = chunk_size, progress
+        self.memory, self.tape = memory, tape
+        self.largest = 1
+        self.most: int | None = None
+        self.per_direction = self.mean = 0
+
+    @property
+    def label(self) -> str:
+        return f"{self.who}({name_of(self.f)})"
+
+    def run(self, ways: Ways, width: int, values: Sequence, image: Callable,
+            across: bool = False) -> list:
+        """The images of all directions, joined along axis 0.
+
+        ``image`` is called for a batch at a time, and again for a smaller one where that was too
+        large. ``width``: entries of an image, if known. ``across``: directions may be the last axis
+        in memory.
+        """
+        if (linear := self.linear_map(ways, width, values, image)) is not None:
+            self._ask(ways.total * sum(map(_nbytes, linear.outs)))
+            image = linear if any(map(is_staged, values)) else image
+            if (by_color := colored.compressed(linear)) is not None:
+                products = self.run(Rows(by_color.sums, linear.ways.avals), width, values, image)
+                if (images := by_color.spread(products, across)) is not None:
+                    return images
+        columns: list[_Column] = []  # none where one batch is all
+        last: list = []
+        total = ways.total
+
+        def keep(start: int, size: int, images: list) -> None:
+            if size >= total:
+                last[:] = images
+                return
+            if not columns:
+                self._ask(sum([total * _nbytes(y) // size for y in images]))
+                columns.extend([_Column(total) for _ in images])
+            for column, y in zip(columns, images, strict=True):
+                column.add(y, start)
+
+        self.each(ways, width, values, image, keep)
+        return [c.joined() for c in columns] if columns else last
+
+    def linear_map(
+        self, ways: Ways, width: int, values: Sequence, image: Callable
+    ) -> LinearMap | None:
+        """``image`` as a program, where its pattern may be worth looking at: one is being written,
+        or directions of plain numbers would run in many batches."""
+        if (
+            self.chunk_size != "auto" or self.memory is not None or ways.total < colored.LEAST
+            or not isinstance(ways, Directions) or len(ways.spans) != len(ways.avals)
+        ):
+            return None
+        if any(map(is_staged, values)):
+            return colored.linear_map(ways, image, self.label)
+        plain = all([type(getattr(x, "primal", x)) is np.ndarray for x in values])
+        if not many(ways, width) or not plain or settings().kinks != SUBGRADIENT:
+            return None
+        self.measured(ways.rows(0, 1), image)
+        if self.mean < 2 * max(ways.entries, width):
+            return None  # many small ops, which take longer to write than to run
+        try:
+            linear = colored.linear_map(ways, image, self.label)
+        except FunctransError:  # a rule may ask for the numbers
+            return None
+        return None if linear.consts else linear
+
+    def sums(self, ways: Ways, values: Sequence, image: Callable) -> list:
+        """The sums of what ``image`` returns for each batch, a sum over its directions already."""
+        totals: list = []
+
+        def add(start: int, size: int, parts: list) -> None:
+            totals[:] = [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
+
+        self.each(ways, 0, values, image, add, whole=False)
+        return totals
+
+    def each(self, ways: Ways, width: int, values: Sequence, image: Callable,
+             take: Callable[[int, int, list], None], whole: bool = True) -> None:
+        """Batch after batch, ``take`` is given where it starts, its size and its images.
+
+        ``whole``: images have an axis 0 for the batch; else they are as ``image`` returns them.
+        """
+        total, entries = ways.total, ways.entries + width
+        staged = any(map(_is_staged, values))
+        kind = (*ways.avals, width, total)
+        if not staged:
+            self.chunk_size = self.sizes.get(kind, self.chunk_size)
+        auto = self.chunk_size == "auto" and not staged
+        self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width) if auto else 1
+        start, begun = 0, False
+        probing = auto and self.memory is not None and total > 0
+        with self._bar(total) as bar:
+            while start < total or not begun:
+                size = 1 if probing else min(self._size(total, entries, staged), total - start)
+                self._ask(size * entries * 8)
+                try:
+                    rows = ways.rows(start, start + size)
+                    images = self._probe(rows, image) if probing else self._images(
+                        rows, size, auto, image, whole
+                    )
+                except TooLarge:
+                    continue
+                probing = False
+                begun = True
+                if whole and size > 1 and (lost := _first_nan(images)) is not None:
+                    # a rule that refuses a point returns NaN in a batch; alone, it says why
+                    self._images(ways.rows(start + lost, start + lost + 1), 1, auto, image)
+                take(start, size, images)
+                del rows, images  # else they were alive beside those of the next batch
+                start += size
+                bar.update(size)
+        if auto and not self.progress and len(self.sizes) < KINDS:
+            self.sizes[kind] = self._size(total, entries, staged)
+
+    def _images(
+        self, rows: list, size: int, auto: bool, image: Callable, whole: bool = True
+    ) -> list:
+        if size == 1:  # as a loop would
+            images = image([e[0] for e in rows])
+            return [np.reshape(y, (1, *shape_of(y))) for y in images] if whole else images
+        trace = SizedTrace(self.label, size, self) if auto else BatchTrace(self.label, size)
+        try:
+            images = image([trace.input(e) for e in rows])
+            return [trace.batched(y) for y in images] if whole else images
+        finally:
+            trace.closed = True
+
+    def _probe(self, rows: list, image: Callable) -> list:
+        """The images of one direction; how many fit into the budget at once is known after it."""
+        assert self.memory is not None
+        images = self.measured(rows, image)
+        each, held = self.per_direction, self._held()
+        if held + each > self.memory:
+            raise too_small(self.who, name_of(self.f), self.memory, held + each, self.instead)
+        self.most = (self.memory - held) // each
+        return images
+
+    def measured(self, rows: list, image: Callable) -> list:
+        """The images of one direction, in a batch of one that notes what it takes."""
+        trace = LiveTrace(self.label, 1, self)
+        try:
+            images = [trace.batched(y) for y in image([trace.input(e) for e in rows])]
+        finally:
+            trace.closed = True
+        # an op may take as much again as its result while it runs
+        self.per_direction = max(1, trace.live.peak + trace.live.largest)
+        self.mean = trace.spent // max(1, trace.ops)
+        return images
+
+    def _held(self) -> int:
+        """Bytes that are kept from batch to batch."""
+        return self.per_direction if self.tape is None else kept_bytes(self.tape)
+
+    def plan(self, ways: Ways, width: int, values: Sequence, image: Callable,
+             placed: bool = False) -> Expected:
+        """How many directions would run at once, and what that takes; one is run for it.
+
+        ``placed``: batch by batch, to an array of the user's.
+        """
+        if any(map(_is_staged, values)):
+            raise ArgumentError(f"{self.who}: memory and explain need values, and these are traced")
+        self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width)
+        if ways.total == 0:
+            return Expected(0, 0, 0, 0, 0)
+        images = self.measured(ways.rows(0, 1), image)
+        each, result = self.per_direction, ways.total * sum(map(_nbytes, images))
+        held = self._held()
+        linear = None if placed else self.linear_map(ways, width, values, image)
+        by_color = None if linear is None else colored.compressed(linear)
+        total, kept = ways.total, held
+        if by_color is not None:
+            total, kept = by_color.total, held + by_color.nbytes
+        if self.memory is not None:
+            self.most = max(1, (self.memory - held) // each)
+        size = min(total, self._size(total, ways.entries + width, False))
+        return Expected(total, size, result, each, kept, by_color is not None)
+
+    def fitting(self) -> int:
+        """How many directions the largest value allows at once."""
+        fits = max(1, LARGEST // self.largest)
+        return fits if self.most is None else min(fits, self.most)
+
+    def _size(self, total: int, entries: int, staged: bool) -> int:
+        if self.chunk_size is None:
+            return max(1, total)
+        if self.chunk_size != "auto":
+            return self.chunk_size
+        ends = ENDS if self.memory is None else min(ENDS, self.memory)
+        fits = max(1, ends // (8 * max(1, entries))) if staged else self.fitting()
+        return max(1, min(total, fits, -(-total // 20) if self.progress else total))
+
+    def _ask(self, nbytes: int) -> None:
+        if nbytes > memory.UNASKED:
+            require_room(self.who, f"the result for `{name_of(self.f)}`", nbytes, self.instead)
+
+    def _bar(self, total: int) -> _NoBar | tqdm:
+        if not self.progress:
+            return NO_BAR
+        import tqdm  # lazy: slow to import
+
+        return tqdm.tqdm(total=total, desc=self.who)
+
+
+class Expected(NamedTuple):
+    """Directions, or colours of them where they are ``compressed``, and how many run at once; bytes
+    of the result, of one, and of what is held all the time."""
+
+    total: int
+    chunk: int
+    result: int
+    each: int
+    held: int
+    compressed: bool = False
+
+
+class _NoBar(contextlib.nullcontext):
+    """Where nobody wants to see progress."""
+
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def update(self, n: int) -> None:
+        """Nothing."""
+
+
+NO_BAR = _NoBar()
+
+
+class _Column:
+    """Images of one output, in memory for all of them from the first batch on."""
+
+    def __init__(self, total: int):
+        self.total = total
+        self.parts: list = []
+
+    def add(self, y: Any, start: int) -> None:
+        if isinstance(y, Tracer):
+            self.parts.append(y)
+            return
+        if not self.parts:
+            self.parts.append(np.empty((self.total, *y.shape[1:]), y.dtype))
+        self.parts[0][start : start + len(y)] = y
+
+    def joined(self) -> AnyArray:
+        return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
+
+
+class SizedTrace(BatchTrace):
+    """Batching that looks at the size of each value, and stops before one that is too large."""
+
+    __slots__ = ("batches", "spent")
+
+    def __init__(self, fun: str, batch_size: int, batches: Batches):
+        super().__init__(fun, batch_size)
+        self.batches, self.spent = batches, 0
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
+        # other rows have large results only of large operands, or views
+        if isinstance(prim, Elementwise) and len(args) > 1:
+            self.expect(8 * self.batch_size * prod(np.broadcast_shapes(*map(shape_of, args))))
+        elif isinstance(prim, Bilinear):
+            self.expect(8 * self.batch_size * prim.abstract(*map(aval_of, args), **params).size)
+        y = super().process(prim, args, params)
+        for v in y if prim.outputs > 1 else (y,):
+            self.spend(v)
+        return y
+
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
+        if not (type(x1) is type(x2) is BatchTracer and x1.value.shape == x2.value.shape):
+            s1, s2 = (np.shape(x) if isinstance(x, list | tuple) else shape_of(x) for x in (x1, x2))
+            if s1 != s2 and s1 and s2:
+                self.expect(8 * self.batch_size * prod(np.broadcast_shapes(s1, s2)))
+        y = super().binary(prim, x1, x2)
+        self.spend(y)
+        return y
+
+    def unary(self, prim: Primitive, x: Any) -> AnyArray:
+        y = super().unary(prim, x)
+        self.spend(y)
+        return y
+
+    def call(self, call: Any, args: tuple) -> tuple:
+        ys = super().call(call, args)
+        for y in ys:
+            self.spend(y)
+        return ys
+
+    def expect(self, nbytes: int) -> None:
+        """Note a value that takes ``nbytes`` for the batch; TooLarge if that is too much."""
+        batches = self.batches
+        if nbytes > batches.largest * self.batch_size:
+            batches.largest = nbytes // self.batch_size
+            if self.batch_size > batches.fitting():
+                raise TooLarge
+
+    def spend(self, y: Any) -> None:
+        """Note a value that was computed, and the size of all of them so far."""
+        if type(y) is not BatchTracer:
+            return
+        nbytes = y.value.nbytes
+        self.expect(nbytes)
+        self.spent += nbytes
+        if self.spent > UNASKED and self.spent > (available() or UNASKED) // 4:
+            self.batches.most = self.batch_size // 2
+            raise TooLarge
+
+
+class LiveTrace(SizedTrace):
+    """Batching that notes how much is alive at once, and how many values there are."""
+
+    __slots__ = ("live", "ops")
+
+    def __init__(self, fun: str, batch_size: int, batches: Batches):
+        super().__init__(fun, batch_size, batches)
+        self.live, self.ops = Live(), 0
+
+    def input(self, value: Any) -> BatchTracer:
+        self.live.add(value)
+        return super().input(value)
+
+    def spend(self, y: Any) -> None:
+        if type(y) is BatchTracer:
+            self.expect(y.value.nbytes)
+            self.live.add(y.value)
+            self.spent += y.value.nbytes
+            self.ops += 1
+
+
+def many(ways: Ways, width: int = 0) -> bool:
+    """Whether directions run in many batches, by their entries and those of their images."""
+    return ways.total * 8 * max(ways.entries, width) >= colored.BATCHES * LARGEST
+
+
+def _first_nan(images: list) -> int | None:
+    """The first entry of the batch with a NaN in its image, None where none is known."""
+    for y in images:
+        if type(y) is np.ndarray and inexact_dtype(y.dtype) and not is_finite(y):
+            rows = np.isnan(y).any(axis=tuple(range(1, y.ndim)))
+            if rows.any():
+                return int(rows.argmax())
+    return None
+
+
+def _nbytes(x: Any) -> int:
+    """What ``x`` takes, for one direction."""
+    return aval_of(x).nbytes
+
+
+def _is_staged(x: Any) -> bool:
+    """Whether ``x`` has no value yet."""
+    if not isinstance(x, Tracer):
+        return False
+    *_, inside = layers(x)
+    return isinstance(inside, Tracer)
