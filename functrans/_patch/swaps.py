@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from functrans._core.unswapped import are_away, changing, groups
+from functrans._core.unswapped import are_away, changing
+from functrans._core.unswapped import groups as _groups
 from functrans._core.writing import patched, stood_for
 
 _ABSENT: Any = object()
@@ -46,7 +47,7 @@ class Group:
     def __init__(self, make: Callable[[], list[Swap]]):
         self.make, self.blocks = make, 0
         self.swaps: list[Swap] = []
-        groups.append(self)
+        _groups.append(self)
 
     def enter(self) -> None:
         with changing:
@@ -63,7 +64,7 @@ class Group:
             for swap in self.swaps:
                 swap.put()
                 stood_for[id(swap.other)] = swap.original
-        except BaseException:  # all or none
+        except BaseException:
             self.set_blocks(0)
             raise
 
@@ -85,7 +86,7 @@ class Group:
 
 def _in_child() -> None:
     """Of a fork: blocks of other threads are gone."""
-    for group in groups:
+    for group in _groups:
         if group.blocks:
             group.set_blocks(min(group.blocks, patched.get()))
     changing.release()
