@@ -53,8 +53,9 @@ def require_finite(x: Any) -> None:
         for v in x.values() if isinstance(x, dict) else x:
             require_finite(v)
     elif isinstance(x, Tracer | np.ndarray):
-        plain = known(x)
-        if plain is not None and plain.dtype.kind in "fc" and not np.isfinite(plain).all():
+        value = known(x)
+        if value is not None and np.asarray(value).dtype.kind in "fc" and not (
+                np.isfinite(value).all()):
             raise ValueError("array must not contain infs or NaNs")
 
 

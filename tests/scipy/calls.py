@@ -190,7 +190,10 @@ STATS = {
     "entropy": [of(POSITIVE), of(POSITIVE, POSITIVE[::-1].copy())],
     **{n: [of(POSITIVE)] for n in ("gmean", "gstd", "gzscore", "hmean", "variation")},
     **{n: [of(VECTOR)] for n in ("kurtosis", "skew", "sem", "zscore", "median_abs_deviation")},
-    **{n: [of(VECTOR, OTHER)] for n in ("linregress", "pearsonr", "kendalltau", "spearmanr")},
+    **{n: [of(VECTOR, OTHER)] for n in ("pearsonr", "kendalltau", "spearmanr")},
+    "linregress": [
+        (lambda f, x, y: (r := f(x, y), r.intercept_stderr)[1] + sum(r), (VECTOR, OTHER)),
+    ],
     "moment": [of(VECTOR, order=3)], "pmean": [of(POSITIVE, 1.7)], "rankdata": [of(VECTOR)],
     "trim_mean": [of(LONG, 0.12)], "zmap": [of(VECTOR, OTHER)],
 }
