@@ -326,6 +326,15 @@ def test_colours_change_no_entry_of_a_matrix(p, matrix, monkeypatch):
     assert np.all((special == without[1]) | np.isnan(without[1]))
 
 
+def unless_refused(f, x):
+    """``f(x)``, or None: some functions of SciPy's refuse infinities and NaN."""
+    try:
+        return f(x)
+    except ValueError as error:
+        assert "infs or NaNs" in str(error)
+        return None
+
+
 @pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize(("p", "matrix"), covering(PROGRAMS, [*MATRICES, ft.hessian], meet=1))
 def test_colours_change_no_bit_where_no_program_is_written(p, matrix, monkeypatch):
@@ -336,11 +345,12 @@ def test_colours_change_no_bit_where_no_program_is_written(p, matrix, monkeypatc
     special = ordinary.copy()
     special.flat[:5] = 0.0, np.inf, np.nan, -0.0, 1e200
     with np.errstate(all="ignore"):
-        without = [matrix(f)(x) for x in (ordinary, special)]
+        without = [unless_refused(matrix(f), x) for x in (ordinary, special)]
+        assert without[0] is not None
         for name, value in (("LEAST", 1), ("SERVED", 1), ("BATCHES", 0)):
             monkeypatch.setattr(colored, name, value)
         for x, expected in zip((ordinary, special), without, strict=True):
-            assert_array_equal(matrix(f)(x), expected)
+            assert_array_equal(unless_refused(matrix(f), x), expected)
 
 
 def rosenbrock(x):
@@ -415,8 +425,8 @@ def test_a_full_matrix_is_written_direction_by_direction():
     program = make_program(ft.jacobian(lambda x: np.tanh(A @ x)))(A[0])
     assert "[60,60]" in str(program)
     assert "put_add" not in str(program)
-    y = np.tanh(A @ A[0])
-    assert_allclose(interpret(program, [A[0]])[0], (1 - y * y)[:, None] * A, rtol=1e-12)
+    slopes = 1 / np.cosh(A @ A[0]) ** 2
+    assert_allclose(interpret(program, [A[0]])[0], slopes[:, None] * A, rtol=1e-12)
 
 
 # ---- through a narrow place

@@ -15,7 +15,7 @@ PRELUDE = """
 import ctypes, mmap, sys
 import numpy as np
 import functrans as ft
-from functrans._compile.run import frame, native
+from functrans._compile.run import framed, native
 
 libc = ctypes.CDLL(None, use_errno=True)
 PAGE = mmap.PAGESIZE
@@ -56,7 +56,7 @@ def check(f, shapes, dtypes=(np.float64, np.float32)):
                 made.append(guarded(shape, dtype, at_end))
                 return made[-1]
 
-            frame.empty = ours
+            framed.empty = ours
             got = compiled._code.in_steps(xs)
             assert made or not compiled.llvm, "results were to be guarded as well"
             with np.errstate(all="ignore"):

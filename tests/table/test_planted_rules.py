@@ -38,6 +38,8 @@ ELSEWHERE = {
     # the derivative of vectors whose flag is set, which samples have not
     ("vectors_if", "jvp"): "tests/test_coinciding.py",
     ("vectors_if", "vjp"): "tests/test_coinciding.py",
+    # a number in place of an array
+    **{("item", mode): "tests/test_typed_calls.py" for mode in ("jvp", "vjp", "batch", "abstract")},
 }
 NOTICED = (AssertionError, ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError)
 
