@@ -75,6 +75,11 @@ def is_inexact(x: Any) -> bool:
     return inexact_dtype(dtype_of(x))
 
 
+def real_dtype(dtype: np.dtype) -> np.dtype:
+    """That of the parts of a complex number; any other as it is."""
+    return np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
+
+
 def inexact_dtype(dtype: np.dtype) -> bool:
     # kind "V" is ml_dtypes' bfloat16 on NumPy versions that do not know it as a float
     return dtype.kind in "fc" or (dtype.kind == "V" and dtype.name == "bfloat16")

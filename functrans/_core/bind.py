@@ -289,7 +289,7 @@ class Tracer(Methods):
         if self.size != 1 and not args:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         index = args[0] if len(args) == 1 else args or 0
-        x = self[index] if isinstance(index, tuple) else self.reshape(-1)[index]
+        x: Any = self[index] if isinstance(index, tuple) else self.reshape(-1)[index]
         return x.weakened()
 
     def tolist(self):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, dtype_of, inexact_dtype
+from functrans._core.aval import PYTHON_SCALARS, dtype_of, inexact_dtype, real_dtype
 from functrans._core.bind import AnyArray
 
 WHOLE = np.dtype(np.int64)
@@ -44,7 +44,7 @@ def brought_whole(x: Any, y: Any) -> AnyArray:
 def _target(dtype: np.dtype, result: np.dtype) -> np.dtype:
     if not inexact_dtype(result):
         return dtype
-    real = np.zeros((), result).real.dtype if result.kind == "c" else result
+    real = real_dtype(result)
     if not inexact_dtype(dtype):
         return real
     wider = np.result_type(dtype, result if dtype.kind == "c" else real)

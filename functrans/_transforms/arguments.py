@@ -221,7 +221,7 @@ def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
         x = float(x)
     elif isinstance(x, np.integer):
         x = np.float64(x)
-    elif _is_integer(x) and not x.shape:
+    elif _is_integer(x) and not np.shape(x):
         x = x * 1.0  # traced in another transform, where it was such an integer
     leaves, structure = tree.flatten(x)
     leaves = [plain(v) for v in leaves]

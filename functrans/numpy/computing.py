@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import dtype_of
+from functrans._core.aval import dtype_of, real_dtype
 from functrans._core.bind import Tracer
 
 # What adds up or multiplies, and with which ufunc.
@@ -64,7 +64,7 @@ def with_type_of(who: str, call: Callable, args: tuple, options: dict,
 def _of_mean(dtype: np.dtype, out: np.dtype) -> np.dtype | None:
     if dtype.kind != "f" or out.kind not in "fc":
         return None
-    return np.result_type(dtype, np.zeros((), out).real.dtype, np.float32)
+    return np.result_type(dtype, real_dtype(out), np.float32)
 
 
 def _of_steps(ufunc: np.ufunc, dtype: np.dtype, out: np.dtype) -> np.dtype | None:

@@ -365,7 +365,7 @@ def select(condlist, choicelist, default=0):
     y = default
     for condition, choice in zip(condlist[::-1], choicelist[::-1], strict=True):
         y = where(condition, choice, y)
-    return y.astype(common_dtype(*choicelist, default))
+    return as_operand(y).astype(common_dtype(*choicelist, default))
 
 
 @numpy_like(np.choose)

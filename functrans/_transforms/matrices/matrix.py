@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import Aval, aval_of, dtype_of, finfo, shape_of
+from functrans._core.aval import Aval, aval_of, dtype_of, finfo, real_dtype, shape_of
 from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import (
@@ -467,8 +467,8 @@ def _shaped(J: Any, out: Aval, into: Aval) -> AnyArray:
         return J
     if have.kind == "c":
         dtype = np.result_type(dtype, np.complex64)
-    elif dtype.kind == "c":
-        dtype = np.zeros((), dtype).real.dtype
+    else:
+        dtype = real_dtype(dtype)
     return cast(J, dtype)
 
 

@@ -34,7 +34,8 @@ def filled(y: Any, xs: Sequence, outside: Any, fill: Any) -> AnyArray:
     rows = outside.reshape(outside.shape + (1,) * (y.ndim - outside.ndim))
     if is_traced(fill) or not np.any(np.isnan(fill)):
         return np.where(rows, fill, y)
-    moving: Any = sum(xs[1:], xs[0]).reshape(rows.shape) + y
+    total: Any = sum(xs[1:], xs[0])
+    moving = total.reshape(rows.shape) + y
     return np.where(rows, np.where(np.isnan(fill), np.nan * moving, fill), y)
 
 

@@ -91,9 +91,9 @@ def _eigenpairs(
     v = v * np.sign(v[np.argmax(np.abs(v), axis=0), np.arange(len(w))])
     pairs = [implicit("eigsh", _equations(A), np.append(vector, value))
              for value, vector in zip(w, v.T, strict=True)]
-    vectors = [limits.unmoved(z[:-1], blurred) + z[:-1]
+    columns = [limits.unmoved(z[:-1], blurred) + z[:-1]
                for z, blurred in zip(pairs, _blurred(w), strict=True)]
-    return np.stack([z[-1] for z in pairs]), np.stack(vectors, axis=1)
+    return np.stack([z[-1] for z in pairs]), np.stack(columns, axis=1)
 
 
 def _blurred(w: np.ndarray) -> np.ndarray:
