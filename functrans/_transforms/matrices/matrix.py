@@ -465,10 +465,7 @@ def _shaped(J: Any, out: Aval, into: Aval) -> AnyArray:
     have, dtype = dtype_of(J), into.dtype
     if have is dtype:
         return J
-    if have.kind == "c":
-        dtype = np.result_type(dtype, np.complex64)
-    else:
-        dtype = real_dtype(dtype)
+    dtype = np.result_type(dtype, np.complex64) if have.kind == "c" else real_dtype(dtype)
     return cast(J, dtype)
 
 
