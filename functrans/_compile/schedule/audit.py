@@ -79,12 +79,18 @@ class Audit:
             self.memory.fill(at, b)
 
     def lost(self, b: Any) -> bool:
-        """Whether a buffer is not in memory any more."""
-        if not isinstance(b, Var):
-            return False
-        at = self.piece(b)
-        own = at is not None and not self.memory.holds(at, b)
-        return own or any(map(self.lost, self.views.get(b, ())))
+        """Whether a buffer, or one that it may be a view of, is not in memory any more."""
+        waiting, seen = [b] if isinstance(b, Var) else [], {b}
+        while waiting:
+            x = waiting.pop()
+            at = self.piece(x)
+            if at is not None and not self.memory.holds(at, x):
+                return True
+            for y in self.views.get(x, ()):
+                if y not in seen:  # which many paths lead to
+                    seen.add(y)
+                    waiting.append(y)
+        return False
 
     def fault(self, steps: Sequence[Any], outputs: Sequence[Any],
               targets: Mapping[int, Piece]) -> Fault | None:
