@@ -6,6 +6,7 @@ import functools
 import importlib
 import itertools
 import random
+import secrets
 import sys
 import threading
 import types
@@ -324,6 +325,17 @@ def test_a_state_differs_after_each_draw_and_only_then(make):
             getattr(g, name)(*[0.0, 1.0][: 2 * (name == "gauss")])
             assert state_of(g) != before
             before = state_of(g)
+
+
+@pytest.mark.parametrize("transform", [lambda f: ft.jit(f)(1.0), lambda f: ft.vmap(f)(X)],
+                         ids=["jit", "vmap"])
+@pytest.mark.parametrize("draw", [
+    lambda x: x + random.Random().random(), lambda x: x * random.Random().uniform(1, 2),
+    lambda x: x + random.SystemRandom().random(), lambda x: x + secrets.randbelow(5),
+], ids=["Random", "uniform", "SystemRandom", "secrets"])
+def test_a_generator_without_a_seed_is_refused(transform, draw):
+    with pytest.raises(UnsupportedError):
+        transform(draw)
 
 
 def test_what_draws_from_the_system_has_no_state():

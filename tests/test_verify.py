@@ -1,6 +1,7 @@
 """Fresh code is compared with its program: planted faults are seen, right code is not accused."""
 
 import inspect
+import itertools
 import subprocess
 import sys
 import types
@@ -412,6 +413,17 @@ def test_what_is_right_is_not_accused_of_overwriting():
               *[f for _, _, f in DROPPED.values()]):
         ft.jit(f)(x, i)
         ft.jit(ft.grad(lambda x, f=f: sum(np.sum(y) for y in ft.tree.leaves(f(x, i)))))(x)
+
+
+def test_memory_that_many_paths_lead_to_is_looked_at_once():
+    # two paths from each step to the one before: 2**200 of them to the input
+    made = [Var(Aval((3,), np.dtype(float))) for _ in range(201)]
+    steps = [types.SimpleNamespace(makes=(b,), reads=(a, made[max(i - 1, 0)]), copies=False)
+             for i, (a, b) in enumerate(itertools.pairwise(made))]
+    follow = audit.Audit(steps, made[:1], {made[0]: ("input", 0, 8)}.get, made[1:])
+    assert follow.fault(steps, made[-1:], {}) is None
+    follow.memory.fill(("input", 0, 8), None)
+    assert follow.lost(made[-1])
 
 
 def test_memory_that_overlaps_holds_what_was_written_last():
