@@ -76,9 +76,9 @@ SciPy's own functions, for plain arrays.
   along.
 - `solve_bvp` is differentiated as the solution of SciPy's collocation equations on the mesh that
   it has found; under `jit` the mesh has to keep its size.
-- Optimisers are given exact derivatives of the function, compiled where it can be. What is compiled is kept with the
-  function: pass the same one to later solves, with what varies in `args`. A function that takes plain numbers alone
-  is simply called, and SciPy takes differences.
+- Optimisers are given exact derivatives of the function, compiled where it can be. What is
+  compiled is kept with the function: pass the same one to later solves, with what varies in
+  `args`. A function that takes plain numbers alone is simply called, and SciPy takes differences.
 - Solvers (`quad`, `brentq`, `root`, `minimize`, `least_squares`, `curve_fit`, `linprog`,
   `lu_factor`, ...) are a step of their own under `jit` and `vmap`, which runs SciPy's with compiled
   functions, once for each entry of a batch; the derivative is another such step. Functions that
