@@ -38,7 +38,11 @@ TYPES = {"d": "double", "s": "float"}
 class Loaded(Protocol):
     """Machine code, by the names of its functions."""
 
-    functions: dict[str, Any]
+    @property
+    def code(self) -> object: ...  # must live as long as they are called
+
+    @property
+    def functions(self) -> dict[str, Any]: ...
 
 
 class Machine(Protocol):
