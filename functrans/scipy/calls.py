@@ -64,12 +64,12 @@ class Derivative(Numbers):
         self.way, self.args, self.arity = way, args, arity
         self.native: Callable | None = None
         if all([isinstance(x, VALUES) for x in args]):
-            self.native = _kept(way, f)
+            self.native = _find_or_compile(way, f)
         else:  # flags, counts and texts choose what is compiled
             self.native = jit(lambda *xs: way(follow(f), *xs[:arity], *args))
 
     def __call__(self, *args: Any) -> Any:
-        xs = [*map(_copied, args[: self.arity])]
+        xs = [*map(_float_copy, args[: self.arity])]
         if self.native is not None:
             try:
                 y = _writable(self.plain(self.native(*xs, *self.args)))
@@ -100,21 +100,21 @@ class _Derivatives:
         return _Derivatives, ()
 
 
-def _kept(way: Callable, f: Callable) -> Callable:
+def _find_or_compile(way: Callable, f: Callable) -> Callable:
     """The compiled ``way`` of ``f``, kept for as long as the function, or one like it, is there."""
     if type(f) is not types.FunctionType:
-        return _compiled(way, f)
+        return _compile(way, f)
     if not (f.__closure__ or f.__defaults__ or f.__kwdefaults__ or vars(f)):
         return _of_code(way, _Code(f))
     kept = vars(f).get(KEPT)
     if kept is None or kept.owner is not f:  # functools.wraps copies what a function has
         kept = vars(f)[KEPT] = _Derivatives(f)
     if way not in kept.of:
-        kept.of[way] = _compiled(way, f)
+        kept.of[way] = _compile(way, f)
     return kept.of[way]
 
 
-def _compiled(way: Callable, f: Callable) -> Callable:
+def _compile(way: Callable, f: Callable) -> Callable:
     return jit(functools.partial(way, follow(f)))
 
 
@@ -136,7 +136,7 @@ class _Code:
 
 @functools.lru_cache(64)
 def _of_code(way: Callable, code: _Code) -> Callable:
-    return _compiled(way, code.f)
+    return _compile(way, code.f)
 
 
 class Underivable(Exception):
@@ -161,7 +161,7 @@ def jacobian_at(f: Callable, x: Any, *args: Any) -> AnyArray:
     return jacobian(f)(x, *args)
 
 
-def _copied(x: Any) -> np.ndarray:
+def _float_copy(x: Any) -> np.ndarray:
     """A float copy of an argument: SciPy writes into its own."""
     if type(x) is np.ndarray and x.dtype is DOUBLE:
         return x.copy()
