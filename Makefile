@@ -12,13 +12,14 @@ export PYRIGHT_PYTHON_GLOBAL_NODE := 0
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYRIGHT_PYTHON_FORCE_VERSION
 
-.PHONY: help test demo bench docs dist clean
+.PHONY: help test demo bench docs generated dist clean
 
 help:
 	@echo 'make test    lint, types, tests and doctests'
 	@echo 'make demo    fit the NIST reference problems with exact derivatives'
 	@echo 'make bench   compare with NumPy, and with whichever peers are installed in $(VENV)'
 	@echo 'make docs    build the site into build/docs and check its links and layout'
+	@echo 'make generated   write what is made: ops, SciPy pages, stubs, lists of names, README figures'
 	@echo 'make dist    a wheel and an sdist in dist, checked'
 	@echo 'make clean   remove everything that is generated, $(VENV) included'
 
@@ -36,6 +37,9 @@ bench: $(VENV)/.plot
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 	$(BIN)/python docs/check.py build/docs
+
+generated: $(VENV)/.test
+	$(BIN)/python docs/generated.py
 
 dist: $(VENV)/.dist
 	rm -rf build dist

@@ -7,9 +7,11 @@ the tables are printed, and written only where --markdown and --json say.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -139,6 +141,8 @@ def _limit_threads(n: int) -> None:
 
 def _header(machine: dict, peers: list, missing: list[str]) -> list[str]:
     versions = {p.module: f"{p.module} {p.version}" for p in peers}
+    with contextlib.suppress(metadata.PackageNotFoundError):  # of the sparse derivatives alone
+        versions["casadi"] = f"casadi {metadata.version('casadi')}"
     torch = next((p for p in peers if p.module == "torch"), None)
     threads = f"{machine['cores']} processors"
     if torch is not None:

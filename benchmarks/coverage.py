@@ -18,6 +18,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -410,14 +411,18 @@ stands for results that have no derivative. `np` is the library's own namespace 
 autograd; for functrans it is NumPy itself and, where a call does not reach a traced value that way
 (`np.array([x, y])`), `functrans.numpy`. Calls are made as NumPy's documentation has them, lists
 included, which some libraries refuse. PyTorch has no namespace of NumPy's names and options, so it
-is not asked. Written by `python -m benchmarks.coverage`.
+is not asked. Written by `python -m benchmarks.coverage` with {versions}.
 """
+PACKAGES = {"JAX": "jax", "HIPS autograd": "autograd"}
 
 
 def page(results: dict[Call, dict[str, dict]], libraries: Sequence[Library]) -> str:
     """The table of totals, what is missing and why, and every call."""
     missing = [_missing(results, library) for library in libraries]
-    parts = [HEAD, _totals(results, libraries), *missing, _everything(results, libraries)]
+    peers = [PACKAGES[library.name] for library in libraries if library.name in PACKAGES]
+    versions = ", ".join([f"{name} {metadata.version(name)}" for name in ("numpy", *peers)])
+    parts = [HEAD.format(versions=versions), _totals(results, libraries), *missing,
+             _everything(results, libraries)]
     return "\n".join(parts)
 
 

@@ -35,6 +35,14 @@ def convolved(x):
     return np.sum(np.fft.irfft(np.fft.rfft(x) * np.fft.rfft(x**2), len(x)) ** 2)
 
 
+def symmetric(x):
+    return np.sum(np.fft.irfft(np.concatenate([x, x[:1]])) ** 3)
+
+
+def exactly_symmetric(xs):
+    return mp.fsum(y.real**3 for y in inverse([*xs, xs[0], *xs[:0:-1]]))
+
+
 def exactly_convolved(xs):
     both = zip(dft(xs), dft([x**2 for x in xs]), strict=True)
     return mp.fsum(y.real**2 for y in inverse([a * b for a, b in both]))
@@ -64,6 +72,7 @@ def exact_waves(xs):
 
 @pytest.mark.parametrize("f, exactly", [
     (power_spectrum, exact_power_spectrum), (convolved, exactly_convolved),
+    (symmetric, exactly_symmetric),
     (filtered, exactly_filtered), (waves, exact_waves),
 ])
 @pytest.mark.parametrize("n", [1, 5, 8])

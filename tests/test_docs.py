@@ -13,11 +13,13 @@ import functrans as ft
 import functrans.scipy.special  # before a page loads it, whose changes are undone
 from functrans._ops.declare import TABLE, General
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
+from tests.claims import NUMBERS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IDS = [p.relative_to(ROOT).as_posix().removeprefix("docs/") for p in PAGES]
 REFERENCE = runpy.run_path(str(ROOT / "docs" / "reference.py"))
+MADE = runpy.run_path(str(ROOT / "docs" / "generated.py"))["made"]()
 OF_THE_PACKAGE = list(TABLE)  # now, before any test declares an op of its own
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"\n(?:    .*\n|\n)+")
@@ -72,6 +74,12 @@ def test_page_says_what_happens(page, outside):
             run_script(source, names, page, line, after)
 
 
+@pytest.mark.parametrize(("page", "sentence", "number"), NUMBERS, ids=[n[1] for n in NUMBERS])
+def test_a_number_that_a_page_names_is_that_of_the_code(page, sentence, number):
+    text = " ".join((ROOT / "docs" / f"{page}.md").read_text().split())
+    assert sentence.format(number).replace("e-0", "e-") in text.replace("e-0", "e-")
+
+
 def prose_of(page):
     """A page without its code."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
@@ -99,9 +107,24 @@ def test_the_start_page_names_everything_public():
     assert [n for n in ft.__all__ if not re.search(rf"\b{n}\b", text)] == []
 
 
-def test_the_table_of_ops_is_what_the_rows_say():
-    written = (ROOT / "docs" / "ops.md").read_text()
-    assert REFERENCE["table"]() == written, "run: python docs/reference.py"
+@pytest.mark.parametrize("path", MADE)
+def test_what_is_generated_is_not_stale(path):
+    assert MADE[path]() == (ROOT / path).read_text(), f"{path} is stale: run make generated"
+
+
+def test_the_lists_of_public_names_are_made_of_the_imports():
+    lists = runpy.run_path(str(ROOT / "docs" / "public_names.py"))
+    assert lists["_all"](["b", "a"]) == '__all__ = [\n    "a", "b",\n]\n'
+    assert lists["_lazy"]({"x.y": ["b"]}) == '_LAZY = {\n    "x.y": ("b",),\n}\n'
+
+
+def test_figures_of_the_readme_stand_where_the_pages_numbers_go():
+    filled = runpy.run_path(str(ROOT / "docs" / "readme.py"))["_filled"]
+    assert filled("of 1 calls 22 are right", r"of (\d+) calls (\d+)", ["30", "4"]) == (
+        "of 30 calls 4 are right"
+    )
+    with pytest.raises(ValueError, match="not enough values"):
+        filled("nothing", r"of (\d+)", ["1"])
 
 
 def test_the_table_of_ops_says_how_a_mode_without_a_rule_is_had():

@@ -257,8 +257,9 @@ def _mask_indices(mask: Any, shape: tuple[int, ...], axis: int) -> list[np.ndarr
 
 def concrete(x: Any, use: str) -> np.ndarray:
     """The plain ndarray inside ``x``; ConcretizationError where its values are not known."""
+    x = as_operand(x)
     if not isinstance(x, Tracer):
-        return np.asarray(plain(x))
+        return x
     value = x.concrete()
     if value is None:
         value = decided_entries(x)

@@ -116,6 +116,7 @@ def _product(a, axis):
 
 def count_nonzero(a, axis=None, *, keepdims=False):
     """How many entries along ``axis`` are not zero."""
+    a = as_operand(a)
     if not isinstance(a, Tracer):
         return np.count_nonzero(a, axis, keepdims=keepdims)
     axis = axes_of(axis, a.ndim)

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
 from functrans.numpy.options import NoValue, in_dtype, like, prepared, without_nan
-from functrans.numpy.structure import on_axis, one_axis
+from functrans.numpy.structure import as_operand, on_axis, one_axis
 
 
 def _running(name: str, a: Any, axis: Any, dtype: Any, out: Any) -> tuple[Any, int]:
@@ -81,7 +80,7 @@ def diff(a, n=1, axis=-1, prepend=NoValue, append=NoValue):
 def _end(v, a, axis):
     if v is NoValue:
         return None
-    v = v if isinstance(v, Tracer) else np.asarray(v)
+    v = as_operand(v)
     return v if v.ndim else np.broadcast_to(v, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
 
 
@@ -91,7 +90,7 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     axis = one_axis(axis, y.ndim)
     lead = (slice(None),) * axis
     if x is not None:
-        x = x if isinstance(x, Tracer) else np.asarray(x)
+        x = as_operand(x)
         dx = diff(x, axis=axis if x.ndim > 1 else 0)
         if x.ndim == 1:
             dx = dx.reshape([-1 if i == axis else 1 for i in range(y.ndim)])

@@ -177,7 +177,8 @@ def reshape(a, /, shape, order="C", *, copy=None):
 @numpy_like(np.ravel)
 def ravel(a, order="C"):
     """``a`` flattened to one axis."""
-    return _reshape(as_operand(a), (-1,) if np.size(a) else (0,), "C" if order == "K" else order)
+    a = as_operand(a)
+    return _reshape(a, (-1,) if a.size else (0,), "C" if order == "K" else order)
 
 
 def _transpose(x, axes):
@@ -348,8 +349,8 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok:
 
 @numpy_like(np.copy)
 def copy(a, order="K", subok=False):
-    """``a`` itself, as traced values never change."""
-    return a
+    """``a`` itself, as traced values never change; a list of them is stacked."""
+    return as_operand(a)
 
 
 Tracer.weakened = lambda self: bind(rows.item, self)  # type: ignore[method-assign]  # of a row

@@ -154,6 +154,9 @@ def test_a_share_of_an_infinity_is_its_limit(size):
     x = torch.tensor([[inf, 0.0, -inf, inf, 1, 2, 3, 4]] * size)
     assert torch.softmax(x, 1)[-1].tolist() == [0.5, 0, 0, 0.5, 0, 0, 0, 0]
     assert torch.log_softmax(x, 1)[-1].exp().tolist() == [0.5, 0, 0, 0.5, 0, 0, 0, 0]
+    one = torch.tensor([[1, inf]] * size)
+    assert torch.softmax(one, 1)[-1].tolist() == [0, 1]
+    assert torch.log_softmax(one, 1)[-1].tolist() == [-inf, 0]
     assert torch.softmax(torch.full((size, 8), -inf), 1).isnan().all()
     assert torch.log_softmax(torch.full((size, 8), -inf), 1).isnan().all()
 
@@ -187,3 +190,9 @@ def test_the_difference_of_a_number_and_its_tangent_is_exact_near_zero(f):
             slope = mp.tanh(mp.mpf(x)) ** 2
         assert abs(y - want) <= 16 * np.finfo(float).eps * abs(want)
         assert abs(g - slope) <= 8 * np.finfo(float).eps * slope
+
+
+def test_at_nan_abs_has_the_slope_nan_and_sign_none():
+    x = torch.tensor([math.nan], requires_grad=True)
+    slopes = [torch.autograd.grad(f(x).sum(), x)[0].item() for f in (torch.abs, torch.sign)]
+    assert math.isnan(slopes[0]) and slopes[1] == 0

@@ -21,7 +21,7 @@ from functrans._ops.special.errors import DENSITY, SLOPE
 from functrans._ops.writing import store
 from functrans._transforms.arguments import describe
 from functrans._transforms.rounding.rules import MORE, RULES, U
-from functrans._transforms.rounding.spectra import COMPLEX
+from functrans._transforms.rounding.spectra import COMPLEX, TRANSFORMS
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError, user_line
 
 # Numbers of rules that are rounded themselves; a user's that is the same is taken to be, too.
@@ -92,7 +92,7 @@ class ErrorTrace(Trace):
         if prim.facts.rounds == "never" and not any(map(np.any, es)):
             return y if prim.outputs > 1 or y.dtype.kind not in "fc" else ErrorTracer(self, y, 0.0)
         in_complex = any([np.iscomplexobj(v) for v in (*xs, *(y if prim.outputs > 1 else (y,)))])
-        rule = (COMPLEX if in_complex else RULES).get(prim)
+        rule = (COMPLEX if in_complex or prim in TRANSFORMS else RULES).get(prim)
         if rule is None:
             numbers = " of complex numbers" if in_complex else ""
             raise UnsupportedError(

@@ -1,0 +1,75 @@
+"""Numbers that the pages name and the code has: each sentence, with a place for the number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from functrans._compile.emit import entry_code, loop_nest
+from functrans._compile.ir import expand, small_matrices
+from functrans._compile.lowering import reals
+from functrans._compile.rolling import pieces
+from functrans._compile.run import parts, pool, verify
+from functrans._compile.schedule import linear
+from functrans._kernels import sizes
+from functrans._ops import limits
+from functrans._transforms.matrices import colored, waist
+from functrans._transforms.reverse import captures
+from functrans._transforms.sharding import shards
+from functrans._transforms.sparse import api, compressed, ways
+from functrans._transforms.staging import environment, jit, recording
+from functrans.numpy import indexing
+
+KIB, MIB = 1 << 10, 1 << 20
+EPS = np.finfo(float).eps
+ORDINALS = {4: "fourth"}
+WORDS = {2: "two", 3: "three", 4: "four", 8: "eight"}
+
+NUMBERS: list[tuple[str, str, object]] = [
+    ("conventions", "of traced arrays of {} float64 or more", sizes.VALUES),
+    ("conventions", "sines of numbers beyond {:,}", int(reals.FAR)),
+    ("conventions", "Arrays up to {} KiB are copied", captures.COPIED // KIB),
+    ("conventions", "a gap of {:.1e} (", EPS**limits.ONCE),
+    ("conventions", "second ones {:.1e} (", EPS**limits.TWICE),
+    ("sharp_edges", "Up to {} KiB they are copied", captures.COPIED // KIB),
+    ("sharp_edges", "up to `max_paths={}` of them", jit.MOST),
+    ("sharp_edges", "a mask of up to {:,} entries chooses", indexing.MASK),
+    ("sharp_edges", "the {} latest are kept", jit.KEPT),
+    ("sharp_edges", "at the {} time a warning", ORDINALS[jit.MANY]),
+    ("sharp_edges", "behind the first {:,} objects", environment.MOST),
+    ("writing", "by `jit` and longer than {:,}", indexing.MASK),
+    ("tutorials/fast", "the {} latest are kept", jit.KEPT),
+    ("tutorials/fast", "From {:,} elements on, the backward", sizes.LARGE),
+    ("tutorials/fast", "from {:,} on threads may share an operation", sizes.PARALLEL),
+    ("tutorials/fast", "kept for the next ones, up to {} MiB", pool.LIMIT // MIB),
+    ("tutorials/fast", "of {} MiB of arrays", sizes.KEPT_FROM // MIB),
+    ("tutorials/fast", "that makes arrays of {} KiB or more", sizes.KEPT // KIB),
+    ("how_jit_works", "Small products are kernels, up to {} multiplications", linear.SMALL_PRODUCT),
+    ("how_jit_works", "or {:,} where one operand is a vector", linear.SMALL_VECTOR),
+    ("how_jit_works", "solutions for up to {} columns", WORDS[small_matrices.COLUMNS]),
+    ("how_jit_works", "of matrices of up to {} rows", WORDS[small_matrices.ROWS]),
+    ("how_jit_works", "cofactors of up to {}:", WORDS[small_matrices.COFACTORS]),
+    ("how_jit_works", "`np.convolve` with more than {} taps", expand.TAPS),
+    ("how_jit_works", "they must save some {} operations on numbers", pieces.LEAST),
+    ("how_jit_works", "up to {:,} operations, because these are one kernel", 4 * pieces.LEAST),
+    ("how_jit_works", "Sums and products of {} entries and more", WORDS[loop_nest.PAIRWISE]),
+    ("how_jit_works", "Long sums run in blocks of {} numbers", loop_nest.BLOCK),
+    ("how_jit_works", "the {} kinds of a function staged last are kept", jit.KEPT),
+    ("how_jit_works", "with up to `jit(f, max_paths={})` paths", jit.MOST),
+    ("how_jit_works", "more than {:,} guards", recording.MOST_DECISIONS),
+    ("how_jit_works", "hand on more than {} large arrays", entry_code.LARGE),
+    ("how_jit_works", "a guard for every {} entries", indexing.WORD),
+    ("how_jit_works", "One of more than {:,} entries raises", indexing.MASK),
+    ("how_jit_works", "of integers up to {}.", indexing.FEW),
+    ("how_jit_works", "A difference of up to {:,.0f} roundings passes", verify.CLOSE),
+    ("how_jit_works", "have more than {:,} entries, outputs", verify.MOST_ENTRIES),
+    ("how_jit_works", "are verified on {} entries", 4 * parts.BLOCK),
+    ("how_jit_works", "Up to {:,} entries all outputs are compared", verify.ROUGHLY),
+    ("how_jit_works", "loops of more than {} equations run", verify.MOST_STEPS),
+    ("sparse", "goes all ways, at most {} of them", ways.MOST),
+    ("sparse", "the last {} are kept", WORDS[api.KEPT]),
+    ("sparse", "where they would take more than {} MiB", compressed.BUDGET // MIB),
+    ("matrices", "(`\"mixed\"`, from {} directions on)", waist.LEAST),
+    ("matrices", "there would be {} of them or more", colored.BATCHES),
+    ("matrices", "from {} directions on.", colored.LEAST),
+    ("parallel", "{} parts are added by one task", WORDS[shards.FAN_IN]),
+]
