@@ -321,6 +321,27 @@ def test_each_rule_fires_and_is_exact(rule):
     found = rewrite(program, [rule])
     assert found is not program
     assert disagreement(program, found, draws=20) is None
+    assert derivatives_that_differ(program, found) == []
+
+
+def derivatives_that_differ(p, q):
+    """Orders and points at which derivatives of two programs of one array are not alike."""
+    aval, faults = p.inputs[0].aval, []
+    for name, x in ("zero", np.zeros(aval.shape, aval.dtype)), ("drawn", drawn(aval, 7, False)):
+        for order in (1, 2):
+            with np.errstate(all="ignore"):
+                want, got = [_derivative(r, x, order) for r in (p, q)]
+            if not np.allclose(got, want, rtol=1e-13, atol=1e-13, equal_nan=True):
+                faults.append((order, name))
+    return faults
+
+
+def _derivative(program, x, order):
+    def slope(x):
+        y, pullback = ft.vjp(lambda x: evaluate(program, [x])[0], x)
+        return pullback(np.arange(1.0, y.size + 1).reshape(y.shape).astype(y.dtype))[0]
+
+    return slope(x) if order == 1 else ft.jvp(slope, (x,), (np.ones_like(x),))[1]
 
 
 KEPT = {
@@ -395,6 +416,18 @@ def test_a_wrong_rule_is_caught(name):
     wrong = rewrite(program, [Rule(name, (prim,), replace)])
     assert wrong is not program
     assert disagreement(program, wrong) is not None
+
+
+def test_a_rule_whose_values_alone_are_right_is_caught():
+    def without_sign(eqn, producers):
+        made = producers.get(eqn.inputs[0])
+        is_absolute = made is not None and made.prim is ops.absolute
+        return Eqn(ops.square, made.inputs, {}, eqn.outputs) if is_absolute else None
+
+    program = chain(VEC, one(ops.absolute, "x"), one(ops.square, "x"))
+    wrong = rewrite(program, [Rule("square |x| = square x", (ops.square,), without_sign)])
+    assert disagreement(program, wrong) is None
+    assert derivatives_that_differ(program, wrong) == [(2, "zero")]
 
 
 def test_a_rule_cannot_change_a_type():

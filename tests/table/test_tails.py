@@ -147,6 +147,63 @@ def test_complex_slopes_have_all_their_digits_far_from_an_axis(f, curve, dtype):
                 assert abs(complex(how(v)) - w) <= 8 * np.finfo(dtype).eps * abs(w), (v, how(v), w)
 
 
+# ---- of two operands
+
+ENDS = [1e-300, -1e-160, 1e-20, 0.7, -3.0, 1e20, -1e160, 1e300]
+
+
+def shares(a, b):
+    return 1 / (1 + mp.exp(b - a)), 1 / (1 + mp.exp(a - b))
+
+
+def curved(a, b):
+    s = 1 / (2 + mp.exp(a - b) + mp.exp(b - a))
+    return s, -s, s
+
+
+# Of each function its slopes and, where they have all their digits too, second derivatives by
+# (a, a), (a, b) and (b, b). Those of hypot cancel: of its largest operand they are 0 from 1e8 on.
+PAIRS = {
+    np.multiply: (lambda a, b: (b, a), lambda a, b: (0, 1, 0)),
+    np.divide: (lambda a, b: (1 / b, -a / b**2), lambda a, b: (0, -1 / b**2, 2 * a / b**3)),
+    np.arctan2: (
+        lambda a, b: (b / (a * a + b * b), -a / (a * a + b * b)),
+        lambda a, b: tuple([v / (a * a + b * b) ** 2
+                            for v in (-2 * a * b, (a - b) * (a + b), 2 * a * b)]),
+    ),
+    np.logaddexp: (shares, curved),
+    np.hypot: (lambda a, b: tuple([v / mp.sqrt(a * a + b * b) for v in (a, b)]), None),
+    np.remainder: (lambda a, b: (1, -mp.floor(a / b)), None),
+    np.maximum: (lambda a, b: (int(a > b), int(a < b)), None),
+}
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("f", PAIRS, ids=lambda f: f.__name__)
+def test_slopes_of_two_operands_have_all_their_digits_at_any_ratio(f):
+    pairs = [(a, b) for a in ENDS for b in ENDS if a != b]
+    if f is np.logaddexp:  # beyond these its slopes are 0 and 1
+        pairs = [pair for pair in pairs if max(map(abs, pair)) < 100]
+    a, b = map(np.array, zip(*pairs, strict=True))
+    slope = ft.grad(lambda a, b: f(a, b).sum(), argnums=(0, 1))
+    ones, none = np.ones_like(a), np.zeros_like(a)
+
+    def second(a, b):
+        (by_a, by_both), (_, by_b) = [ft.jvp(slope, (a, b), t)[1]
+                                      for t in ((ones, none), (none, ones))]
+        return by_a, by_both, by_b
+
+    for of, wanted in zip((slope, second), PAIRS[f], strict=True):
+        with np.errstate(all="ignore"):
+            found = [*of(a, b), *ft.jit(of)(a, b)] if wanted else []
+        with mp.workdps(700):
+            exactly = [wanted(exact(v), exact(w)) for v, w in pairs] if found else []
+            wanted_twice = [*zip(*exactly, strict=True)] * 2
+            for ys, numbers in zip(found, wanted_twice, strict=True):
+                errors = [ulps(y, mp.mpf(w)) for y, w in zip(ys, numbers, strict=True)]
+                assert max(errors) <= 12, pairs[int(np.argmax(errors))]
+
+
 # ---- of vectors
 
 VECTORS = {
