@@ -13,7 +13,8 @@ existing code that calls the ufunc can be differentiated.
 Array([1., 1.])
 >>> extend.withdraw(op)
 
-A transform is a ``Trace`` and its ``Tracer``; see docs/adding_a_transform.md. A transform with a
+A transform made of others is a function under ``deriving``, one of its own kind a ``Trace`` and its
+``Tracer``; see docs/adding_a_transform.md. A transform with a
 graph of its own runs a row with ``row.impl``, saves what ``row.saves`` asks for, and propagates
 cotangents with ``pull``, tangents with ``push``; ``split_key`` turns an index into the parameters
 of the indexing rows.
@@ -60,6 +61,7 @@ from functrans._ops.declare import (
     Linear,
 )
 from functrans._transforms.arguments import hand_out
+from functrans._transforms.derived import deriving
 from functrans._transforms.reverse.vjp import transpose_jvp, transpose_vjp
 from functrans._transforms.watching.watched import Observer, Observers, Op, observed
 from functrans.errors import ArgumentError, name_of
@@ -182,7 +184,7 @@ __all__ = [
     "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT",
     "AnyArray", "Aval", "Bilinear", "Elementwise", "General", "Linear", "Lock", "Observer",
     "Observers", "Op", "Outputs", "PrimalTracer", "Primitive", "Trace", "Tracer", "aval_of",
-    "bilinear", "bind", "cast", "constant", "deprecated", "elementwise", "hand_out", "implements",
-    "is_finite", "is_inexact", "linear", "observed", "primitive", "pull", "push", "split_key",
-    "spread", "sum_to", "withdraw",
+    "bilinear", "bind", "cast", "constant", "deprecated", "deriving", "elementwise", "hand_out",
+    "implements", "is_finite", "is_inexact", "linear", "observed", "primitive", "pull", "push",
+    "split_key", "spread", "sum_to", "withdraw",
 ]
