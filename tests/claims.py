@@ -8,7 +8,7 @@ from functrans._compile.emit import entry_code, loop_nest
 from functrans._compile.ir import expand, small_matrices
 from functrans._compile.lowering import reals
 from functrans._compile.rolling import pieces
-from functrans._compile.run import parts, pool, verify
+from functrans._compile.run import checksum, parts, pool, verify
 from functrans._compile.schedule import linear
 from functrans._kernels import sizes
 from functrans._ops import limits
@@ -71,5 +71,15 @@ NUMBERS: list[tuple[str, str, object]] = [
     ("matrices", "(`\"mixed\"`, from {} directions on)", waist.LEAST),
     ("matrices", "there would be {} of them or more", colored.BATCHES),
     ("matrices", "from {} directions on.", colored.LEAST),
+    ("design", "From {:,} entries on, stretches", sizes.LARGE),
+    ("design", "in blocks of {:,}, so that", sizes.BLOCK),
+    ("design", "From {:,} on, NumPy's own ufunc loops", sizes.PARALLEL),
+    ("design", "the like serve from {} entries on", sizes.VALUES),
+    ("design", "Arrays up to {} KiB are copied", captures.COPIED // KIB),
+    ("design", "by bytes up to {} KiB", checksum.LARGE // KIB),
+    ("design", "adds a path; up to {} are kept", jit.MOST),
+    ("one_call", "an array of up to {} KiB is copied", captures.COPIED // KIB),
+    ("one_call", "entries of {:,} numbers and more are walked", sizes.LARGE),
+    ("one_call", "by a kernel of ours from {} entries on", sizes.VALUES),
     ("parallel", "{} parts are added by one task", WORDS[shards.FAN_IN]),
 ]

@@ -102,6 +102,23 @@ def test_links_of_a_page_lead_somewhere(page):
         assert not anchor or anchor in anchors_of(target), link
 
 
+GUIDES = ["CONTRIBUTING.md", *[f"docs/{name}.md" for name in (
+    "design", "one_call", "how_jit_works", "adding_an_op", "adding_a_transform")]]
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_files_that_a_guide_names_exist(page):
+    there = [p.as_posix() for folder in ("functrans", "tests", "docs", "examples", "benchmarks")
+             for p in (ROOT / folder).rglob("*.*")]
+    named = re.findall(r"`([\w/]+\.(?:py|json))`", (ROOT / page).read_text())
+    assert named
+    assert [n for n in named if not any(f"/{p}".endswith(f"/{n}") for p in there)] == []
+
+
+def test_the_design_is_read_in_one_sitting():
+    assert len((ROOT / "docs" / "design.md").read_text().splitlines()) <= 400
+
+
 def test_the_start_page_names_everything_public():
     text = (ROOT / "docs" / "index.md").read_text()
     assert [n for n in ft.__all__ if not re.search(rf"\b{n}\b", text)] == []
