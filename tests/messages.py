@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "functrans"
@@ -27,9 +27,9 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def find(phrase: str) -> Iterator[str]:
-    """Places and texts of the messages that have a phrase."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+def find(phrase: str, paths: Iterable[Path]) -> Iterator[str]:
+    """Places and texts of the messages in some files that have a phrase."""
+    for path in sorted(paths):
         for line, text in texts(path.read_text()):
             text = " ".join(text.split())
             if m := re.search(phrase, text):
@@ -38,4 +38,4 @@ def find(phrase: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print(*find(" ".join(sys.argv[1:])), sep="\n")
+    print(*find(" ".join(sys.argv[1:]), PACKAGE.rglob("*.py")), sep="\n")

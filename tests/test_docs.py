@@ -13,6 +13,7 @@ import functrans as ft
 import functrans.scipy.special  # before a page loads it, whose changes are undone
 from functrans._ops.declare import TABLE, General
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
+from tests import messages
 from tests.claims import NUMBERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,6 +118,14 @@ def test_files_that_a_guide_names_exist(page):
 
 def test_the_design_is_read_in_one_sitting():
     assert len((ROOT / "docs" / "design.md").read_text().splitlines()) <= 400
+
+
+def test_a_message_is_found_by_a_phrase_that_runs_over_lines():
+    source = 'raise ValueError(\n    f"{who}: the shape of "\n    f"{x!r} is not known"\n)'
+    assert list(messages.texts(source)) == [(2, "{}: the shape of {} is not known")]
+    phrase = "would depend on the values of {}, which are not known: under vmap"
+    (found,) = messages.find(phrase, messages.PACKAGE.glob("numpy/index*.py"))
+    assert found.startswith("functrans/numpy/indexing.py:")
 
 
 def test_the_start_page_names_everything_public():
