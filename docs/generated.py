@@ -38,7 +38,8 @@ def made() -> dict[str, Callable[[], str]]:
         pages["docs/scipy_peers.md"] = _script("scipy_peers")["page"]
     for name in ("speed", "workloads", "overview"):
         pages[f"docs/pictures/{name}.svg"] = draw[name]
-    return pages | {"README.md": _script("readme")["text"]}
+    figures = _script("figures")
+    return pages | {page: partial(figures["text"], page) for page in figures["FIGURES"]}
 
 
 def main() -> None:
