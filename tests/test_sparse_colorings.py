@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from functrans._transforms.sparse import coloring, kernels
 from functrans._transforms.sparse.coloring import plan
 from functrans._transforms.sparse.compressed import star_sources, substitution
 from functrans._transforms.sparse.options import ORDERS
+from tests.covering import THOROUGH
 
 
 def drawn(seed, m, n, share, rows=0, columns=0):
@@ -128,6 +130,23 @@ def test_grids_and_bands_take_as_few_colors_as_are_known(P, kind, fewest, ours):
         assert recovered(P, made)
         count = made.total
     assert fewest <= count == ours
+
+
+@pytest.mark.parametrize("label, P", [
+    ("5 points", cross(30, 2)), ("9 points", box(30, 2)), ("7 points", cross(12, 3)),
+    *[("27 points", box(12, 3))] * THOROUGH,
+], ids=lambda p: p if isinstance(p, str) else "")
+def test_the_page_s_table_of_grids_is_what_is_found(label, P):
+    page = (Path(__file__).parent.parent / "docs" / "sparse.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith(f"| {label} |"))
+    fewest, *written = map(int, row.strip("| ").split(" | ")[1:])
+    orders = ["largest_first"] + ["saturation"] * (label != "27 points")  # the same, and slow
+    found = [plan(P, "column", order).total for order in orders]
+    found += found[:1] * (len(found) < 2)
+    found += [int(c(P, "largest_first").max()) + 1
+              for c in (coloring.star_colors, coloring.acyclic_colors)]
+    assert found == written
+    assert fewest == np.diff(P.indptr).max()
 
 
 def scattered(n, share):
