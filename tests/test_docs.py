@@ -2,6 +2,7 @@
 
 import contextlib
 import doctest
+import importlib
 import io
 import re
 import runpy
@@ -101,6 +102,38 @@ def test_links_of_a_page_lead_somewhere(page):
         target = page.parent / name if name else page
         assert target.exists(), link
         assert not anchor or anchor in anchors_of(target), link
+
+
+PEERS = {"pytorch", "coverage"}  # pages on which names are another library's
+NAMESPACES = {"ft": "functrans", "fnp": "functrans.numpy", "fd": "functrans.dask",
+              "torch": "functrans.torch", "np": "numpy", "functrans": "functrans"}
+
+
+def is_there(name):
+    """Whether a dotted name leads to something, as attributes or as modules."""
+    first, *rest = name.split(".")
+    module = NAMESPACES[first]
+    found = importlib.import_module(module)
+    for part in rest:
+        module = f"{module}.{part}"
+        if not hasattr(found, part):
+            try:
+                found = importlib.import_module(module)
+            except ImportError:
+                return False
+        else:
+            found = getattr(found, part)
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_names_that_a_page_mentions_exist(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    named = {m.rstrip(".") for m in re.findall(rf"`((?:{'|'.join(NAMESPACES)})\.[\w.]+)", text)}
+    examples = {n for n in named if n.endswith((".f", ".py"))}  # of any function, and of files
+    theirs = {"np.make_diagonal"} if page.stem == "autograd" else set()
+    theirs |= {n for n in named if n.startswith("torch.")} if page.stem in PEERS else set()
+    assert [n for n in sorted(named - examples - theirs) if not is_there(n)] == []
 
 
 GUIDES = ["CONTRIBUTING.md", *[f"docs/{name}.md" for name in (

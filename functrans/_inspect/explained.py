@@ -32,7 +32,8 @@ class Explanation:
         self.name, self.stagings = name, stagings
 
     def __repr__(self) -> str:
-        lines = [f"{self.name}: staged {len(self.stagings)} times"]
+        count = len(self.stagings)
+        lines = [f"{self.name}: staged {'once' if count == 1 else f'{count} times'}"]
         for staging in self.stagings:
             lines.append(f"  {staging.line()}")
             lines += [f"    {len(e.program.eqns)} equations: {e.made}" for e in staging.entries]
