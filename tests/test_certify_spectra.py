@@ -3,6 +3,7 @@
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy import fft
 
 import functrans as ft
 from functrans._ops import elementwise as ops
@@ -176,6 +177,20 @@ def test_what_a_transform_passes_on_is_the_most_that_errors_do(row, params, norm
         assert np.all(np.abs(row.impl(x + e * turn, **params) - y) <= passed_on + 1e-12)
     first = row.impl(x + e, **params) - y
     assert np.abs(first[:, 0]) == pytest.approx(passed_on[:, 0], rel=1) or row is fourier.irfft
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).eps == np.finfo(float).eps, reason="none is wider")
+@pytest.mark.parametrize("n", [2, 7, 64, 97, 1000, 4093, 65536, 65537])
+def test_transforms_are_off_by_less_than_a_sixteenth_of_what_they_are_trusted_to(n):
+    rng = np.random.default_rng(n)
+    wave = np.exp(2j * np.pi * np.arange(n) * (n // 3) / n)
+    for x in (rng.normal(size=n) + 0j, wave):
+        for inverse, exact in ((False, fft.fft), (True, fft.ifft)):
+            params = {"axis": 0, "norm": None, "inverse": inverse}
+            y = fourier.fft.impl(x, **params)
+            _, rounding = COMPLEX[fourier.fft](fourier.fft, [x], [np.zeros(n)], y, params)
+            off = np.abs(y - exact(x.astype(np.clongdouble)))
+            assert np.max(off / rounding) < 0.0625
 
 
 @pytest.mark.parametrize("row", [ops.add, ops.subtract, ops.multiply, ops.divide, ops.square,
