@@ -81,6 +81,9 @@ def test_log1p_and_logaddexp(dtype, fused, fresh):
     fresh(fused)
     x1, x2 = (np.concatenate([between(-5, 5), -spread(-5, 2), spread(-5, 2)]).astype(dtype)
               for _ in range(2))
+    near = np.linspace(-0.5, -0.1, 1000)  # where the logarithm is larger than the operands
+    x1, x2 = (np.concatenate([x, more.astype(dtype)])
+              for x, more in ((x1, near), (x2, near + np.linspace(0, 0.2, 1000))))
     with mpmath.workprec(200):
         exact = [mpmath.log(mpmath.exp(mpmath.mpf(a)) + mpmath.exp(mpmath.mpf(b)))
                  for a, b in zip(x1.tolist(), x2.tolist(), strict=True)]
@@ -88,7 +91,7 @@ def test_log1p_and_logaddexp(dtype, fused, fresh):
     # the sum of a maximum and a logarithm may cancel, as NumPy's does
     unit = np.spacing(np.maximum(np.abs(y), np.maximum(np.abs(x1), np.abs(x2))))
     gaps = [abs(mpmath.mpf(v) - e) for v, e in zip(y.tolist(), exact, strict=True)]
-    assert max(g / u for g, u in zip(gaps, unit.tolist(), strict=True)) < 2
+    assert max(g / u for g, u in zip(gaps, unit.tolist(), strict=True)) < 2.5
     x = np.abs(x1)
     with mpmath.workprec(200):
         exact = [mpmath.log1p(mpmath.mpf(v)) for v in x.tolist()]
