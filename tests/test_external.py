@@ -363,6 +363,23 @@ def test_steps_fit_the_function(case):
     assert_allclose(found, slope, rtol=1e-9)  # differences
 
 
+DRAWN = {
+    "sin": (math.sin, math.cos), "log": (math.log, lambda x: 1 / x), "exp": (math.exp, math.exp),
+    "fast": (lambda x: math.sin(50 * x) / x,
+             lambda x: 50 * math.cos(50 * x) / x - math.sin(50 * x) / x**2),
+    "peak": (lambda x: 1 / (1 + 25 * x * x), lambda x: -50 * x / (1 + 25 * x * x) ** 2),
+}
+
+
+@pytest.mark.parametrize("f, slope", DRAWN.values(), ids=DRAWN)
+def test_differences_have_eleven_digits_in_the_median_and_six_at_least(f, slope):
+    points = 10 ** np.random.default_rng(0).uniform(-6, 2, 30)
+    found = np.array([ft.grad(ft.external(lambda x: f(float(x))))(x) for x in points])
+    exact = np.array([slope(x) for x in points])
+    errors = np.abs(found / exact - 1)
+    assert np.median(errors) < 1e-11 and np.max(errors) < 1e-6
+
+
 def test_steps_fit_each_entry():
     g = ft.external(lambda x: x[0] * x[1])
     assert_allclose(ft.grad(g)(np.array([1e8, 1e-3])), [1e-3, 1e8], rtol=1e-14)

@@ -42,11 +42,11 @@ def external(
     - ``vjp(primals, ct)``: a tuple of ``v^T J``, one an argument, not conjugated;
     - ``jac(*primals)``: the Jacobian, of shape ``out.shape + in.shape``, a tuple of them where
       there are several arguments, and a tuple of those where there are several outputs;
-    - else from differences, to ten digits or so: four runs of ``f`` for a tangent, as many for each
-      entry of its arguments for a gradient, twice as many where it is complex, and more where a
-      step that fits the size of ``x`` does not fit ``f``. Entries in which no step gives six digits
-      (three of float32) are NaN. Where ``f`` takes complex numbers and is analytic, one run more
-      gives all digits.
+    - else from differences, to 11 digits or more at most points: four runs of ``f`` for a tangent,
+      as many for each entry of its arguments for a gradient, twice as many where it is complex, and
+      more where a step that fits the size of ``x`` does not fit ``f``. Entries in which no step
+      gives six digits (three of float32) are NaN. Where ``f`` takes complex numbers and is
+      analytic, one run more gives all digits.
 
     Complex arguments and results are taken as they are in the rest of functrans: ``f`` need not be
     holomorphic, ``J t`` is its change along ``t``, and ``vjp`` returns ``c`` for ``v`` so that
