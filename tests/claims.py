@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from functrans._compile.emit import entry_code, loop_nest
-from functrans._compile.ir import expand, small_matrices
+from functrans._compile.emit import alike, entry_code, hints, loop_nest, table
+from functrans._compile.ir import columns, expand, small_matrices
 from functrans._compile.lowering import reals
 from functrans._compile.rolling import pieces
-from functrans._compile.run import checksum, parts, pool, verify
-from functrans._compile.schedule import linear
+from functrans._compile.run import checksum, gemm, parts, pool, verify
+from functrans._compile.schedule import assemble, linear, tiles
+from functrans._core import sums
 from functrans._kernels import sizes
 from functrans._ops import limits
+from functrans._transforms.control import revolve
 from functrans._transforms.matrices import colored, waist
-from functrans._transforms.reverse import captures
+from functrans._transforms.reverse import captures, fusion
 from functrans._transforms.sharding import shards
 from functrans._transforms.sparse import api, compressed, ways
 from functrans._transforms.staging import environment, jit, recording
@@ -22,7 +24,7 @@ from functrans.numpy import indexing
 KIB, MIB = 1 << 10, 1 << 20
 EPS = np.finfo(float).eps
 ORDINALS = {4: "fourth"}
-WORDS = {2: "two", 3: "three", 4: "four", 8: "eight"}
+WORDS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
 
 NUMBERS: list[tuple[str, str, object]] = [
     ("conventions", "of traced arrays of {} float64 or more", sizes.VALUES),
@@ -81,5 +83,42 @@ NUMBERS: list[tuple[str, str, object]] = [
     ("one_call", "an array of up to {} KiB is copied", captures.COPIED // KIB),
     ("one_call", "entries of {:,} numbers and more are walked", sizes.LARGE),
     ("one_call", "by a kernel of ours from {} entries on", sizes.VALUES),
+    ("development/eager", "From {:,} elements on, elementwise ops may be", sizes.PARALLEL),
+    ("development/eager", "and from {:,} on the backward walks", sizes.LARGE),
+    ("development/eager", "are compiled from {:,} elements on", sizes.NATIVE),
+    ("development/eager", "and, from {:,} on, Cholesky factors", sizes.SYSTEM),
+    ("development/eager", "of a stretch of the backward, up to {} of them", fusion.MOST),
+    ("development/eager", "They pay from {} elements on (`sizes.PASSES`)", sizes.PASSES),
+    ("development/eager", "on rows of {} to 4,096", sizes.NARROWEST),
+    ("development/eager", "on rows of 8 to {:,}", sizes.WIDEST),
+    ("development/eager", "only scale rows from {:,} on", sizes.SCALED),
+    ("development/eager", "number by number, from {} entries on", sizes.VALUES),
+    ("development/eager", "adds up rows of fewer than {} as columns", sums.SHORT),
+    ("development/eager", "adds up those of 8 to {} (`large.row_sums`)", sizes.SHORT),
+    ("development/eager", "Once tapes have referred to {} MiB of arrays", sizes.KEPT_FROM // MIB),
+    ("development/eager", "that makes one of {} KiB", sizes.KEPT // KIB),
+    ("development/eager", "takes blocks of {} KiB to 128 MiB", pool.SMALLEST // KIB),
+    ("development/eager", "blocks of 16 KiB to {} MiB", pool.LARGEST // MIB),
+    ("development/eager", "up to {} MiB of them, for the next", pool.LIMIT // MIB),
+    ("development/eager", "So arrays are copied up to {} KiB", captures.COPIED // KIB),
+    ("development/compiled", "on rows of up to {} entries, column", columns.WIDTH),
+    ("development/compiled", "at least {} such equations", WORDS[columns.CROSSINGS]),
+    ("development/compiled", "Programs of fewer than {:,} rows stay", columns.ROWS),
+    ("development/compiled", "more than {} times as many equations", WORDS[columns.GROWTH]),
+    ("development/compiled", "so from {} calls on a loop reads them", table.LEAST),
+    ("development/compiled", "at least {} such functions", WORDS[alike.LEAST]),
+    ("development/compiled", "cut into kernels of {} operations", assemble.MOST_NODES),
+    ("development/compiled", "its bytes up to {} KiB, by a checksum", checksum.LARGE // KIB),
+    ("development/compiled", "products of more than {} million multiply-adds", gemm.MOST // 10**6),
+    ("development/compiled", "of up to {} rows are equations", WORDS[small_matrices.ROWS]),
+    ("development/compiled", "if it has {} times as many as columns", WORDS[tiles.TALL]),
+    ("development/compiled", "Such a group has tiles of {} KB", sizes.PANEL // KIB),
+    ("development/compiled", "a tile has at least {} rows", tiles.FEWEST),
+    ("development/compiled", "take at most {} MB together", sizes.ROOMS // MIB),
+    ("development/compiled", "form a chain of {} or more", hints.CHAIN),
+    ("development/derivatives", "run a step more than {} times are refused", revolve.MOST),
+    ("development/derivatives", "this is done from {} directions on", colored.LEAST),
+    ("development/derivatives", "serves {} directions or more", WORDS[colored.SERVED]),
+    ("development/derivatives", "so there must be {} or more", colored.BATCHES),
     ("parallel", "{} parts are added by one task", WORDS[shards.FAN_IN]),
 ]
