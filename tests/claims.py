@@ -8,7 +8,7 @@ from functrans._compile.emit import alike, entry_code, hints, loop_nest, table
 from functrans._compile.ir import columns, expand, small_matrices
 from functrans._compile.lowering import reals
 from functrans._compile.rolling import pieces
-from functrans._compile.run import checksum, gemm, parts, pool, verify
+from functrans._compile.run import checksum, gemm, parts, verify
 from functrans._compile.schedule import assemble, linear, tiles
 from functrans._core import sums
 from functrans._kernels import sizes
@@ -42,9 +42,6 @@ NUMBERS: list[tuple[str, str, object]] = [
     ("tutorials/fast", "the {} latest are kept", jit.KEPT),
     ("tutorials/fast", "From {:,} elements on, the backward", sizes.LARGE),
     ("tutorials/fast", "from {:,} on threads may share an operation", sizes.PARALLEL),
-    ("tutorials/fast", "kept for the next ones, up to {} MiB", pool.LIMIT // MIB),
-    ("tutorials/fast", "of {} MiB of arrays", sizes.KEPT_FROM // MIB),
-    ("tutorials/fast", "that makes arrays of {} KiB or more", sizes.KEPT // KIB),
     ("how_jit_works", "Small products are kernels, up to {} multiplications", linear.SMALL_PRODUCT),
     ("how_jit_works", "or {:,} where one operand is a vector", linear.SMALL_VECTOR),
     ("how_jit_works", "solutions for up to {} columns", WORDS[small_matrices.COLUMNS]),
@@ -95,11 +92,6 @@ NUMBERS: list[tuple[str, str, object]] = [
     ("development/eager", "number by number, from {} entries on", sizes.VALUES),
     ("development/eager", "adds up rows of fewer than {} as columns", sums.SHORT),
     ("development/eager", "adds up those of 8 to {} (`large.row_sums`)", sizes.SHORT),
-    ("development/eager", "Once tapes have referred to {} MiB of arrays", sizes.KEPT_FROM // MIB),
-    ("development/eager", "that makes one of {} KiB", sizes.KEPT // KIB),
-    ("development/eager", "takes blocks of {} KiB to 128 MiB", pool.SMALLEST // KIB),
-    ("development/eager", "blocks of 16 KiB to {} MiB", pool.LARGEST // MIB),
-    ("development/eager", "up to {} MiB of them, for the next", pool.LIMIT // MIB),
     ("development/eager", "So arrays are copied up to {} KiB", captures.COPIED // KIB),
     ("development/compiled", "on rows of up to {} entries, column", columns.WIDTH),
     ("development/compiled", "at least {} such equations", WORDS[columns.CROSSINGS]),

@@ -81,16 +81,12 @@ def _transformed(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: di
     return moved + np.zeros(y.shape), rounding + np.zeros(y.shape)
 
 
-# One rule for each, whatever the numbers: a transform of real ones may have a real result.
-TRANSFORMS: dict[Primitive, Rule] = dict.fromkeys(
-    (fourier.fft, fourier.rfft, fourier.irfft), _transformed
-)
 COMPLEX: dict[Primitive, Rule] = {
     ops.add: _sum, ops.subtract: _sum, ops.multiply: _product, strong_multiply: _product,
     ops.square: _square, ops.divide: _quotient, ops.ratio: _quotient, ops.exp: _exp,
     ops.absolute_complex: _absolute, structure.astype: _kept,
     ops.moving_as: _kept,
-    **TRANSFORMS,
+    fourier.fft: _transformed, fourier.rfft: _transformed, fourier.irfft: _transformed,
     contractions.einsum: _contracted, contractions.matmul: _contracted,
     **systems.COMPLEX, **dict.fromkeys([ops.real, ops.imag], rules.RULES[ops.real]),
     **{row: rules.RULES[row] for row in (
@@ -102,3 +98,5 @@ COMPLEX: dict[Primitive, Rule] = {
         indexing.scatter_add, windows.overlap_add,
     )},
 }
+# One rule for each, whatever the numbers: a transform of real ones may have a real result.
+TRANSFORMS = {fourier.fft, fourier.rfft, fourier.irfft}
