@@ -148,8 +148,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _is_of_library(frame: FrameType) -> bool:
-    path = frame.f_code.co_filename
-    return "/numpy/" in path or package_of_frame(frame) == "scipy"
+    return package_of_frame(frame) in ("numpy", "scipy")
 
 
 def package_of_frame(frame: FrameType) -> str:

@@ -516,3 +516,12 @@ def test_argnums_that_fit_no_parameter_are_told_the_parameters():
 
     with pytest.raises(errors.ArgumentError, match=r"2 positional .*; its parameters are x, y"):
         ft.grad(f, argnums="z")(1.0, 2.0)
+
+
+def test_a_user_s_folder_may_be_called_numpy():
+    path = "/home/user/numpy/model.py"
+    scope = {"__name__": "model", "math": math}
+    exec(compile("def f(x):\n    return math.exp(x[0])", path, "exec"), scope)
+    with pytest.raises(ft.errors.ConcretizationError) as error:
+        ft.grad(scope["f"])(np.array([1.0, 2.0]))
+    assert str(error.value).startswith(f"{path}:2: ")

@@ -5,6 +5,7 @@ import pytest
 
 import functrans as ft
 from functrans.errors import UnsupportedError
+from tests.covering import THOROUGH, covering
 from tests.test_numba_numbers import in_place_of_numpy
 
 numba = pytest.importorskip("numba")  # an extra: its releases follow NumPy's after a while
@@ -18,12 +19,18 @@ W = np.cos(np.arange(9.0))
 
 
 def chosen(x, y):
-    """A few functions of each kind."""
-    m = np.concatenate((np.stack((x, x * y), 1).T, np.vstack((x, y * y))))
+    """A function of each kind."""
+    m = np.vstack((x, y * y))
     s = np.dot(np.where(x > y, x * y, 0.0), W[:3]) + np.dot(np.sum(m * m, 0), W[:3] * np.sum(W))
-    s += np.dot(np.cumsum(x * y), W[:3]) + np.median(x) * np.interp(y[0], np.sort(x) - 1, x)
+    return s + np.dot(np.cumsum(x * y), W[:3]) * np.minimum(x, y[2])[1]
+
+
+def joined(x, y):
+    """Further ones."""
+    m = np.concatenate((np.stack((x, x * y), 1).T, np.vstack((x, y * y))))
+    s = np.median(x) * np.interp(y[0], np.sort(x) - 1, x)
     s += np.dot(np.concatenate((m[:2], m[2:]), 1)[1], W[:6])
-    return s + np.dot(np.repeat(x, 2), W[:6]) * np.minimum(x, y[2])[1]
+    return s + np.dot(np.repeat(x, 2), W[:6])
 
 
 def solved(x, y):
@@ -33,8 +40,9 @@ def solved(x, y):
     return np.dot(np.linalg.solve(a, y), W[:3]) * np.linalg.det(a)
 
 
-@pytest.mark.parametrize(("f", "mode"), [
-    (chosen, "reverse"), (solved, "forward")])
+# numba takes seconds for each
+@pytest.mark.parametrize(("f", "mode"), covering(
+    [chosen, solved, joined] if THOROUGH else [chosen, solved], ["reverse", "forward"], meet=1))
 def test_functions_in_kernels_have_the_derivatives_of_numpys(f, mode):
     kernel, python = differentiable(njit(f), mode=mode), ft.patch()(in_place_of_numpy(f))
     value, found = ft.value_and_grad(kernel, argnums=(0, 1))(X, Y)

@@ -5,6 +5,7 @@ import cmath
 import math
 import os
 import pickle
+import subprocess
 import sys
 import threading
 import types
@@ -933,3 +934,17 @@ def gain(x, y):
         with pytest.raises(TypeError, match="x must be a number"):
             ft.grad(lambda v: module.gain(v, v).sum())(np.ones(2))
     assert not isinstance(np.array(1.0), float)
+
+
+def test_modules_that_a_block_imports_stand_for_scipys_own_functions():
+    text = """
+import numpy as np, scipy.signal, functrans as ft
+
+@ft.patch()
+def f(x):
+    return np.sum(scipy.signal.sosfilt(np.array([[1.0, 0, 0, 1, 0.5, 0]]), x) ** 2)
+
+print(float(ft.grad(f)(np.ones(1))[0]))
+"""
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("2.0\n", "")

@@ -41,11 +41,11 @@ class Array(np.ndarray):
 
     def __getitem__(self, key):
         if writer.get() is not None and type(key) is not int:
-            return _getitem(self, key)  # of a traced index, it would take the number
+            return self.indexed(key)  # of a traced index, it would take the number
         try:
             return _item(self, key)
         except ConcretizationError:  # a traced index
-            return _getitem(self, key)
+            return self.indexed(key)
 
     def __setitem__(self, key, value):
         if self.flags.writeable:
@@ -60,12 +60,16 @@ class Array(np.ndarray):
         self.setflags(write=False)
 
     def __array_namespace__(self, /, *, api_version: str | None = None):
-        return _namespace(api_version)
+        raise NotImplementedError  # attached by functrans.numpy
 
     @property
     def at(self) -> Any:
         """Indexed updates that return a changed copy: ``x.at[i].set / add / mul / min / max``."""
-        return _at(self)
+        raise NotImplementedError  # attached by functrans.numpy
+
+    def indexed(self, key: Any) -> Any:
+        """``self[key]`` by the op, so that a trace sees it."""
+        raise NotImplementedError  # attached by functrans.numpy
 
 
 def _rebind(name: str) -> Callable:
@@ -183,21 +187,3 @@ def in_native_order(x: Any) -> Any:
     if isinstance(x, np.ndarray | np.generic) and not x.dtype.isnative:
         return x.astype(x.dtype.newbyteorder("="))
     return x
-
-
-def _namespace(api_version):
-    raise NotImplementedError  # replaced by functrans.numpy, the floor where the namespace lives
-
-
-def _at(x):
-    raise NotImplementedError  # replaced by functrans.numpy, the floor where indexing lives
-
-
-def _getitem(x, key):
-    raise NotImplementedError  # replaced by functrans.numpy, the floor where indexing lives
-
-
-def install(namespace: Callable, at: Callable, getitem: Callable) -> None:
-    """Called once by ``functrans.numpy``: what Arrays need of it."""
-    global _namespace, _at, _getitem
-    _namespace, _at, _getitem = namespace, at, getitem

@@ -298,11 +298,11 @@ class Tracer(Methods):
 
     def weakened(self) -> Tracer:
         """The number as one of Python's."""
-        raise NotImplementedError  # replaced by functrans.numpy
+        raise NotImplementedError  # attached by functrans.numpy
 
     def decided_entries(self) -> np.ndarray | None:
         """The entries of integers or booleans that Python goes on with; None where it may not."""
-        return None  # replaced by functrans.numpy
+        return None  # attached by functrans.numpy
 
     def decide(self, convert: Callable[[Any], Any], use: str) -> Any:
         """What ``convert``, of Python's own, makes of the number inside: Python decides by it."""

@@ -25,6 +25,7 @@ from functrans.numpy import order as _order
 from functrans.numpy import padding as _padding
 from functrans.numpy import placing as _placing
 from functrans.numpy import polynomials as _polynomials
+from functrans.numpy import protocols as _protocols
 from functrans.numpy import quantiles as _quantiles
 from functrans.numpy import reducing as _reducing
 from functrans.numpy import reductions as _reductions
@@ -35,16 +36,22 @@ from functrans.numpy import structure as _structure
 from functrans.numpy import ufunc_methods as _ufunc_methods
 from functrans.numpy import updates as _updates
 from functrans.numpy import vectorizing as _vectorizing
+from functrans.numpy import writing as _writing
 from functrans.numpy import writing_operators as _writing_operators
+from functrans.numpy.public import attach as _attach
 from functrans.numpy.public import publish as _publish
 from functrans.numpy.standard import __array_api_version__, __array_namespace_info__
 
-assert _operators and _ufunc_methods and _writing_operators  # imported for what they install
+assert _ufunc_methods  # imported for what it registers
 
 __version__ = _np.__version__
 __all__ = [
     "__array_api_version__", "__array_namespace_info__", "__version__", "emath", "fft", "linalg",
 ]
+for _module in (
+    _operators, _protocols, _indexing, _structure, _updates, _writing, _writing_operators,
+):
+    _attach(_module)
 for _module in (
     _elementary, _reductions, _reducing, _structure, _joining, _arrange, _indexing, _methods,
     _updates, _placing, _applying, _vectorizing, _order, _padding, _quantiles, _statistics,

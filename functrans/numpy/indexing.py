@@ -302,9 +302,6 @@ def decided_entries(x: Any) -> np.ndarray | None:
     return np.array(entries, x.dtype).reshape(x.shape)
 
 
-Tracer.decided_entries = decided_entries  # type: ignore[method-assign]
-
-
 # ---- gathering
 
 
@@ -423,6 +420,7 @@ def _of_concrete(name: str) -> Callable:
 nonzero, argwhere, flatnonzero = map(_of_concrete, ("nonzero", "argwhere", "flatnonzero"))
 
 
+MEMBERS: dict[type, dict[str, Any]] = {Tracer: {"decided_entries": decided_entries}}
 METHODS = {
     "__getitem__": getitem,
     "take": take,

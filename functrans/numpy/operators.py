@@ -66,15 +66,6 @@ def _binary(name: str, prim: Elementwise) -> tuple[Callable, Callable]:
     return forward, reflected
 
 
-for _name, _prim in BINARY.items():
-    _forward, _reflected = _binary(_name, _prim)
-    setattr(Tracer, f"__{_name}__", _forward)
-    setattr(Tracer, f"__r{_name}__", _reflected)
-for _name, _prim in COMPARE.items():
-    setattr(Tracer, f"__{_name}__", _binary(_name, _prim)[0])
-Tracer.__invert__ = lambda self: self.owner.unary(ops.invert, self)  # type: ignore[attr-defined]
-
-
 def _mul(self: Tracer, other: Any) -> Any:
     if self.root_of is None and type(other) in PLAIN:
         return self.owner.binary(ops.multiply, self, other)
@@ -120,14 +111,6 @@ def _truediv(self: Tracer, other: Any) -> Any:
     return lengths.divide(self, other)
 
 
-Tracer.__mul__ = _mul  # type: ignore[attr-defined]
-Tracer.__rmul__ = _rmul  # type: ignore[attr-defined]
-Tracer.__truediv__ = _truediv  # type: ignore[attr-defined]
-Tracer.__neg__ = lengths.negative  # type: ignore[attr-defined]
-Tracer.__pos__ = lengths.positive  # type: ignore[attr-defined]
-Tracer.__abs__ = absolute  # type: ignore[attr-defined]
-
-
 def _pow(self: Tracer, other: Any) -> Any:
     if self.root_of is not None and lengths.is_even(other):
         return lengths.even_power(self, other)
@@ -149,10 +132,6 @@ def _pow(self: Tracer, other: Any) -> Any:
 
 def _rpow(self: Tracer, other: Any) -> AnyArray:
     return self.owner.binary(ops.power, other, self)
-
-
-Tracer.__pow__ = _pow  # type: ignore[attr-defined]
-Tracer.__rpow__ = _rpow  # type: ignore[attr-defined]
 
 
 def require_fit(who: str, out: Tracer, y: Any, casting: Any = "same_kind") -> None:
@@ -185,5 +164,21 @@ def _in_place(name: str) -> Callable:
     return rebind
 
 
-for _name in [*BINARY, "pow", "matmul"]:
-    setattr(Tracer, f"__i{_name}__", _in_place(_name))
+def _operators() -> dict[str, Callable]:
+    found = {f"__i{name}__": _in_place(name) for name in [*BINARY, "pow", "matmul"]}
+    for name, prim in BINARY.items():
+        found[f"__{name}__"], found[f"__r{name}__"] = _binary(name, prim)
+    for name, prim in COMPARE.items():
+        found[f"__{name}__"], _ = _binary(name, prim)
+    return found
+
+
+MEMBERS: dict[type, dict[str, Any]] = {
+    Tracer: {
+        **_operators(),
+        "__mul__": _mul, "__rmul__": _rmul, "__truediv__": _truediv,
+        "__pow__": _pow, "__rpow__": _rpow,
+        "__neg__": lengths.negative, "__pos__": lengths.positive, "__abs__": absolute,
+        "__invert__": lambda self: self.owner.unary(ops.invert, self),
+    },
+}

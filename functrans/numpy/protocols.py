@@ -267,5 +267,6 @@ def root(row: Elementwise, x: Any) -> AnyArray:
 
 
 UFUNCS |= {np.absolute: absolute, np.hypot: hypot, np.sign: sign}
-Tracer.__array_ufunc__ = array_ufunc  # type: ignore[attr-defined]
-Tracer.__array_function__ = array_function  # type: ignore[attr-defined]
+MEMBERS: dict[type, dict[str, Any]] = {
+    Tracer: {"__array_ufunc__": array_ufunc, "__array_function__": array_function},
+}

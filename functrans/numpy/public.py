@@ -96,6 +96,13 @@ def _named_result(y: Any, fixed: bool) -> Any:
 install(_named_argument, _named_result)
 
 
+def attach(module: ModuleType) -> None:
+    """Give classes of lower floors what a module's MEMBERS lists: all that they get from here."""
+    for cls, members in module.MEMBERS.items():
+        for name, member in members.items():
+            setattr(cls, name, member)
+
+
 def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
     """Make every function of ``module`` callable in ``into`` and under NumPy's name, ``theirs``.
 

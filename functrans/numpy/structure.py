@@ -353,9 +353,6 @@ def copy(a, order="K", subok=False):
     return as_operand(a)
 
 
-Tracer.weakened = lambda self: bind(rows.item, self)  # type: ignore[method-assign]  # of a row
-
-
 def _reshape_method(self, *shape, order="C", copy=None):
     if len(shape) == 1 and not isinstance(shape[0], int | np.integer):
         shape = shape[0]
@@ -379,6 +376,9 @@ def _flattened(self: Any, order: str = "C") -> AnyArray:
     return _reshape(self, (self.size,), "C" if order == "K" else order)
 
 
+MEMBERS: dict[type, dict[str, Any]] = {
+    Tracer: {"weakened": lambda self: bind(rows.item, self)},
+}
 METHODS = {
     "reshape": _reshape_method,
     "transpose": _transpose_method,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import install, plain, wrap
+from functrans._core.array import Array, plain, wrap
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import AnyArray, Tracer, bind
 from functrans._ops import elementwise as ops
@@ -224,8 +224,12 @@ def at(x: Any) -> At:
     return At(x)
 
 
-install(namespace, at, item)
-
+MEMBERS: dict[type, dict[str, Any]] = {
+    Array: {
+        "at": property(at), "indexed": item,
+        "__array_namespace__": lambda self, /, *, api_version=None: namespace(api_version),
+    },
+}
 METHODS = {"at": property(at)}
 
 __all__: list[str] = []

@@ -428,6 +428,10 @@ def _assign_shape(self: Writable, shape: Any) -> None:
     self.see(self.memory, window)
 
 
+def _conjugate(self: Name) -> AnyArray:
+    return np.conjugate(self) if self.dtype.kind == "c" else self
+
+
 def adopt(name: str, member: Any) -> None:
     """Give names the method or attribute that traced values have under this name."""
     if name in {*vars(Name), *vars(Writable), *_AS_TRACED}:  # its own, made of such, or refused
@@ -439,30 +443,38 @@ def adopt(name: str, member: Any) -> None:
 _AS_TRACED = (
     "at", "base", "byteswap", "ctypes", "data", "getfield", "resize", "setfield",
 )
-for _name in _VIEW_METHODS:
-    setattr(Name, _name, _view_method(_name))
-for _name in ("sort", "partition"):
-    setattr(Writable, _name, _sorting(_name))
-for _name in ("real", "imag"):  # of what is not to be written to
-    setattr(Fixed, _name, property(lambda self, name=_name: getattr(self.value, name)))
-for _name in ("astype", "copy", "flatten", "__copy__"):
-    setattr(Fixed, _name, _copying(_name))
-Name.T = property(lambda self: self.transpose())  # type: ignore[attr-defined]
-Name.mT = property(lambda self: self.swapaxes(-1, -2))  # type: ignore[attr-defined]
-Writable.real, Writable.imag = _part("real"), _part("imag")  # type: ignore[attr-defined]
-Name.conj = Name.conjugate = (  # type: ignore[attr-defined]
-    lambda self: np.conjugate(self) if self.dtype.kind == "c" else self
-)
-Writable.flat = property(_flat, _assign_flat)  # type: ignore[attr-defined]
-Writable.shape = property(Writable.shape.fget, _assign_shape)  # type: ignore[attr-defined]
-Writable.flags, Writable.setflags = property(Flags), setflags  # type: ignore[attr-defined]
-Writable.strides = property(lambda self: self.window.strides)  # type: ignore[attr-defined]
-Name.astype, Writable.fill, Writable.put = _astype, _fill, _put  # type: ignore[attr-defined]
-Writable.copy = _copy  # type: ignore[attr-defined]
-Name.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
-Name.__array_function__ = _array_function  # type: ignore[attr-defined]
-for _name in ("item", "tolist"):
-    adopt(_name, getattr(Tracer, _name))
+MEMBERS: dict[type, dict[str, Any]] = {
+    Name: {
+        **{name: _view_method(name) for name in _VIEW_METHODS},
+        "T": property(lambda self: self.transpose()),
+        "mT": property(lambda self: self.swapaxes(-1, -2)),
+        "astype": _astype,
+        "conj": _conjugate,
+        "conjugate": _conjugate,
+        "__array_ufunc__": _array_ufunc,
+        "__array_function__": _array_function,
+    },
+    Fixed: {
+        # of what is not to be written to
+        **{name: property(lambda self, name=name: getattr(self.value, name))
+           for name in ("real", "imag")},
+        **{name: _copying(name) for name in ("astype", "copy", "flatten", "__copy__")},
+    },
+    Writable: {
+        **{name: _sorting(name) for name in ("sort", "partition")},
+        **{name: _method(name) for name in ("item", "tolist")},
+        "real": _part("real"),
+        "imag": _part("imag"),
+        "flat": property(_flat, _assign_flat),
+        "shape": property(Writable.shape.fget, _assign_shape),
+        "flags": property(Flags),
+        "setflags": setflags,
+        "strides": property(lambda self: self.window.strides),
+        "fill": _fill,
+        "put": _put,
+        "copy": _copy,
+    },
+}
 
 
 __all__ = ["adopt", "all_plain", "call", "has_axes", "windows", "written_into"]

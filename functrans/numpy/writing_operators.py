@@ -78,13 +78,18 @@ def _unary(name: str) -> Callable:
     return method
 
 
-for _name in OPERATORS:
-    _forward, _reflected = _operator(_name)
-    setattr(Name, f"__{_name}__", _forward)
-    setattr(Name, f"__r{_name}__", _reflected)
-    setattr(Writable, f"__i{_name}__", _in_place(_name))
-    setattr(Fixed, f"__i{_name}__", _forward)  # another value, as of a number
-for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
-    setattr(Name, f"__{_name}__", _operator(_name)[0])
-for _name in ["neg", "pos", "abs", "invert"]:
-    setattr(Name, f"__{_name}__", _unary(_name))
+def _members() -> dict[type, dict[str, Any]]:
+    ours: dict[type, dict[str, Any]] = {Name: {}, Writable: {}, Fixed: {}}
+    for name in OPERATORS:
+        forward, reflected = _operator(name)
+        ours[Name] |= {f"__{name}__": forward, f"__r{name}__": reflected}
+        ours[Writable][f"__i{name}__"] = _in_place(name)
+        ours[Fixed][f"__i{name}__"] = forward  # another value, as of a number
+    for name in ["eq", "ne", "lt", "le", "gt", "ge"]:
+        ours[Name][f"__{name}__"], _ = _operator(name)
+    for name in ["neg", "pos", "abs", "invert"]:
+        ours[Name][f"__{name}__"] = _unary(name)
+    return ours
+
+
+MEMBERS = _members()

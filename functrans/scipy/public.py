@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans._core.bind import Tracer, known
 from functrans._core.scipy_names import NAMES, no_counterpart
-from functrans._core.writing import handed_to, writing
+from functrans._core.writing import handed_to, stood_for, writing
 from functrans.errors import ConcretizationError, FunctransError, UnsupportedError, user_line
 
 F = TypeVar("F", bound=Callable)
@@ -24,7 +24,7 @@ def counterpart(
 ) -> Callable[[F], F]:
     """Decorator: the function below it where an argument is traced, or ``when`` says so of the
     arguments, else ``theirs``."""
-
+    theirs = stood_for.get(id(theirs), theirs)  # imported while NumPy and SciPy are patched
     checks = functools.cache(lambda: _checks_finite(theirs))
 
     def enter(ours: F) -> F:
