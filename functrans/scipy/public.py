@@ -43,9 +43,7 @@ def counterpart(
 
 def _checks_finite(theirs: Callable) -> bool:
     """Whether a function of SciPy's refuses infinities and NaN, unless it is told not to."""
-    gated = getattr(theirs, "__self__", None)  # by a block of patch: (variable, original, ...)
-    original = gated[1] if isinstance(gated, tuple) else theirs
-    found = inspect.signature(original).parameters.get("check_finite")
+    found = inspect.signature(theirs).parameters.get("check_finite")
     return found is not None and found.default is True
 
 
