@@ -20,7 +20,7 @@ from functrans.numpy import contractions as _contractions
 from functrans.numpy import structure as _structure
 from functrans.numpy.lengths import length, squared_size
 from functrans.numpy.protocols import USE_RESULT, absolute, refused
-from functrans.numpy.scaling import is_within, safe_range, scale_beyond
+from functrans.numpy.scaling import is_within, safe_range, scale_beyond, typical_size
 from functrans.numpy.structure import as_floats, as_operand, is_traced, normalize_axes, numpy_like
 
 LinAlgError = np.linalg.LinAlgError
@@ -261,8 +261,8 @@ def _root_of_powers(x, size, power, axis):
             y = (size**power).sum(axis) ** root
         if is_within(y, *ends) or not size.size:
             return y
-    top = size.max(axis, keepdims=True) if power > 0 else size.min(axis, keepdims=True)
-    scaling = scale_beyond(top, *ends)
+    top = typical_size(size, axis, power) if power > 0 else size.min(axis, keepdims=True)
+    scaling = scale_beyond(top, *ends, size.shape[axis])
     if scaling is None:
         return (size**power).sum(axis) ** root
     scale, inverse = scaling

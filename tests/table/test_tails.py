@@ -9,6 +9,7 @@ import pytest
 import functrans as ft
 import functrans.scipy.linalg as linalg
 import functrans.scipy.special as special
+from functrans._compile.emit import loop_nest
 from functrans._ops.declare import TABLE, Elementwise
 from tests.covering import THOROUGH
 from tests.table.references import REFERENCES
@@ -127,6 +128,23 @@ def test_large_arrays_have_the_slopes_of_small_ones(dtype):
         np.testing.assert_allclose(derive(x), small, rtol=8 * np.finfo(dtype).eps,
                                    atol=4 * np.finfo(dtype).smallest_subnormal)
     assert np.isnan(derive(np.full(5000, np.nan, dtype))).all()
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_value_and_its_slope_of_one_exponential_have_all_their_digits(dtype):
+    x = draw("real", dtype, np.random.default_rng(4), loop_nest.SHARED)
+    x = np.concatenate([x, np.array([0.0, 0.17, 0.35, 20], dtype)])
+    both = ft.jit(lambda x: (np.tanh(x), ft.elementwise_grad(np.tanh)(x)))
+    assert "tanh" not in both.lower(x).llvm.split("define", 1)[0]  # is not called
+    with mp.workdps(1000):
+        for v, y, slope in zip(x, *both(x), strict=True):
+            assert ulps(y, mp.tanh(exact(v))) <= 4, (v, y)
+            assert ulps(slope, mp.sech(exact(v)) ** 2) <= 8, (v, slope)
+    edges = both(np.resize(np.array([-0.0, np.inf, -np.inf, np.nan], dtype), x.size))
+    np.testing.assert_array_equal(edges[0][:4], [-0.0, 1, -1, np.nan])
+    np.testing.assert_array_equal(edges[1][:4], [1, 0, 0, np.nan])
+    assert np.signbit(edges[0][0])
 
 
 COMPLEX = [20 + 0.3j, -20 + 0.3j, 0.3 + 20j, 0.3 - 15j, 1e-5 + 1e-6j, 1.5 + 1e-3j, 1e-3 + 1.57j]
@@ -255,6 +273,18 @@ def test_shares_have_slopes_where_one_is_one_to_rounding(name, x):
     for how, expected in ((slope, want), (ft.jit(slope), want), (ft.hessian(f), second),
                           (ft.jit(ft.jacobian(slope)), second)):
         np.testing.assert_allclose(how(np.array(x)), expected, rtol=1e-13)
+
+
+@pytest.mark.usefixtures("unoptimised")
+def test_logarithms_of_equal_shares_have_slopes_under_jit():
+    x = np.array([[2.0, 2.0, 1.0], [3.0, 3.0, 3.0], [50.0, 0.0, -np.inf]])
+
+    def f(x):
+        return (special.log_softmax(x, axis=-1)[:, :2] * [1.0, 5.0]).sum()
+
+    want = np.pad(np.tile([1.0, 5.0], (3, 1)), [(0, 0), (0, 1)]) - 6 * special.softmax(x, axis=-1)
+    want[2, 0] = 1 - 6 + 6 * np.exp(-50.0)  # 6 * (1 - share) would have lost this
+    np.testing.assert_allclose(ft.jit(ft.grad(f))(x), want, rtol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

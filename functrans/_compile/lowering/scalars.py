@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
-from functrans._compile.lowering import special_functions
+from functrans._compile.lowering import reals, special_functions
 from functrans._compile.lowering.complex_scalars import COMPLEX
 from functrans._compile.lowering.formulas import lowering_of_formula
 from functrans._compile.lowering.numbers import (
@@ -211,6 +211,24 @@ def _log_of_sum(row: Primitive, exp: Primitive, tie: float, scale: float) -> Non
 _log_of_sum(ops.logaddexp, ops.exp, math.log(2), 1)
 _log_of_sum(ops.logaddexp2, ops.exp2, 1, 1 / math.log(2))
 lowers(ops.where, kinds="fibc")(lambda code, t, condition, x, y: code.select(t, condition, x, y))
+
+
+def _with_own_exponential(row: Primitive, f: Callable) -> None:
+    """What a loop computes of a number by functions of ``reals`` shares their exponential."""
+    plain = _function(row.facts)
+    assert plain is not None, row
+
+    @lowers(row)
+    def lower(code, t, x):
+        if code.at_length and not code.precise:
+            return f(reals.Real(code, x, t)).name
+        return plain(code, t, x)
+
+
+# A value and its slope, as which functions of ``reals`` share what they are made of.
+SHARING = frozenset({ops.tanh, ops.sech2})
+_with_own_exponential(ops.tanh, reals.tanh_beside_slope)
+_with_own_exponential(ops.sech2, reals.sech2)
 
 # ---- quotients as Python rounds them
 
