@@ -89,6 +89,33 @@ def test_slopes_of_rows_have_all_their_digits_over_the_whole_range(char, name):
     assert_close(row, REFERENCES[name], x, EXCEPTIONS.get((name, char), (ALLOWED[char],))[0])
 
 
+# Of two operands, and of SciPy's, at points where terms of a rule cancel or squares are rounded.
+POINTS = {
+    "hypot": [(1e4, 1.0), (1.0, -1e8), (3.0, 4.0), (2e150, 1e140)],
+    "arctan2": [(1e4, 1.0), (1.0, -1e8), (2e150, 1e140)],
+    "leg_of_hypot": [(1e4, 1.0), (1.0, -1e8), (3.0, 4.0)],
+    "special.erf": [(1.0,), (-9.3,), (26.1,)],
+    "special.erfc": [(1.0,), (-9.3,), (26.1,)],
+    "special.erfi": [(1.0,), (-9.3,), (26.1,)],
+    "special.ndtr": [(1.0,), (-9.3,), (37.1,)],
+}
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("name", POINTS)
+def test_slopes_and_curvatures_in_each_operand_have_all_their_digits(name):
+    row, reference = TABLE[name], REFERENCES[name]
+    for point in POINTS[name]:
+        for i in range(len(point)):
+            def f(x, of=row, i=i, point=point):
+                return of(*point[:i], x, *point[i + 1:])
+
+            def exactly(x, i=i, point=point):
+                return reference(*map(mp.mpf, point[:i]), x, *map(mp.mpf, point[i + 1:]))
+
+            assert_close(f, exactly, np.array(point[i:i + 1]), 12.0)
+
+
 TAILS = {
     "tanh": (np.tanh, [0.3, 2.0, 5.0, 10.0, 20.0, -20.0, 100.0, -360.0]),
     "arctan": (np.arctan, [1e-200, 1.0, 1e20, -1e100]),
@@ -202,6 +229,29 @@ def test_norms_and_spreads_have_slopes_at_any_size(name, dtype):
             value = float(value)
         for how, expected in zip(ways, [value, want, want, want], strict=True):
             np.testing.assert_allclose(how(x), expected, rtol=200 * info.eps, err_msg=f"2^{power}")
+
+
+LENGTHS = {
+    "norm": np.linalg.norm,
+    "norm of rows": lambda x: np.linalg.norm(x.reshape(1, -1), axis=-1)[0],
+    "hypot": lambda x: np.hypot(np.hypot(x[0], x[1]), x[2]),
+    "absolute": lambda x: abs(np.hypot(x[0], x[1]) + 1j * x[2]),
+}
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("name", LENGTHS)
+@pytest.mark.parametrize("x", [[1e6, 1.0, -2.0], [1.0, -1e9, 3.0], [1.0, 2.0, 2.0]], ids=str)
+def test_lengths_have_their_curvature_along_what_is_most_of_them(name, x):
+    with mp.workdps(60):
+        v = [mp.mpf(w) for w in x]
+        n = mp.norm(v)
+        want = [[float(((i == j) * (n**2 - v[i] ** 2) - (i != j) * v[i] * v[j]) / n**3)
+                 for j in range(3)] for i in range(3)]
+    f = LENGTHS[name]
+    for hessian in (ft.hessian(f), ft.jit(ft.hessian(f)), ft.jacfwd(ft.jacfwd(f)),
+                    ft.jacrev(ft.jacrev(f)), lambda x: ft.vmap(ft.hessian(f))(x[None])[0]):
+        np.testing.assert_allclose(hessian(np.array(x)), want, rtol=2e-15)
 
 
 @pytest.mark.parametrize("power", [-600, 600])

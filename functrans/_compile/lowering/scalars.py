@@ -27,6 +27,7 @@ from functrans._compile.lowering.numbers import (
 )
 from functrans._core.primitive import Facts, Primitive
 from functrans._ops import elementwise as ops
+from functrans._ops import exponents
 from functrans._ops.calls import stop
 from functrans._ops.declare import strong_multiply
 from functrans._ops.structure import astype, astype_discrete, item
@@ -229,6 +230,24 @@ def _with_own_exponential(row: Primitive, f: Callable) -> None:
 SHARING = frozenset({ops.tanh, ops.sech2})
 _with_own_exponential(ops.tanh, reals.tanh_beside_slope)
 _with_own_exponential(ops.sech2, reals.sech2)
+
+
+def _exp_of_square(row: Primitive, factor: float) -> None:
+    @lowers(row)
+    def lower(code, t, x):
+        square = code.arith("mul", t, x, x)
+        lost = code.call("fma", t, x, x, code.op(f"fneg {t} {square}"))  # by its rounding
+        share = code.number(t, factor)
+        y = code.libm("exp", t, code.arith("mul", t, share, square))
+        more = code.arith("mul", t, y, code.arith("mul", t, share, lost))
+        bound = ("lt", math.inf) if factor > 0 else ("gt", 0.0)
+        inside = code.compare(bound[0], t, y, code.number(t, bound[1]))
+        return code.arith("add", t, y, code.select(t, inside, more, code.number(t, 0.0)))
+
+
+_exp_of_square(exponents.exp_of_minus_square, -1.0)
+_exp_of_square(exponents.exp_of_minus_half_square, -0.5)
+_exp_of_square(exponents.exp_of_square, 1.0)
 
 # ---- quotients as Python rounds them
 
