@@ -640,3 +640,31 @@ def test_slopes_at_special_points_are_closed_forms(name, unoptimised):
     for slope in (ft.grad(f), ft.derivative(f), ft.jit(ft.grad(f))):
         found = [slope(x), ft.grad(slope)(x)]
         assert found == pytest.approx(expected, rel=1e-12, abs=1e-14)
+
+
+@pytest.mark.parametrize("x", [1e-300, 0.5, 30.0])
+def test_the_incomplete_gamma_functions_have_a_slope_in_a_at_zero(x):
+    want = -sp.exp1(x)
+    for how in (lambda f: f, ft.jit):
+        for f, expected in ((special.gammainc, want), (special.gammaincc, -want)):
+            slope = how(ft.grad(lambda a, f=f: f(a, x)))
+            assert float(slope(0.0)) == pytest.approx(expected, rel=1e-14)
+        in_both = how(ft.jacobian(ft.grad(lambda v: special.gammainc(v[0], v[1]))))
+        mixed = in_both(np.array([0.0, x]))[[0, 1], [1, 0]]
+        np.testing.assert_allclose(mixed, np.exp(-x) / x, rtol=1e-14)
+    assert np.isnan(ft.grad(lambda a: special.gammainc(a, 0.0))(0.0))  # as its value is
+
+
+# of the function, its parameters, and at x = 0 the slope: where a product of 0 and a pole is none
+AT_ZERO = {
+    "struve": [(-1, 0), (0, 2 / np.pi), (1, 0)], "modstruve": [(-1, 0), (0, 2 / np.pi), (1, 0)],
+    "hyperu": [((0, 1.5), 0), ((0, -1.0), 0), ((-1, 1.5), 1), ((-2, 0.5), -3), ((-3, 2.0), 36)],
+}
+
+
+@pytest.mark.parametrize("name, parameters, want",
+                         [(n, np.ravel(p), w) for n, rows in AT_ZERO.items() for p, w in rows])
+def test_a_pole_times_zero_is_a_slope_at_zero(name, parameters, want):
+    slope = ft.grad(lambda x: getattr(special, name)(*parameters, x))
+    for how in (slope, ft.jit(slope), lambda x: ft.vmap(slope)(np.array([1.0, x]))[1]):
+        assert float(how(0.0)) == pytest.approx(want, rel=1e-14)

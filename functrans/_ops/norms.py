@@ -9,8 +9,8 @@ import numpy as np
 from functrans._core.aval import Aval, dtype_of, finfo
 from functrans._core.bind import STRONG, Tracer
 from functrans._kernels import large, sizes
-from functrans._ops.declare import primitive
 from functrans._ops.calls import stop
+from functrans._ops.declare import primitive
 from functrans._ops.elementwise import moving_as, ratio, sign, sqrt, where
 from functrans._ops.linalg import conj
 from functrans._ops.reductions import kept_shape, reduced_shape, shift_axis

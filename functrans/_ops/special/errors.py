@@ -22,6 +22,7 @@ SLOPE = 2 / ROOT_PI
 DENSITY = 1 / math.sqrt(2 * math.pi)
 HALF = math.sqrt(0.5)
 
+
 def _power_of_square(row, factor, x):
     return exp(factor * (x * x)) if dtype_of(x).kind == "c" else row(x)
 
