@@ -158,7 +158,6 @@ SPECIAL = {
     "rel_entr": lambda x, y: x * mp.log(x / y),
     "rgamma": mp.rgamma,
     "sindg": lambda x: mp.sin(x * mp.pi / 180),
-    "steepness": lambda x: x / mp.sqrt(1 + x * x),
     "tandg": lambda x: mp.tan(x * mp.pi / 180),
     "xdivy": lambda x, y: x / y,
     "xlog1py": lambda x, y: x * mp.log(1 + y),
