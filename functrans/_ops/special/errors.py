@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from functrans._core.aval import dtype_of
@@ -42,14 +43,34 @@ def _bell(x):
 FAR = 7.0
 # (2k + 1)!! / 2^k, k = 0, 1, ...
 _ODD = [math.prod(range(1, 2 * k + 2, 2)) / 2**k for k in range(22)]
-_ALTERNATING = [-c * (-1) ** k for k, c in enumerate(_ODD)]
+# From where on 1 - sqrt(pi) x erfcx(x) is taken by so many levels of a continued fraction (7.9.2).
+LEVELS, FAR_FRACTION = 28, 3.5
+
+
+def _fraction() -> tuple[list[float], list[float]]:
+    """t / (x + t) for t = (1/2) / (x + 1 / (x + (3/2) / (x + ...))), over 1 / x^2: two polynomials
+    in that, all of whose coefficients are positive."""
+    t = [0.0], [1.0]  # a quotient of polynomials in x
+    for n in range(LEVELS, 0, -1):
+        t = [n / 2 * b for b in t[1]], _plus_x(*t)
+    above, below = t[0], _plus_x(*t)
+    return [c for c in above[::-1] if c], [c for c in below[::-1] if c]
+
+
+def _plus_x(above: list[float], below: list[float]) -> list[float]:
+    """What x + above / below has above a fraction's line."""
+    return [a + b for a, b in itertools.zip_longest(above, [0.0, *below], fillvalue=0.0)]
+
+
+FRACTION = _fraction()
 
 
 def _slope_of_erfcx(x, y):
-    far = x.real > FAR
-    z = where(far, x, 1.0)
-    series = polynomial(_ALTERNATING, 1 / (z * z)) / (z * z) * (1 / ROOT_PI)
-    return where(far, series, where(far, 0.0, 2 * x) * y - SLOPE)
+    far = x.real > FAR_FRACTION
+    square = 1 / where(far, x * x, 1.0)
+    above, below = FRACTION
+    fraction = square * polynomial(above, square) / polynomial(below, square)
+    return where(far, -SLOPE * fraction, where(far, 0.0, 2 * x) * y - SLOPE)
 
 
 def _slope_of_dawsn(x, y):
