@@ -14,6 +14,7 @@ from functrans._compile.schedule import assemble
 from functrans._compile.schedule.kernels import HostStep, Kernel, Tiles
 from functrans._core.bind import bind
 from functrans._kernels import blocks, sizes
+from functrans._ops.elementwise import moving_as
 from functrans._ops.exponentials import logsumexp, softmax
 from functrans._ops.indexing import put_add
 from functrans._ops.reductions import equal_share
@@ -511,3 +512,11 @@ def test_a_row_is_added_up_from_zero(width):
     assert "%sum0.row" in f.llvm
     np.testing.assert_allclose(f([x])[0], np.sum(x[:, 1:] * x[:, :-1]), rtol=1e-13)
     assert "%sum0.row" not in compiled(lambda x: np.sum(x * x, axis=1), x).llvm
+
+
+def test_what_only_derivatives_read_is_not_computed():
+    def f(x):
+        return ft.stop_gradient(x) * 2.0 + moving_as(x * 2.0, np.sin(x))
+
+    (kernel,) = steps(f, draw(5))
+    assert [op.row.name for op in kernel.ops] == ["multiply", "add"]

@@ -3,12 +3,14 @@ that they are compiled from.
 """
 
 import cmath
+import math
 
 import numpy as np
 import pytest
 
 import functrans as ft
 from functrans.errors import ArgumentError
+from functrans.scipy import special
 
 numba = pytest.importorskip("numba")  # an extra: its releases follow NumPy's after a while
 njit = numba.njit
@@ -196,3 +198,22 @@ def test_slopes_in_kernels_have_all_their_digits_far_out():
     np.testing.assert_allclose(ft.grad(tails)(x), ft.grad(plain)(x), rtol=1e-14)
     second = [np.diag(ft.hessian(f)(x)) for f in (tails, plain)]
     np.testing.assert_allclose(*second, rtol=1e-14)
+
+
+@njit
+def lengths_and_shares(x):
+    y = np.hypot(x[0], x[1]) + math.hypot(x[2], x[3]) + np.logaddexp(x[4], x[5])
+    return y + math.erf(x[6]) + math.erfc(x[7])
+
+
+def test_slopes_in_kernels_keep_digits_where_terms_cancel_or_exponents_are_large():
+    x = np.array([1e6, 1.0, 3.0, -1e9, 1000.3, 1000.1, -9.3, 26.1])
+
+    def plain(x):
+        y = np.hypot(x[0], x[1]) + np.hypot(x[2], x[3]) + np.logaddexp(x[4], x[5])
+        return y + special.erf(x[6]) + special.erfc(x[7])
+
+    np.testing.assert_allclose(ft.grad(lengths_and_shares)(x), ft.grad(plain)(x), rtol=4e-15)
+    second = [ft.hessian(f)(x) for f in (lengths_and_shares, plain)]
+    np.testing.assert_allclose(*second, rtol=4e-15)
+    assert ft.grad(lengths_and_shares)(np.zeros(8))[:6].tolist() == [0, 0, 0, 0, 0.5, 0.5]

@@ -6,6 +6,7 @@ import scipy.special
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
+import functrans.scipy.special
 from functrans import torch
 from functrans._compile.run import add_kernels, row_kernels
 from functrans._kernels import large, sizes
@@ -411,3 +412,14 @@ def test_what_row_sums_leave_to_numpy():
     x[3] = 1e308
     with pytest.warns(RuntimeWarning, match="overflow"):
         ft.value_and_grad(lambda v: np.sum(np.sum(v, axis=1)))(x)
+
+
+def test_examples_and_verification_wait_for_no_kernel(monkeypatch):
+    asked = []
+    monkeypatch.setattr(row_kernels, "_native", lambda name, *rest: asked.append(name))
+    x = RNG.normal(size=4 * sizes.VALUES)
+    ft.jit(ft.grad(lambda x: np.tanh(x).sum()))(x)
+    ft.jit(ft.grad(lambda x: functrans.scipy.special.softmax(x.reshape(-1, 8), -1)[:, 0].sum()))(x)
+    assert not asked
+    ft.grad(lambda x: np.tanh(x).sum())(x)  # which is where they are
+    assert asked

@@ -67,7 +67,8 @@ COARSE = {
 
 def exactly(name, operands, i, order):
     """The derivative by mpmath, with as many digits as the points need."""
-    with mp.workdps(60):
+    large = max([abs(x) for x in operands]) > 1e50
+    with mp.workdps(700 if large else 60):
         def along(h):
             xs = [mp.mpf(x) if isinstance(x, float) else x for x in operands]
             xs[i] = xs[i] + h
@@ -640,3 +641,47 @@ def test_slopes_at_special_points_are_closed_forms(name, unoptimised):
     for slope in (ft.grad(f), ft.derivative(f), ft.jit(ft.grad(f))):
         found = [slope(x), ft.grad(slope)(x)]
         assert found == pytest.approx(expected, rel=1e-12, abs=1e-14)
+
+
+@pytest.mark.parametrize("x", [1e-300, 0.5, 30.0])
+def test_the_incomplete_gamma_functions_have_a_slope_in_a_at_zero(x):
+    want = -sp.exp1(x)
+    for how in (lambda f: f, ft.jit):
+        for f, expected in ((special.gammainc, want), (special.gammaincc, -want)):
+            slope = how(ft.grad(lambda a, f=f: f(a, x)))
+            assert float(slope(0.0)) == pytest.approx(expected, rel=1e-14)
+        in_both = how(ft.jacobian(ft.grad(lambda v: special.gammainc(v[0], v[1]))))
+        mixed = in_both(np.array([0.0, x]))[[0, 1], [1, 0]]
+        np.testing.assert_allclose(mixed, np.exp(-x) / x, rtol=1e-14)
+    assert np.isnan(ft.grad(lambda a: special.gammainc(a, 0.0))(0.0))  # as its value is
+
+
+# of the function, its parameters, and at x = 0 the slope: where a product of 0 and a pole is none
+AT_ZERO = {
+    "struve": [(-1, 0), (0, 2 / np.pi), (1, 0)], "modstruve": [(-1, 0), (0, 2 / np.pi), (1, 0)],
+    "hyperu": [((0, 1.5), 0), ((0, -1.0), 0), ((-1, 1.5), 1), ((-2, 0.5), -3), ((-3, 2.0), 36)],
+}
+
+
+@pytest.mark.parametrize("name, parameters, want",
+                         [(n, np.ravel(p), w) for n, rows in AT_ZERO.items() for p, w in rows])
+def test_a_pole_times_zero_is_a_slope_at_zero(name, parameters, want):
+    slope = ft.grad(lambda x: getattr(special, name)(*parameters, x))
+    for how in (slope, ft.jit(slope), lambda x: ft.vmap(slope)(np.array([1.0, x]))[1]):
+        assert float(how(0.0)) == pytest.approx(want, rel=1e-14)
+
+
+def test_the_slope_of_inv_boxcox_in_lambda_does_not_come_from_a_result_near_one():
+    x, lam = 2.4e-11, 1.7
+    with mp.workdps(60):
+        want = float(mp.diff(lambda p: (p * mp.mpf(x) + 1) ** (1 / p), mp.mpf(lam)))
+    slope = ft.grad(lambda p: special.inv_boxcox(x, p))
+    assert float(slope(lam)) == pytest.approx(want, rel=1e-14)
+    assert float(ft.jit(slope)(lam)) == pytest.approx(want, rel=1e-14)
+
+
+@pytest.mark.parametrize("r", [3.0, -0.5])
+def test_pseudo_huber_without_a_width_has_mixed_slopes_of_either_order(r):
+    for hessian in (ft.hessian, lambda f: ft.jit(ft.hessian(f))):
+        found = hessian(lambda v: special.pseudo_huber(v[0], v[1]))(np.array([0.0, r]))
+        np.testing.assert_array_equal(found, [[-2, np.sign(r)], [np.sign(r), 0]])

@@ -30,6 +30,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,22 @@ def backward(vjp: Callable, native_from: str) -> Callable:
 
 # ---- native code of any size
 
+_examples: ContextVar[bool] = ContextVar("_examples", default=False)
+
+
+class Examples:
+    """A block in which kernels give way to NumPy, which has nothing to compile first: what is
+    computed there serves once."""
+
+    __slots__ = ("token",)
+
+    def __enter__(self) -> None:
+        self.token = _examples.set(True)
+
+    def __exit__(self, *error: object) -> None:
+        _examples.reset(self.token)
+
+
 # C's functions that NumPy calls for one entry after the other in single precision; each has a
 # kernel of its name, whose values are rounded from double precision.
 SCALAR = frozenset({
@@ -221,6 +238,8 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
             return None
     if not (settings().compiles and dtype.isnative):
         return None
+    if _examples.get():
+        return None
     arrays, numbers = [*xs], 0
     if len(xs) > 1 or not x.flags.carray:
         arrays, numbers = _in_order(xs, shape, dtype)
@@ -272,6 +291,8 @@ def row_sums(x: np.ndarray) -> np.ndarray | None:
     if x.size < sizes.ROWS or not sizes.NARROWEST <= width <= sizes.SHORT:
         return None
     if dtype.char not in "fd" or not (dtype.isnative and x.flags.carray and settings().compiles):
+        return None
+    if _examples.get():
         return None
     y = _native.kernels()("row_sums", width, [x], 0, np.empty(x.shape[:-1], dtype))
     return y if y is not None and is_finite(y) else None  # NumPy warns of others

@@ -145,8 +145,24 @@ ratio = elementwise(
 
 sqrt = of_numpy("sqrt", lambda g, y: g / (2 * y), domain=POSITIVE, singular=True, intrinsic="sqrt")
 cbrt = of_numpy("cbrt", lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True, libm="cbrt")
+# row: x1 / hypot(x1, x2), which moves by the square of the other leg: of the rule of a quotient the
+# two terms cancel where x1 is the longer one
+leg_of_hypot = elementwise(
+    "leg_of_hypot", lambda x1, x2: ratio(x1, np.hypot(x1, x2)),
+    lambda g, x1, x2: g * ratio(leg_of_hypot(x2, x1) * leg_of_hypot(x2, x1), hypot(x1, x2)),
+    lambda g, y, x1, x2: -g * ratio(y * leg_of_hypot(x2, x1), hypot(x1, x2)),
+    kinks="the origin: 0", at_kink=_both_zero, formula=lambda x1, x2: ratio(x1, hypot(x1, x2)),
+)
+
+
+def _leg_of_hypot(x1, x2, y):
+    plain = not (isinstance(x1, Tracer) or isinstance(x2, Tracer))
+    return ratio(x1, y) if plain else leg_of_hypot(x1, x2)
+
+
 hypot = of_numpy(
-    "hypot", lambda g, y, x1: g * ratio(x1, y), lambda g, y, x2: g * ratio(x2, y),
+    "hypot", lambda g, y, x1, x2: g * _leg_of_hypot(x1, x2, y),
+    lambda g, y, x1, x2: g * _leg_of_hypot(x2, x1, y),
     kinks="the origin: 0", at_kink=_both_zero, libm="hypot",
 )
 
@@ -513,9 +529,18 @@ absolute = of_numpy(
     "absolute", lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0", at_kink=_zero, cost=1,
     rounds="never",
 )
+
+
+def _slope_of_size(x, y):
+    if not isinstance(x, Tracer):
+        return ratio(conjugate(x), y)
+    a, b = real(x), imag(x)
+    return from_parts(leg_of_hypot(a, b), -leg_of_hypot(b, a))
+
+
 # row: |z| of a complex number; its slope conj(z)/|z| is 0 at 0
 absolute_complex = elementwise(
-    "absolute_complex", np.absolute, lambda g, y, x: g * ratio(conjugate(x), y), domain="complex",
+    "absolute_complex", np.absolute, lambda g, y, x: g * _slope_of_size(x, y), domain="complex",
     kinks="0: 0", at_kink=_zero, computes="operand",
 )
 fabs = of_numpy(

@@ -6,11 +6,12 @@ import functools
 
 import numpy as np
 
-from functrans._core.aval import Aval, finfo
-from functrans._core.bind import STRONG
+from functrans._core.aval import Aval, dtype_of, finfo
+from functrans._core.bind import STRONG, Tracer
 from functrans._kernels import large, sizes
+from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
-from functrans._ops.elementwise import ratio
+from functrans._ops.elementwise import moving_as, ratio, sign, sqrt, where
 from functrans._ops.linalg import conj
 from functrans._ops.reductions import kept_shape, reduced_shape, shift_axis
 
@@ -66,7 +67,16 @@ def _norm2_quiet(x, axis):
 
 def _direction(x, y, axis):
     """The unit vector along ``x``, conjugated; 0 where ``x`` is 0."""
-    return ratio(conj(x), y.reshape(kept_shape(x.shape, axis)))
+    unit = ratio(conj(x), y.reshape(kept_shape(x.shape, axis)))
+    if not isinstance(x, Tracer) or dtype_of(x).kind == "c":
+        return unit
+    # of the rule of a quotient two terms cancel for an entry that is most of the norm, whose share
+    # moves as that of 1 and the other entries beside it
+    most = stop(unit * unit) > 0.5
+    top = where(most, x, 0).sum(axis).reshape(kept_shape(x.shape, axis))
+    others = where(most, 0, x) / where(top == 0, 1, top)
+    length = sqrt(1 + (others * others).sum(axis).reshape(kept_shape(x.shape, axis)))
+    return moving_as(unit, where(most, sign(stop(x)) / length, unit))
 
 
 def _norm2_jvp(ts, y, xs, axis):

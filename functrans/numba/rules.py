@@ -124,6 +124,7 @@ def _of_values(context: Any, f: Any, *kinds: Any) -> Any:
 # ---- helpers of slopes
 
 LN2, LN10, DEGREE = math.log(2.0), math.log(10.0), math.pi / 180
+OF_ERF = 2.0 / math.sqrt(math.pi)
 
 
 def ratio(a: Emitted, b: Emitted) -> Emitted:
@@ -157,10 +158,63 @@ def times_taken(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
     return times
 
 
-def of_sum(x: Emitted, y: Emitted) -> Emitted:
-    """The share of ``exp(x)`` in ``exp(y)``; an infinity has no gap to itself."""
-    share: Any = np.exp(x.emitter.choose(x == y, 0.0, x - y))
-    return share
+def of_sum(x: Emitted, other: Emitted) -> Emitted:
+    """The share of ``exp(x)`` in the sum of both; an infinity has no gap to itself."""
+    e = x.emitter
+    return e.call(logistic, e.choose(x == other, 0.0, x - other))
+
+
+def leg_of_hypot(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
+    """``a / y``; where slopes follow, by a rule in which no terms cancel."""
+    if is_plain(a.kind) and is_plain(b.kind):
+        return ratio(a, y)
+    return a.emitter.call(leg, a, b)
+
+
+def of_leg(a: Emitted, b: Emitted, other: Emitted) -> Emitted:
+    """``b * other / hypot(a, b)**3``."""
+    e = a.emitter
+    y = e.call(np.hypot, a, b)
+    return ratio(e.call(leg, b, a) * ratio(other, y), y)
+
+
+@for_kernels
+def logistic(x):
+    def share(x):
+        small = math.exp(-abs(x))
+        return (small if x < 0.0 else 1.0) / (1.0 + small)
+
+    return share if is_plain(x) else None
+
+
+@for_kernels
+def leg(a, b):
+    def share(a, b):
+        y = math.hypot(a, b)
+        return a / y if y != 0.0 else 0.0
+
+    return share if is_plain(a) and is_plain(b) else None
+
+
+HALVES = 2.0**27 + 1.0  # what splits a number into halves of its digits
+
+
+@for_kernels
+def falling(x):
+    """exp(-x * x), of whose digits the rounded square would lose some."""
+    def value(x):
+        x = x * 1.0
+        square = x * x
+        y = math.exp(-square)
+        if not y > 0.0:
+            return y
+        moved = x * HALVES
+        first = moved - (moved - x)
+        second = x - first
+        lost = (first * first - square) + (first + first) * second + second * second
+        return y - y * lost
+
+    return value if is_plain(x) else None
 
 
 @for_kernels
@@ -240,13 +294,17 @@ unary(math.log, np.log, slope=lambda x, y: 1.0 / x)
 unary(math.log2, np.log2, slope=lambda x, y: 1.0 / LN2 / x)
 unary(math.log10, np.log10, slope=lambda x, y: 1.0 / LN10 / x)
 unary(math.log1p, np.log1p, slope=lambda x, y: 1.0 / (1.0 + x))
-binary(math.hypot, np.hypot, slopes=(lambda a, b, y: ratio(a, y), lambda a, b, y: ratio(b, y)))
-binary(np.logaddexp, slopes=(lambda a, b, y: of_sum(a, y), lambda a, b, y: of_sum(b, y)))
+binary(math.hypot, np.hypot,
+       slopes=(lambda a, b, y: leg_of_hypot(a, b, y), lambda a, b, y: leg_of_hypot(b, a, y)))
+binary(np.logaddexp, slopes=(lambda a, b, y: of_sum(a, b), lambda a, b, y: of_sum(b, a)))
 
 # ---- trigonometric and hyperbolic
 
 # slopes with rules of their own, as in ``_ops/elementwise.py``
 unary(sech2, slope=lambda x, y: -2.0 * (y * np.tanh(x)))
+unary(logistic, slope=lambda x, y: 0.25 * x.emitter.call(sech2, 0.5 * x))
+unary(falling, slope=lambda x, y: -2.0 * (x * y))
+binary(leg, slopes=(lambda a, b, y: of_leg(a, b, b), lambda a, b, y: -of_leg(a, b, a)))
 unary(of_arcsin, slope=lambda x, y: (x * y) * (y * y))
 unary(of_arctan, slope=lambda x, y: -2.0 * ((x * y) * y))
 unary(of_arctanh, slope=lambda x, y: 2.0 * ((x * y) * y))
@@ -268,8 +326,8 @@ binary(math.atan2, np.arctan2,
                lambda a, b, y: -ratio(ratio(a, np.hypot(a, b)), np.hypot(a, b))))
 unary(np.deg2rad, np.radians, math.radians, slope=lambda x, y: DEGREE)
 unary(np.rad2deg, np.degrees, math.degrees, slope=lambda x, y: 1.0 / DEGREE)
-unary(math.erf, slope=lambda x, y: 2.0 / math.sqrt(math.pi) * np.exp(-(x * x)))
-unary(math.erfc, slope=lambda x, y: -2.0 / math.sqrt(math.pi) * np.exp(-(x * x)))
+unary(math.erf, slope=lambda x, y: OF_ERF * x.emitter.call(falling, x))
+unary(math.erfc, slope=lambda x, y: -OF_ERF * x.emitter.call(falling, x))
 
 unary(math.gamma, slope=lambda x, y: y * psi(x))
 unary(math.lgamma, slope=lambda x, y: psi(x))

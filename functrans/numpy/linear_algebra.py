@@ -20,7 +20,7 @@ from functrans.numpy import contractions as _contractions
 from functrans.numpy import structure as _structure
 from functrans.numpy.lengths import length, squared_size
 from functrans.numpy.protocols import USE_RESULT, absolute, refused
-from functrans.numpy.scaling import is_within, safe_range, scale_beyond
+from functrans.numpy.scaling import is_within, safe_range, scale_beyond, typical_size
 from functrans.numpy.structure import as_floats, as_operand, is_traced, normalize_axes, numpy_like
 
 LinAlgError = np.linalg.LinAlgError
@@ -251,18 +251,20 @@ def _vector_norm(x, ord, axis):
 
 def _root_of_powers(x, size, power, axis):
     """``sum(size**power)**(1 / power)`` along an axis, of the sizes of ``x``."""
+    dtype, count = size.dtype, size.shape[axis]
     # a root with all the digits of a longdouble
-    root = 1 / (size.dtype.type(power) if size.dtype.char == "g" else power)
+    root = 1 / (dtype.type(power) if dtype.char == "g" else power)
+    if not count:
+        return (size**power).sum(axis) ** root
     # its derivatives have the powers less 1 and 2
-    highest = max(power, 2 - power) if power > 0 else power - 2
-    ends = safe_range(size.dtype, highest, size.shape[axis])
-    if not is_staged(x) or not size.size:
+    low, high = safe_range(dtype, max(power, 2 - power) if power > 0 else power - 2, count)
+    if not is_staged(x):
         with ignoring():
             y = (size**power).sum(axis) ** root
-        if is_within(y, *ends) or not size.size:
+        if is_within(y, low, high):
             return y
-    top = size.max(axis, keepdims=True) if power > 0 else size.min(axis, keepdims=True)
-    scaling = scale_beyond(top, *ends)
+    top = typical_size(size, axis, power) if power > 0 else size.min(axis, keepdims=True)
+    scaling = scale_beyond(top, low, high, count)
     if scaling is None:
         return (size**power).sum(axis) ** root
     scale, inverse = scaling

@@ -231,8 +231,8 @@ def sign(x: Any) -> AnyArray:
     if dtype_of(x).kind != "c":
         return ops.sign(x)
     x = ops.where(ops.isinf(x), ops.sign(x), x)  # inf / inf has no value
-    size = ops.absolute_complex(x)
-    return ops.from_parts(ops.ratio(x.real, size), ops.ratio(x.imag, size))
+    a, b = x.real, x.imag
+    return ops.from_parts(ops.leg_of_hypot(a, b), ops.leg_of_hypot(b, a))
 
 
 def hypot(x1: Any, x2: Any) -> AnyArray:

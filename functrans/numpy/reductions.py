@@ -42,7 +42,7 @@ from functrans.numpy.running import (
     nancumsum,
     trapezoid,
 )
-from functrans.numpy.scaling import is_within, safe_range, scale_beyond
+from functrans.numpy.scaling import is_within, safe_range, scale_beyond, typical_size
 from functrans.numpy.structure import as_operand, one_axis
 
 # ---- sums and products
@@ -267,9 +267,9 @@ def _std(a, axis, dtype, out, ddof, keepdims, where, mean, correction):
             return y
     size = ops.absolute(a)
     size = ops.where(where, size, 0) if is_set(where) else size
-    top = size.max(axes_of(axis, a.ndim), keepdims=True)
+    top = typical_size(size, axes_of(axis, a.ndim), 2.0)
     # distances from the mean may be a rounding of it
-    scaling = scale_beyond(top, low / float(finfo(a.dtype).eps), high)
+    scaling = scale_beyond(top, low / float(finfo(a.dtype).eps), high, a.size)
     if scaling is None:
         return y if y is not None and is_finite(y) else root(a, mean)  # which may warn
     scale, inverse = scaling

@@ -30,12 +30,28 @@ def safe_range(dtype: np.dtype, power: float, count: int) -> tuple[float, float]
     return math.exp(max(low, least, -700.0)) * 1.01, math.exp(min(high, greatest, 700.0)) * 0.99
 
 
-def scale_beyond(top: Any, low: float, high: float) -> tuple[AnyArray, AnyArray] | None:
+# Greatest power whose sums are scaled by the mean size, of which the greatest is a multiple by the
+# number of entries at most.
+BY_MEAN = 8.0
+
+
+def typical_size(size: Any, axis: Any, power: float) -> AnyArray:
+    """The mean of sizes, which a loop finds faster than the greatest, or that for high powers."""
+    size = stop(size)
+    if power > BY_MEAN or size.dtype.char == "e":
+        return size.max(axis, keepdims=True)
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    count = math.prod([size.shape[i] for i in axes])
+    return (size * (1 / max(count, 1))).sum(axis, keepdims=True)
+
+
+def scale_beyond(top: Any, low: float, high: float, count: int = 1
+                 ) -> tuple[AnyArray, AnyArray] | None:
     """1 where ``top`` is between the numbers, 0 or not finite, else ``top``, and its inverse.
 
-    None if 1 for all.
+    None if 1 for all. ``count``: so many times ``top`` there may be.
     """
-    top = stop(top)
+    top, high = stop(top), high / max(count, 1)
     value = known(top)
     if value is not None and np.all(
             (value > low) & (value < high) | (value == 0) | ~np.isfinite(value)):

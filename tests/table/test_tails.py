@@ -9,6 +9,7 @@ import pytest
 import functrans as ft
 import functrans.scipy.linalg as linalg
 import functrans.scipy.special as special
+from functrans._compile.emit import loop_nest
 from functrans._ops.declare import TABLE, Elementwise
 from tests.covering import THOROUGH
 from tests.table.references import REFERENCES
@@ -88,6 +89,37 @@ def test_slopes_of_rows_have_all_their_digits_over_the_whole_range(char, name):
     assert_close(row, REFERENCES[name], x, EXCEPTIONS.get((name, char), (ALLOWED[char],))[0])
 
 
+# Of two operands, and of SciPy's, at points where terms of a rule cancel or squares are rounded.
+POINTS = {
+    "hypot": [(1e4, 1.0), (1.0, -1e8), (3.0, 4.0), (2e150, 1e140)],
+    "arctan2": [(1e4, 1.0), (1.0, -1e8), (2e150, 1e140)],
+    "leg_of_hypot": [(1e4, 1.0), (1.0, -1e8), (3.0, 4.0)],
+    "special.kl_div": [(6e-11, 577.0), (3.0, 3.0 + 1e-9), (2.0, 5.0)],
+    "special.pseudo_huber": [(1.4e-7, 2280.0), (2.0, 1e-6), (2.0, 5.0)],
+    "special.inv_boxcox": [(2.0, 0.5), (1.0, 1e-9)],
+    "special.erf": [(1.0,), (-9.3,), (26.1,)],
+    "special.erfc": [(1.0,), (-9.3,), (26.1,)],
+    "special.erfi": [(1.0,), (-9.3,), (26.1,)],
+    "special.ndtr": [(1.0,), (-9.3,), (37.1,)],
+    "special.erfcx": [(3.6,), (6.9,), (50.0,)],
+}
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("name", POINTS)
+def test_slopes_and_curvatures_in_each_operand_have_all_their_digits(name):
+    row, reference = TABLE[name], REFERENCES[name]
+    for point in POINTS[name]:
+        for i in range(len(point)):
+            def f(x, of=row, i=i, point=point):
+                return of(*point[:i], x, *point[i + 1:])
+
+            def exactly(x, i=i, point=point):
+                return reference(*map(mp.mpf, point[:i]), x, *map(mp.mpf, point[i + 1:]))
+
+            assert_close(f, exactly, np.array(point[i:i + 1]), 12.0)
+
+
 TAILS = {
     "tanh": (np.tanh, [0.3, 2.0, 5.0, 10.0, 20.0, -20.0, 100.0, -360.0]),
     "arctan": (np.arctan, [1e-200, 1.0, 1e20, -1e100]),
@@ -127,6 +159,23 @@ def test_large_arrays_have_the_slopes_of_small_ones(dtype):
         np.testing.assert_allclose(derive(x), small, rtol=8 * np.finfo(dtype).eps,
                                    atol=4 * np.finfo(dtype).smallest_subnormal)
     assert np.isnan(derive(np.full(5000, np.nan, dtype))).all()
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_value_and_its_slope_of_one_exponential_have_all_their_digits(dtype):
+    x = draw("real", dtype, np.random.default_rng(4), loop_nest.SHARED)
+    x = np.concatenate([x, np.array([0.0, 0.17, 0.35, 20], dtype)])
+    both = ft.jit(lambda x: (np.tanh(x), ft.elementwise_grad(np.tanh)(x)))
+    assert "tanh" not in both.lower(x).llvm.split("define", 1)[0]  # is not called
+    with mp.workdps(1000):
+        for v, y, slope in zip(x, *both(x), strict=True):
+            assert ulps(y, mp.tanh(exact(v))) <= 4, (v, y)
+            assert ulps(slope, mp.sech(exact(v)) ** 2) <= 8, (v, slope)
+    edges = both(np.resize(np.array([-0.0, np.inf, -np.inf, np.nan], dtype), x.size))
+    np.testing.assert_array_equal(edges[0][:4], [-0.0, 1, -1, np.nan])
+    np.testing.assert_array_equal(edges[1][:4], [1, 0, 0, np.nan])
+    assert np.signbit(edges[0][0])
 
 
 COMPLEX = [20 + 0.3j, -20 + 0.3j, 0.3 + 20j, 0.3 - 15j, 1e-5 + 1e-6j, 1.5 + 1e-3j, 1e-3 + 1.57j]
@@ -243,6 +292,29 @@ def test_norms_and_spreads_have_slopes_at_any_size(name, dtype):
             np.testing.assert_allclose(how(x), expected, rtol=200 * info.eps, err_msg=f"2^{power}")
 
 
+LENGTHS = {
+    "norm": np.linalg.norm,
+    "norm of rows": lambda x: np.linalg.norm(x.reshape(1, -1), axis=-1)[0],
+    "hypot": lambda x: np.hypot(np.hypot(x[0], x[1]), x[2]),
+    "absolute": lambda x: abs(np.hypot(x[0], x[1]) + 1j * x[2]),
+}
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("name", LENGTHS)
+@pytest.mark.parametrize("x", [[1e6, 1.0, -2.0], [1.0, -1e9, 3.0], [1.0, 2.0, 2.0]], ids=str)
+def test_lengths_have_their_curvature_along_what_is_most_of_them(name, x):
+    with mp.workdps(60):
+        v = [mp.mpf(w) for w in x]
+        n = mp.norm(v)
+        want = [[float(((i == j) * (n**2 - v[i] ** 2) - (i != j) * v[i] * v[j]) / n**3)
+                 for j in range(3)] for i in range(3)]
+    f = LENGTHS[name]
+    for hessian in (ft.hessian(f), ft.jit(ft.hessian(f)), ft.jacfwd(ft.jacfwd(f)),
+                    ft.jacrev(ft.jacrev(f)), lambda x: ft.vmap(ft.hessian(f))(x[None])[0]):
+        np.testing.assert_allclose(hessian(np.array(x)), want, rtol=2e-15)
+
+
 @pytest.mark.parametrize("power", [-600, 600])
 def test_a_spread_s_even_powers_and_curvature_are_scaled_too(power):
     x = np.array([3.0, 4.0, 6.0])
@@ -312,6 +384,18 @@ def test_shares_have_slopes_where_one_is_one_to_rounding(name, x):
     for how, expected in ((slope, want), (ft.jit(slope), want), (ft.hessian(f), second),
                           (ft.jit(ft.jacobian(slope)), second)):
         np.testing.assert_allclose(how(np.array(x)), expected, rtol=1e-13)
+
+
+@pytest.mark.usefixtures("unoptimised")
+def test_logarithms_of_equal_shares_have_slopes_under_jit():
+    x = np.array([[2.0, 2.0, 1.0], [3.0, 3.0, 3.0], [50.0, 0.0, -np.inf]])
+
+    def f(x):
+        return (special.log_softmax(x, axis=-1)[:, :2] * [1.0, 5.0]).sum()
+
+    want = np.pad(np.tile([1.0, 5.0], (3, 1)), [(0, 0), (0, 1)]) - 6 * special.softmax(x, axis=-1)
+    want[2, 0] = 1 - 6 + 6 * np.exp(-50.0)  # 6 * (1 - share) would have lost this
+    np.testing.assert_allclose(ft.jit(ft.grad(f))(x), want, rtol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

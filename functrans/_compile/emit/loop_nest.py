@@ -24,7 +24,12 @@ from functrans._compile.lowering.numbers import (
     stored_type,
     type_of,
 )
-from functrans._compile.lowering.scalars import combine, lowering_of, reduction_start
+from functrans._compile.lowering.scalars import (
+    SHARING,
+    combine,
+    lowering_of,
+    reduction_start,
+)
 from functrans._compile.schedule.kernels import Kernel, Load, Op, Reduce, Store
 from functrans._compile.schedule.views import Window, full
 from functrans._ops.reductions import count_nonzero
@@ -45,6 +50,9 @@ LANES = 8
 TINY = 4
 # Entries that are added up without compensation: 32 or 16 in each lane of a vector.
 BLOCK = 512
+# Iterations of all loops from which functions that are faster written out are: each takes LLVM some
+# milliseconds, and saves about one for a million; and where two share their parts.
+AT_LENGTH, SHARED = 1 << 12, 1 << 8
 # NumPy adds up fewer contiguous entries in order, as loops here do, and more in pairs.
 PAIRWISE = 8
 
@@ -65,6 +73,7 @@ class Nest:
         self.ranged = ranged
         self.local = local
         self.buffers = tuple(dict.fromkeys([*k.reads, *k.makes]))
+        code.at_length = math.prod(k.space) >= (SHARED if _shares(k) else AT_LENGTH)
         self.pointers = {b: f"%buffer{i}" for i, b in enumerate(self.buffers)}
         self.registers: dict[str, str] = {}
         self.names = {r: f"%sum{i}" for i, r in enumerate(k.reductions)}
@@ -360,6 +369,12 @@ class Nest:
         have = code.op(f"load {t}, ptr {self.sums[r]}")
         total = combine(code, r.row, r.dtype, have, x, self.is_ordered(r))
         code.line(f"store {t} {total}, ptr {self.sums[r]}")
+
+
+def _shares(k: Kernel) -> bool:
+    """Whether a value and its slope are computed of one number."""
+    of = [op.args for op in k.ops if op.row in SHARING]
+    return len(set(of)) < len(of)
 
 
 def _two_sum(code: Code, t: str, x: str, y: str, lost: str) -> tuple[str, str]:

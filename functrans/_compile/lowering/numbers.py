@@ -93,8 +93,11 @@ AS_NUMPY = Rounding()
 class Code:
     """Lines of a function body; ``op`` adds one and returns the name of its result.
 
-    ``block`` is the label behind which the next line stands.
+    ``block`` is the label behind which the next line stands. ``at_length``: functions of ``reals``
+    are written out, which takes LLVM longer than calls, and runs faster.
     """
+
+    at_length = False
 
     def __init__(self, rounding: Rounding = AS_NUMPY):
         self.lines: list[str] = []

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
-from functrans._compile.lowering import special_functions
+from functrans._compile.lowering import reals, special_functions
 from functrans._compile.lowering.complex_scalars import COMPLEX
 from functrans._compile.lowering.formulas import lowering_of_formula
 from functrans._compile.lowering.numbers import (
@@ -27,6 +27,7 @@ from functrans._compile.lowering.numbers import (
 )
 from functrans._core.primitive import Facts, Primitive
 from functrans._ops import elementwise as ops
+from functrans._ops import exponents
 from functrans._ops.calls import stop
 from functrans._ops.declare import strong_multiply
 from functrans._ops.structure import astype, astype_discrete, item
@@ -211,6 +212,42 @@ def _log_of_sum(row: Primitive, exp: Primitive, tie: float, scale: float) -> Non
 _log_of_sum(ops.logaddexp, ops.exp, math.log(2), 1)
 _log_of_sum(ops.logaddexp2, ops.exp2, 1, 1 / math.log(2))
 lowers(ops.where, kinds="fibc")(lambda code, t, condition, x, y: code.select(t, condition, x, y))
+
+
+def _with_own_exponential(row: Primitive, f: Callable) -> None:
+    """What a loop computes of a number by functions of ``reals`` shares their exponential."""
+    plain = _function(row.facts)
+    assert plain is not None, row
+
+    @lowers(row)
+    def lower(code, t, x):
+        if code.at_length and not code.precise:
+            return f(reals.Real(code, x, t)).name
+        return plain(code, t, x)
+
+
+# A value and its slope, as which functions of ``reals`` share what they are made of.
+SHARING = frozenset({ops.tanh, ops.sech2})
+_with_own_exponential(ops.tanh, reals.tanh_beside_slope)
+_with_own_exponential(ops.sech2, reals.sech2)
+
+
+def _exp_of_square(row: Primitive, factor: float) -> None:
+    @lowers(row)
+    def lower(code, t, x):
+        square = code.arith("mul", t, x, x)
+        lost = code.call("fma", t, x, x, code.op(f"fneg {t} {square}"))  # by its rounding
+        share = code.number(t, factor)
+        y = code.libm("exp", t, code.arith("mul", t, share, square))
+        more = code.arith("mul", t, y, code.arith("mul", t, share, lost))
+        bound = ("lt", math.inf) if factor > 0 else ("gt", 0.0)
+        inside = code.compare(bound[0], t, y, code.number(t, bound[1]))
+        return code.arith("add", t, y, code.select(t, inside, more, code.number(t, 0.0)))
+
+
+_exp_of_square(exponents.exp_of_minus_square, -1.0)
+_exp_of_square(exponents.exp_of_minus_half_square, -0.5)
+_exp_of_square(exponents.exp_of_square, 1.0)
 
 # ---- quotients as Python rounds them
 

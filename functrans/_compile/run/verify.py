@@ -27,6 +27,7 @@ from functrans._compile.run.parts import part_of
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
 from functrans._core.products import NanArrived
+from functrans._kernels.large import Examples
 from functrans._ops.declare import Bilinear, Elementwise, Linear
 from functrans._ops.structure import astype, astype_discrete
 from functrans.config import settings
@@ -57,7 +58,7 @@ def difference(program: Program, values: Sequence[Any],
     if not settings().verify:
         return None
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), Examples():
             return _difference(program, values, outputs)
     except (_Undecided, NanArrived, ArithmeticError, LookupError, ValueError):
         return None  # NumPy raises where the code does not

@@ -13,8 +13,9 @@ import numpy as np
 
 from functrans._compile.ir import expand, small_matrices
 from functrans._compile.ir.constant_indices import gathered, scattered
-from functrans._compile.ir.passes import frozen
+from functrans._compile.ir.passes import frozen, rewrite
 from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, atoms
+from functrans._compile.ir.rewrites import Rule
 from functrans._compile.ir.structured import Loop, live_equations
 from functrans._compile.lowering import library
 from functrans._compile.lowering.complex_scalars import COMPLEX
@@ -31,7 +32,9 @@ from functrans._compile.schedule.views import View
 from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops.arrivals import checked
+from functrans._ops.calls import stop
 from functrans._ops.declare import isnan
+from functrans._ops.elementwise import moving_as
 from functrans._ops.indexing import getitem, put_add
 from functrans._ops.linalg import cholesky
 from functrans._ops.reductions import count_nonzero, shift
@@ -280,8 +283,15 @@ def is_known(row: Primitive) -> bool:
     return row is checked or any(row in table for table in tables) or bool(named)
 
 
+# Rows that mean something to derivatives alone: code has their first operands.
+PLAIN = frozenset({stop, moving_as})
+_PLAIN = (Rule("plain", tuple(PLAIN), lambda eqn, producers: eqn.inputs[0]),)
+
+
 def schedule(program: Program) -> Schedule:
     """The steps that compute a program, in an order in which they can run."""
+    if any([eqn.prim in PLAIN for eqn in program.eqns]):
+        program = rewrite(program, _PLAIN, share=True)
     live = Program(program.inputs, live_equations(program), program.outputs)
     build = Builder(program, {a for a in atoms(live) if isinstance(a, Var)})
     for eqn in live.eqns:

@@ -5,6 +5,7 @@ None has a derivative in its order here.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -266,9 +267,13 @@ def _slope_of_struve(f, sign, v, x):
     half = 0.5 * where(at_zero, x, 0.0)
     terms = [
         sign**k * (0.5 * (v + 1) + k) * rgamma(v + (k + 1.5)) / math.gamma(k + 1.5)
-        for k in range(4)
+        for k in range(5)
     ]
-    return where(at_zero, power(half, v) * polynomial(terms, half * half), slope)
+    # of order -1 the first term is none, of whose power at 0 a product would be NaN
+    without, square = v == -1, half * half
+    lowest = where(without, v + 2, v)
+    first = [where(without, b, a) for a, b in itertools.pairwise(terms)]
+    return where(at_zero, power(half, lowest) * polynomial(first, square), slope)
 
 
 struve = ufunc(

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
+from functrans._core.aval import dtype_of
 from functrans._ops.declare import UNIT, where
 from functrans._ops.elementwise import absolute_complex as absolute
 from functrans._ops.elementwise import exp, imag, real
+from functrans._ops.exponents import (
+    exp_of_minus_half_square,
+    exp_of_minus_square,
+    exp_of_square,
+)
 from functrans._ops.special.arguments import nowhere
 from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import polynomial
@@ -16,19 +23,54 @@ SLOPE = 2 / ROOT_PI
 DENSITY = 1 / math.sqrt(2 * math.pi)
 HALF = math.sqrt(0.5)
 
+
+def _power_of_square(row, factor, x):
+    return exp(factor * (x * x)) if dtype_of(x).kind == "c" else row(x)
+
+
+def _falling(x):
+    """``exp(-x * x)``."""
+    return _power_of_square(exp_of_minus_square, -1.0, x)
+
+
+def _bell(x):
+    """``exp(-x * x / 2)``."""
+    return _power_of_square(exp_of_minus_half_square, -0.5, x)
+
+
 # From where on 1 - 2 x D(x) and its like are taken by their asymptotic series, in 1 / x^2: there
 # the difference has lost two digits and the series all of its error.
 FAR = 7.0
 # (2k + 1)!! / 2^k, k = 0, 1, ...
 _ODD = [math.prod(range(1, 2 * k + 2, 2)) / 2**k for k in range(22)]
-_ALTERNATING = [-c * (-1) ** k for k, c in enumerate(_ODD)]
+# From where on 1 - sqrt(pi) x erfcx(x) is taken by so many levels of a continued fraction (7.9.2).
+LEVELS, FAR_FRACTION = 28, 3.5
+
+
+def _fraction() -> tuple[list[float], list[float]]:
+    """t / (x + t) for t = (1/2) / (x + 1 / (x + (3/2) / (x + ...))), over 1 / x^2: two polynomials
+    in that, all of whose coefficients are positive."""
+    t = [0.0], [1.0]  # a quotient of polynomials in x
+    for n in range(LEVELS, 0, -1):
+        t = [n / 2 * b for b in t[1]], _plus_x(*t)
+    above, below = t[0], _plus_x(*t)
+    return [c for c in above[::-1] if c], [c for c in below[::-1] if c]
+
+
+def _plus_x(above: list[float], below: list[float]) -> list[float]:
+    """What x + above / below has above a fraction's line."""
+    return [a + b for a, b in itertools.zip_longest(above, [0.0, *below], fillvalue=0.0)]
+
+
+FRACTION = _fraction()
 
 
 def _slope_of_erfcx(x, y):
-    far = x.real > FAR
-    z = where(far, x, 1.0)
-    series = polynomial(_ALTERNATING, 1 / (z * z)) / (z * z) * (1 / ROOT_PI)
-    return where(far, series, where(far, 0.0, 2 * x) * y - SLOPE)
+    far = x.real > FAR_FRACTION
+    square = 1 / where(far, x * x, 1.0)
+    above, below = FRACTION
+    fraction = square * polynomial(above, square) / polynomial(below, square)
+    return where(far, -SLOPE * fraction, where(far, 0.0, 2 * x) * y - SLOPE)
 
 
 def _slope_of_dawsn(x, y):
@@ -68,14 +110,16 @@ def voigt_profile(x, sigma, gamma):
     return where(point, 1 / where(point, x + gamma, 1.0), where(narrow, cauchy, y))
 
 
-erf = ufunc("erf", lambda g, x: g * (SLOPE * exp(-x * x)), libm="erf")
-erfc = ufunc("erfc", lambda g, x: -g * (SLOPE * exp(-x * x)), libm="erfc")
-erfi = ufunc("erfi", lambda g, x: g * (SLOPE * exp(x * x)), singular=True)
+erf = ufunc("erf", lambda g, x: g * (SLOPE * _falling(x)), libm="erf")
+erfc = ufunc("erfc", lambda g, x: -g * (SLOPE * _falling(x)), libm="erfc")
+erfi = ufunc(
+    "erfi", lambda g, x: g * (SLOPE * _power_of_square(exp_of_square, 1.0, x)), singular=True,
+)
 erfcx = ufunc("erfcx", lambda g, x, y: g * _slope_of_erfcx(x, y), singular=True)
 dawsn = ufunc("dawsn", lambda g, x, y: g * _slope_of_dawsn(x, y))
 erfinv = ufunc("erfinv", lambda g, y: g * (ROOT_PI / 2 * exp(y * y)), domain=UNIT)
 erfcinv = ufunc("erfcinv", lambda g, y: -g * (ROOT_PI / 2 * exp(y * y)), domain="probability")
-ndtr = ufunc("ndtr", lambda g, x: g * (DENSITY * exp(-0.5 * (x * x))))
+ndtr = ufunc("ndtr", lambda g, x: g * (DENSITY * _bell(x)))
 
 
 def _slope_of_log_ndtr(x):
@@ -85,7 +129,7 @@ def _slope_of_log_ndtr(x):
         return 2 * DENSITY / erfcx(-HALF * x)
     z = where(far, x, 0.0)
     near = 2 * DENSITY / erfcx(-HALF * where(far, 0.0, x))
-    return where(far, DENSITY * exp(-0.5 * (z * z)), near)
+    return where(far, DENSITY * _bell(z), near)
 
 
 # row: log(ndtr(x)) is -inf below -38
@@ -97,6 +141,6 @@ ndtri_exp = ufunc(
 )
 owens_t = ufunc(
     "owens_t",
-    lambda g, x1, x2: -g * (DENSITY / 2 * exp(-0.5 * (x1 * x1)) * erf(HALF * (x1 * x2))),
+    lambda g, x1, x2: -g * (DENSITY / 2 * _bell(x1) * erf(HALF * (x1 * x2))),
     lambda g, x1, x2: g * (exp(-0.5 * (x1 * x1) * (1 + x2 * x2)) / (2 * math.pi * (1 + x2 * x2))),
 )

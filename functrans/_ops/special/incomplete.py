@@ -18,11 +18,12 @@ import numpy as np
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, exp, expm1, log, log1p, sqrt
-from functrans._ops.special.arguments import either
+from functrans._ops.special.arguments import either, nowhere
 from functrans._ops.special.beta import betaln
 from functrans._ops.special.declare import ufunc
 from functrans._ops.special.elementary import column, polynomial
 from functrans._ops.special.gamma import gammaln, psi
+from functrans._ops.special.integrals import exp1
 
 _T = np.arange(-3.7, 3.95, 0.1)
 NODES = np.exp(_T - np.exp(-_T))
@@ -134,16 +135,21 @@ def _inside_gamma(a, x):
 
 
 def _gammainc_in_shape(a, x):
-    inside, a, x = _inside_gamma(a, x)
-    return where(inside, exp(_log_power_gamma(a, x)) * _slope_in_shape(a, x), 0.0 * x * a)
+    point = a == 0  # the function is 1, and 1 - a exp1(x) to first order
+    here = None if nowhere(point) else where(x > 0, -exp1(where(point, x, 1.0)), np.nan)
+    inside, a, x = _inside_gamma(a if here is None else where(point, 1.0, a), x)
+    slope = where(inside, exp(_log_power_gamma(a, x)) * _slope_in_shape(a, x), 0.0 * x * a)
+    return slope if here is None else where(point, here, slope)
 
 
 def gammainc_in_x(a, x):
     """The derivative of gammainc(a, x) in x: the density."""
     at_zero = where(a > 1, 0.0, where(a == 1, 1.0, np.inf))
     edge = where(x == 0, at_zero, 0.0)
-    point, elsewhere = a == 0, where(x > 0, 0.0, np.nan)  # all at 0
+    point, few, beyond = a == 0, where(a == 0, a, 0.0), where(x > 0, 0.0, np.nan)
     inside, a, x = _inside_gamma(where(point, 1.0, a), x)
+    # all at 0
+    elsewhere = where(inside, few * (exp(-x) / x), beyond)
     density = where(inside, exp(_log_power_gamma(a, x)) * (a / x), edge + 0.0 * x * a)
     return where(point, elsewhere, density)
 

@@ -13,9 +13,11 @@ from functrans._ops.elementwise import (
     divide,
     exp,
     hypot,
+    leg_of_hypot,
     log,
     logistic_formula,
     minimum,
+    moving_as,
     power,
     sech2,
 )
@@ -83,13 +85,23 @@ def _log_ratio(x, y):
     return where(near, log1p(gap), log(where(near, 1.0, divide(x, y))))
 
 
+def _above_share(x, y):
+    """1 - x / y, which the difference gives where they are close, and which x / y moves."""
+    return moving_as(xdivy(y - x, y), 1 - xdivy(x, y)) if _is_traced(x, y) else xdivy(y - x, y)
+
+
+def _is_traced(*xs):
+    return any([isinstance(x, Tracer) for x in xs])
+
+
 entr = ufunc("entr", lambda g, x: -g * (log(x) + 1), domain=POSITIVE)
 rel_entr = ufunc(
     "rel_entr", lambda g, x1, x2: g * (_log_ratio(x1, x2) + 1),
     lambda g, x1, x2: -g * xdivy(x1, x2), domain=POSITIVE,
 )
 kl_div = ufunc(
-    "kl_div", lambda g, x1, x2: g * _log_ratio(x1, x2), lambda g, x1, x2: g * xdivy(x2 - x1, x2),
+    "kl_div", lambda g, x1, x2: g * _log_ratio(x1, x2),
+    lambda g, x1, x2: g * _above_share(x1, x2),
     domain=POSITIVE,
 )
 
@@ -103,27 +115,18 @@ huber = ufunc(
 )
 
 
-# row: the slope u / sqrt(1 + u^2) of sqrt(1 + u^2), whose own slope a quotient's rule loses
-steepness = elementwise(
-    "special.steepness", lambda x: x / np.hypot(x, 1),
-    lambda g, x: g * power(1 + x * x, -1.5), formula=lambda x: x / hypot(x, 1.0),
-)
-
-
 def _slope_of_scale(x1, x2):
-    # 2 (s - 1) - u u / s, in which two orders of u cancel
-    scale = where(x1 == 0, 1.0, x1)
-    u = x2 / scale
-    s = hypot(u, 1.0)  # u * u may overflow
-    rise = u * (u / (s + 1))  # s - 1
-    slope = scale * (rise * (rise / s))
-    return where(x1 == 0, absolute(x2), slope)
+    # 2 (s - 1) - u u / s for u = x2 / x1, in which two orders of u cancel
+    length = hypot(x1, x2)
+    some = where(length == 0, 1.0, length)
+    above = x2 * (x2 / where(length == 0, 1.0, length + x1))  # the length less x1
+    return above * (above / some)
 
 
 pseudo_huber = ufunc(
     "pseudo_huber",
     lambda g, x1, x2: g * _slope_of_scale(x1, x2),
-    lambda g, x1, x2: g * (x1 * steepness(x2 / where(x1 == 0, 1.0, x1))),
+    lambda g, x1, x2: g * (x1 * leg_of_hypot(x2, x1)),
     domain=POSITIVE,
 )
 
@@ -144,6 +147,13 @@ def _slope_of_exponent(u, lam):
     return where(infinite, at_infinity, u * u * slope_of_exprel(lam * u))
 
 
+def _log_of_inverse(x, lam, y):
+    """The logarithm of y = inv_boxcox(x, lam), of whose digits y has lost some near 1."""
+    none = lam == 0
+    exact = where(none, x, log1p(lam * x) / where(none, 1.0, lam))
+    return moving_as(exact, log(y)) if _is_traced(x, lam) else exact
+
+
 boxcox = ufunc(
     "boxcox", lambda g, x1, x2: g * power(x1, x2 - 1),
     lambda g, x1, x2: g * _slope_of_exponent(log(x1), x2), domain=POSITIVE,
@@ -158,7 +168,8 @@ boxcox1p = ufunc(
 inv_boxcox = ufunc(
     "inv_boxcox",
     lambda g, y, x2: g * power(y, 1 - x2),
-    lambda g, y, x2: -g * (power(y, 1 - x2) * _slope_of_exponent(log(y), x2)),
+    lambda g, y, x1, x2: -g * (
+        power(y, 1 - x2) * _slope_of_exponent(_log_of_inverse(x1, x2, y), x2)),
     domain=POSITIVE,
 )
 inv_boxcox1p = ufunc(

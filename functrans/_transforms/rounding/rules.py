@@ -19,6 +19,7 @@ from functrans._core.primitive import Primitive
 from functrans._ops import (
     contractions,
     exponentials,
+    exponents,
     indexing,
     norms,
     reductions,
@@ -232,6 +233,13 @@ def _power(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) ->
 
 def _hypot(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     return es[0] + es[1], ulps_of(y, ULPS[prim])  # Lipschitz constant 1
+
+
+def _leg(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """A sine, whose gradient is 1 / r long at most."""
+    (a, b), (ea, eb) = xs, es
+    nearest = np.hypot(np.maximum(np.abs(a) - ea, 0), np.maximum(np.abs(b) - eb, 0))
+    return np.minimum(_times(ea + eb, 1 / nearest), 2.0), ulps_of(y, ULPS[ops.hypot] + 1)
 
 
 def _arctan2(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
@@ -450,7 +458,8 @@ RULES: dict[Primitive, Rule] = {
     ops.add: _sum, ops.subtract: _sum, ops.multiply: _product, strong_multiply: _product,
     ops.divide: _quotient, ops.ratio: _quotient, ops.square: _square,
     ops.reciprocal: _reciprocal, ops.power: _power, ops.float_power: _power,
-    ops.hypot: _hypot, ops.arctan2: _arctan2, ops.logaddexp: _logaddexp, ops.logaddexp2: _logaddexp,
+    ops.hypot: _hypot, ops.leg_of_hypot: _leg, ops.arctan2: _arctan2,
+    ops.logaddexp: _logaddexp, ops.logaddexp2: _logaddexp,
     ops.copysign: _copysign, ops.moving_as: _first, ops.sign: _sign,
     where: _where, structure.astype: _moved,
     **dict.fromkeys([contractions.einsum, contractions.matmul, contractions.convolve,
@@ -466,8 +475,10 @@ RULES: dict[Primitive, Rule] = {
                      elementary.exp2, elementary.exp10, elementary.expm1, elementary.log1p],
                     _steepest_at_ends),
     **dict.fromkeys([ops.sin, ops.cos, ops.tanh, ops.arctan, ops.arcsinh, ops.logistic,
-                     ops.binary_logistic, errors.erf], _curved_by_one),
-    **dict.fromkeys([ops.sech2, ops.slope_of_arctan], _curved_by_two),
+                     ops.binary_logistic, errors.erf, exponents.exp_of_minus_half_square],
+                    _curved_by_one),
+    **dict.fromkeys([ops.sech2, ops.slope_of_arctan, exponents.exp_of_minus_square],
+                    _curved_by_two),
     errors.erfc: _tail, errors.ndtr: _tail, gamma.gammaln: _of_gamma, gamma.psi: _of_gamma,
     gamma.loggamma: _of_gamma, gamma.gamma: _of_gamma_itself, gamma.zeta: _zeta,
     logistic.expit: _of_logistic, logistic.expit_of_minus: _of_logistic,

@@ -81,11 +81,15 @@ def _transformed(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: di
     return moved + np.zeros(y.shape), rounding + np.zeros(y.shape)
 
 
+def _joined(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    return np.hypot(*es) * MORE + np.zeros(y.shape), 0.0
+
+
 COMPLEX: dict[Primitive, Rule] = {
     ops.add: _sum, ops.subtract: _sum, ops.multiply: _product, strong_multiply: _product,
     ops.square: _square, ops.divide: _quotient, ops.ratio: _quotient, ops.exp: _exp,
     ops.absolute_complex: _absolute, structure.astype: _kept,
-    ops.moving_as: _kept,
+    ops.moving_as: _kept, ops.from_parts: _joined,
     fourier.fft: _transformed, fourier.rfft: _transformed, fourier.irfft: _transformed,
     contractions.einsum: _contracted, contractions.matmul: _contracted,
     **systems.COMPLEX, **dict.fromkeys([ops.real, ops.imag], rules.RULES[ops.real]),

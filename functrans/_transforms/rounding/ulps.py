@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
+from functrans._ops import exponents
 from functrans._ops.reductions import root
 from functrans._ops.special import elementary, errors, logistic
 
@@ -21,6 +22,9 @@ ULPS: dict[Primitive, float] = {
     errors.erf: 2 * LIBRARY,  # Cephes: 3.7e-16
     # a logarithm, and a product
     **dict.fromkeys([logistic.xlogy, logistic.xlog1py, logistic.entr], LIBRARY + 1),
+    # an exponential of a square, of which one up to 16 is rounded
+    **dict.fromkeys([exponents.exp_of_minus_square, exponents.exp_of_minus_half_square],
+                    LIBRARY + 12),
     # two functions of the library, and sums or a quotient of numbers of one sign
     **dict.fromkeys([logistic.expit, logistic.expit_of_minus, logistic.log_expit,
                      logistic.logit], 2 * LIBRARY + 2),

@@ -32,6 +32,7 @@ from functrans._core.bind import Outputs, PrimalTracer, Trace, Tracer, bind, wri
 from functrans._core.primitive import Primitive
 from functrans._core.products import NanArrived, Products, forming, products
 from functrans._core.writing import current
+from functrans._kernels.large import Examples
 from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import require_numbers
 from functrans._transforms.drawing import Draw, drawing
@@ -297,7 +298,7 @@ def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
     large = prim.facts.indexing and math.prod(params.get("shape", ())) > EXAMPLE
     if large or any(isinstance(x, np.ndarray) and x.size > EXAMPLE for x in examples):
         return _stand_in(prim, examples, params)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), Examples():
         try:
             if prim.facts.example:
                 return prim.facts.example(*examples, **params)

@@ -91,11 +91,20 @@ def log_softmax(x, axis=None):
     if value is not None and not np.any(value > NEAR_ONE):
         return y
     # of a share that may be 1 to rounding the slope is that of the others
+    if y is None:
+        return _log_softmax(x, axes)
     top = x.max(axes, keepdims=True)
     z = x - where(ops.isfinite(top), top, 0)
-    if y is None:
-        return z - ops.log(ops.exp(z).sum(axes, keepdims=True))
     return z - np.logaddexp.reduce(z, axis=axes, keepdims=True)
+
+
+def _log_softmax(x, axes):
+    # of a constant that is taken off nothing is moved: so each of two that are greatest may move
+    # it, and they need not be counted as for the slope of a maximum
+    top = stop(x).max(axes, keepdims=True)
+    top = where(ops.isfinite(top), top, 0)
+    z = x - ops.moving_as(top, where(stop(x) == top, x, 0).sum(axes, keepdims=True))
+    return z - ops.log(ops.exp(z).sum(axes, keepdims=True))
 
 
 def _floating(x: Any, least: Any) -> AnyArray:
