@@ -35,7 +35,7 @@ from functrans._ops.writing import store
 from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
 from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
-from functrans._transforms.reverse.walk import advance, carry
+from functrans._transforms.reverse.walk import MANY, advance, carry
 from functrans._transforms.reverse.writes import record_write
 
 # 60 and 100 ns less than calls of the classes, on the hot paths
@@ -107,8 +107,8 @@ class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
     __slots__ = (
-        "__weakref__", "captures", "growing", "hidden", "later", "outlives", "splits", "strong",
-        "tape",
+        "__weakref__", "captures", "growing", "hidden", "later", "many", "outlives", "splits",
+        "strong", "tape",
     )
 
     def __init__(self, fun: str, outlives: bool = False):
@@ -118,6 +118,7 @@ class VJPTrace(Trace):
         self.captures: Captures | None = None
         self.later: tuple[range, ...] = ()  # slots that checkpoints now run again came before
         self.strong = False  # backwards of called programs use strong zero throughout
+        self.many = MANY  # see ``walk``
         # a lock, if walking the tape makes it grow meanwhile: one thread at a time
         self.growing: Any = None
 
@@ -143,7 +144,7 @@ class VJPTrace(Trace):
 
     def walk(self, seeds: dict, wanted: Sequence[int], consume: bool, staged: bool) -> list:
         """The cotangents of the slots ``wanted`` from those in ``seeds``."""
-        return carry(self.tape, seeds, wanted, consume, staged, self.strong)
+        return carry(self.tape, seeds, wanted, consume, staged, self.strong, self.many)
 
     def advance(self, ts: list, start: int = 0) -> None:
         """Carry tangents of the slots before ``start`` to the end of the tape, in place."""
