@@ -22,9 +22,10 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import OPERATORS
 from functrans._core.bind import Tracer
+from functrans._core.patching import patched
 from functrans._core.remedies import UNSEEN
 from functrans._core.warned import at_users_lines
-from functrans._core.writing import patched, with_names
+from functrans._core.writing import with_names
 from functrans._transforms.callees import GIVEN, Callees, functions_of
 from functrans._transforms.staging.libraries import package_of_code
 from functrans._transforms.staging.names import codes_inside, names_read
