@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from types import ModuleType
 from typing import Any, Self
 
-from functrans._core.writing import patched
+from functrans._core.patching import patched
 from functrans._transforms.writing import follow_always
 from functrans.errors import ArgumentError, name_of
 

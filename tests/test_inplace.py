@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import interpret
-from functrans._compile.ir.sums_of_parts import added_by_parts
 from functrans._compile.schedule.gather import Scatter
 
 pytestmark = pytest.mark.usefixtures("seldom_optimised")
@@ -242,30 +239,6 @@ def test_without_a_loop_writes_copy_nothing():
 
 
 # ---- sums of parts
-
-
-def test_long_sums_of_parts_are_made_in_place_to_the_same_bits():
-    def f(m, c, d):
-        first = np.sum(m * d)
-        return first + sum([np.sum(m[j:, j] * c[j:]) for j in range(14)]) + np.sum(m[2] * c)
-
-    def g(m, c, d):
-        return np.sum(m * d) + sum([np.sum(m[:, 0] * c) for _ in range(14)])
-
-    c = np.linspace(-1.0, 1.0, 16)
-    c[[3, 8]], c[11], c[15] = -0.0, np.inf, 5e-324
-    d = np.full((16, 16), -0.0)
-    program = optimise(ft.jit(ft.grad(f)).lower(np.ones((16, 16)), c, d).program)
-    other = added_by_parts(program)
-    names = [eqn.prim.name for eqn in other.eqns]
-    assert names.count("scatter_add") == 12  # of 14, two of which are added as a whole
-    args = [np.ones((16, 16)), c, d]
-    (want,), (got,) = interpret(program, args), interpret(other, args)
-    assert want.tobytes() == got.tobytes()
-    assert added_by_parts(other) is other
-    # an entry in all parts may be a sum of -0 alone
-    program = optimise(ft.jit(ft.grad(g)).lower(*args).program)
-    assert added_by_parts(program) is program
 
 
 def test_parts_that_are_read_apart_are_not_taken_from_their_sum():

@@ -16,7 +16,7 @@ from tests.threads import at_once
 numba = pytest.importorskip("numba")  # an extra: its releases follow NumPy's after a while
 njit = numba.njit
 
-from functrans.numba import differentiable, tape  # noqa: E402  # after the test for numba
+from functrans.numba import differentiable, rules, tape  # noqa: E402  # after the test for numba
 
 X = np.array([0.3, 0.7, 0.2, 0.4])
 
@@ -202,6 +202,7 @@ def unary_functions(x, out):
     out[21], out[22], out[23] = abs(-x[21]), np.square(x[22]), np.reciprocal(x[23])
     out[24], out[25], out[26] = np.deg2rad(x[24]), math.degrees(x[25]), np.floor(x[26]) * x[26]
     out[27], out[28], out[29] = +x[27], -x[28], float(x[29]) + round(x[29]) + int(x[29])
+    out[30], out[31] = math.erf(x[30]), math.erfc(x[31])
 
 
 UNARY = (
@@ -209,7 +210,7 @@ UNARY = (
     np.arcsin, np.arccos, np.arctan, np.sinh, np.cosh, np.tanh, np.arcsinh,
     lambda x: np.arccosh(1 + x), np.arctanh, np.cbrt, np.exp2, lambda x: np.abs(-x), np.square,
     np.reciprocal, np.deg2rad, np.rad2deg, lambda x: np.floor(x) * x, lambda x: x, np.negative,
-    lambda x: x,
+    lambda x: x, special.erf, special.erfc,
 )
 
 
@@ -263,6 +264,16 @@ POINT = np.random.default_rng(0).uniform(0.1, 0.4, len(UNARY))
 def test_functions_of_one_number_have_the_slopes_of_the_table(mode):
     jacobian = {"forward": ft.jacfwd, "reverse": ft.jacrev}[mode]
     agree(jacobian(_unary(mode))(POINT), jacobian(_unary_reference)(POINT), rtol=1e-12)  # 4 ulp
+
+
+def test_slopes_in_kernels_are_those_of_rows_or_written_out_for_a_reason():
+    entered = {*rules.UNARY, *rules.BINARY}
+    ways = [rules.CONSTANT, rules.DERIVED.keys(), rules.WRITTEN.keys()]
+    assert set.union(*map(set, ways)) == entered
+    assert sum(map(len, ways)) == len(entered)
+    others = {f: row for f, row in rules.DERIVED.items() if isinstance(f, np.ufunc)}
+    assert {f.__name__: row.name for f, row in others.items() if f.__name__ != row.name} == {
+        "radians": "deg2rad", "degrees": "rad2deg"}
 
 
 @njit

@@ -1,79 +1,74 @@
-"""Loops whose steps add rows to an array that they make, or read entries that lie apart."""
+"""Parts that are added to an array where they lie, and loops that read entries that lie apart."""
 
 import numpy as onp
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import functrans as ft
 import functrans.numpy as np
-from functrans._compile.ir.program import Eqn, Program, Var, check
-from functrans._compile.ir.structured import Loop
-from functrans._compile.rolling import single_entries
-from functrans._compile.rolling.body import constant, plainly
-from functrans._compile.rolling.by_rows import by_rows
-from functrans._core.aval import Aval
-from functrans._ops import elementwise as ops
-from functrans._ops.indexing import ARRAY, WHOLE, put_add, result_shape, scatter_set
-from functrans._ops.structure import broadcast_to
+from functrans._transforms.reverse.walk import MANY
 from tests.test_rolling import assert_same, both
 
-SHAPE = (4, 5)
-F64 = onp.dtype(float)
-NUMBER = st.tuples(st.sampled_from([1, -1, 0]), st.integers(0, 3))
-AXIS = st.one_of(NUMBER, st.just(WHOLE), st.just(WHOLE))
+M = onp.random.default_rng(0).normal(size=(16, 16)).round(1)
+C = onp.linspace(-1.0, 1.0, 16)
+C[[3, 8]], C[15] = -0.0, 5e-324
 
 
-def sums_of_rows(terms, steps, made):
-    """A loop whose step makes an array anew and adds rows to it: an index an axis for each, with
-    (slope, offset) where there is a number."""
-    state, entry = Var(Aval(SHAPE, F64)), Var(Aval((), F64))
-    eqns, tables = [], []
-    now = state
-    if made:
-        now = Var(state.aval)
-        eqns.append(Eqn(ops.multiply, (state, entry), {}, (now,)))
-    for index in terms:
-        pattern, own = [], []
-        for e, n in zip(index, SHAPE, strict=True):
-            if e is WHOLE:
-                pattern.append(e)
-                continue
-            i = Var(Aval((), onp.dtype(int)))
-            tables.append((i, constant((e[0] * onp.arange(steps) + e[1]) % n)))
-            pattern.append(ARRAY)
-            own.append(i)
-        part = Var(Aval(result_shape(SHAPE, [i.aval for i in own], tuple(pattern)), F64))
-        put, before, now = Var(state.aval), now, Var(state.aval)
-        eqns.append(Eqn(broadcast_to, (entry,), {"shape": part.aval.shape}, (part,)))
-        if own:
-            zeros = constant(onp.zeros(SHAPE))
-            eqns.append(Eqn(scatter_set, (zeros, part, *own), {"pattern": tuple(pattern)}, (put,)))
-        else:
-            eqns.append(Eqn(put_add, (part,), {"pattern": tuple(pattern), "shape": SHAPE}, (put,)))
-        eqns.append(Eqn(ops.add, (put, before), {}, (now,)))
-    body = Program((state, entry, *[v for v, _ in tables]), tuple(eqns), (now,))
-    row = Loop("rolled", body, 0, 1, steps, plainly)
-    inputs = Var(state.aval), Var(Aval((steps,), F64))
-    outputs = tuple(map(Var, row.output_types()))
-    eqn = Eqn(row, (*inputs, *[table for _, table in tables]), {}, outputs)
-    return check(Program(inputs, (eqn,), outputs))
+def names(f, *args):
+    return [eqn.prim.name for eqn in ft.jit(f).lower(*args).program.eqns]
 
 
-ZERO = st.sampled_from([-0.0, -0.0, 0.0, 1.0])
+def rows_of_a_product(m, c):
+    d = m * c
+    return np.sum(d * d) + sum([np.sum(d[j] * c) for j in range(14)])
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(AXIS, AXIS), min_size=1, max_size=3), st.integers(2, 4), st.booleans(),
-       st.lists(ZERO, min_size=20, max_size=20), st.lists(ZERO, min_size=4, max_size=4))
-def test_rows_are_added_within_a_step_to_the_same_bits(terms, steps, made, first, values):
-    program = sums_of_rows(terms, steps, made)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(single_entries, "LARGE", 4)
-        patch.setattr(single_entries, "SPARSE", 1)
-        other = by_rows(program)
-    first = onp.array(first).reshape(SHAPE)
-    assert_same(program, other, [first, onp.array(values[:steps])])
+PARTS = {
+    "rows": rows_of_a_product,
+    "columns": lambda m, c: np.sum(m * c) + sum([np.sum(m[j:, j] * c[j:]) for j in range(14)]),
+    "a row again": lambda m, c: np.sum(m * 2.0) + sum([np.sum(m[2] * c) for _ in range(9)]),
+    "rows by number": lambda m, c: (
+        np.sum(m * c) + sum([np.sum(m[onp.array([j])] * c) for j in range(14)])),
+    "entries": lambda m, c: np.sum(m * m) + sum([m[j, 3] * c[j] * m[2, j] for j in range(14)]),
+    "a row of two": lambda m, c: np.sum((d := m * c) ** 2) + sum(
+        [np.sum(e[j] * c) for j in range(7) for e in (m, d)]),
+}
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_are_added_where_they_lie(name):
+    f = ft.grad(PARTS[name], (0, 1))
+    assert "scatter_add" in names(f, M, C)
+    for y, expected in zip(ft.jit(f)(M, C), f(M, C), strict=True):
+        onp.testing.assert_allclose(y, expected, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize(("count", "added"), [(MANY - 1, 0), (MANY, MANY - 1)])
+def test_a_few_parts_are_added_by_one_kernel(count, added):
+    found = names(ft.grad(lambda m: sum([np.sum(m[j] ** 3) for j in range(count)])), M)
+    assert found.count("scatter_add") == added
+    assert found.count("put_add") == count - added
+
+
+def test_large_parts_are_added_as_wholes():
+    f = ft.grad(lambda m: np.sum(m) + sum([np.sum(m[j:] ** 3) for j in range(13)]))
+    assert "scatter_add" not in names(f, M)
+
+
+@pytest.mark.usefixtures("unoptimised")
+def test_a_loop_adds_to_its_totals_what_each_step_sends_back():
+    def f(x, w):
+        return np.sum(ft.scan(lambda c, k: (np.tanh(w * c + x[k]), x[2, 3]), x[0], rows)[0])
+
+    rows = onp.array([1, 3, 3, 1, 0, 2])
+    x = onp.random.default_rng(0).normal(size=(9, 16))
+    g = ft.grad(f, (0, 1))
+    *_, backward = [e.prim.body for e in ft.jit(g).lower(x, C[:15].mean()).program.eqns
+                    if e.prim.name == "scan"]
+    made = [e.outputs[0].aval.shape for e in backward.eqns if e.prim.name in ("add", "put_add")]
+    assert (9, 16) not in made
+    for y, expected in zip(ft.jit(g)(x, 0.3), g(x, 0.3), strict=True):
+        onp.testing.assert_allclose(y, expected, rtol=1e-13)
 
 
 def shortest_paths(d):
@@ -87,9 +82,9 @@ def test_what_rows_of_a_whole_state_send_back_is_added_to_the_rows():
     d[::3] *= -0.0
     program, other = both(ft.grad(shortest_paths), d)
     *_, backward = [eqn.prim.body for eqn in other.eqns if eqn.prim.name == "rolled"]
-    names = [eqn.prim.name for eqn in backward.eqns]
-    assert names.count("scatter_add") == 2
-    assert names.count("scatter_set") == 1
+    found = [eqn.prim.name for eqn in backward.eqns if eqn.outputs[0].aval.shape == d.shape]
+    assert found.count("scatter_add") == 2
+    assert "put_add" not in found
     assert_same(program, other, (d,))
 
 

@@ -391,7 +391,7 @@ def weakly(x: Any) -> np.dtype | complex:
 
 
 # Of Python's numbers they give numbers of Python's, which stay weak: -x, +x, x**2, abs(x).
-_OPERATORS = frozenset({"negative", "positive", "square", "absolute"})
+KEEP_WEAK = frozenset({"negative", "positive", "square", "absolute"})
 
 
 def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
@@ -404,7 +404,7 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
                 top = top.taken_by() or top
             return top.process(prim, args, params)
         y = prim.impl(plain(x), **params)
-        return y.item() if type(x) in PYTHON_SCALARS and prim.name in _OPERATORS else y
+        return y.item() if type(x) in PYTHON_SCALARS and prim.name in KEEP_WEAK else y
     top = None
     for x in args:
         if type(x) in PLAIN:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.patching import patched
 from functrans.errors import package_of_frame, user_frame
 
 # Why an array cannot be written to.
@@ -59,8 +60,6 @@ def remedy() -> str:
 
 def for_number() -> str:
     """What to write instead where a traced number is to become one of Python's."""
-    from functrans._core.writing import patched  # lazy: it is built on this module
-
     frame = user_frame()
     package = package_of_frame(frame) if frame else ""
     if patched.get() and package not in ("", "__main__"):

@@ -20,9 +20,7 @@ from functrans.errors import PACKAGE, UnsupportedError, name_of, user_line
 # The run of a function that writes into arrays, under a transform, that this context is in.
 writing: ContextVar[Run | None] = ContextVar("writing", default=None)
 
-# How many blocks of ``functrans.patch`` this context is in: functions are then followed always.
-patched: ContextVar[int] = ContextVar("patched", default=0)
-# What such blocks have put in the place of something, by its id: that.
+# What blocks of ``functrans.patch`` have put in the place of something, by its id: that.
 stood_for: dict[int, Any] = {}
 
 

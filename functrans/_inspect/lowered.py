@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from functrans._compile.ir.program import Program
 
 if TYPE_CHECKING:
     from functrans._compile.schedule.kernels import Schedule
-    from functrans._transforms.staging.jit import Entry
+
+
+class Compiled(Protocol):
+    """What is shown of an entry of a compiled function."""
+
+    name: str
+    program: Program
+    executable: Any
 
 
 class Lowered:
     """``jit(f).lower(*args)``: what will run. Prints as the optimised program."""
 
-    def __init__(self, entry: Entry, reason: str):
+    def __init__(self, entry: Compiled, reason: str):
         self.program = entry.program
         self.reason = reason
         self.entry = entry

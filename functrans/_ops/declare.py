@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,8 +34,15 @@ from functrans._kernels import large
 from functrans._ops.choice import choose
 from functrans._ops.promotion import brought, brought_whole, whole_operands
 
-if TYPE_CHECKING:
-    from functrans._ops.residuals import Residual
+
+class Keeping(Protocol):
+    """A rule that keeps something else than the operands (``residuals.py``)."""
+
+    keep: Callable
+    act: Callable
+    pull: Callable
+    push: Callable
+
 
 TABLE: dict[str, Primitive] = {}
 
@@ -440,7 +447,7 @@ class General(Primitive):
 
     def __init__(self, name: str, impl: Callable, *, jvp: Callable | None, vjp: Callable | None,
                  batch: Callable | None, saves: str, choose: Callable | None = None,
-                 split: Callable | None = None, keeps: Residual | None = None, **columns: Any):
+                 split: Callable | None = None, keeps: Keeping | None = None, **columns: Any):
         differentiable = jvp is not None or vjp is not None
         super().__init__(name, impl, differentiable=differentiable, **columns)
         self.choose, self.split, self.keeps = choose, split, keeps
@@ -484,7 +491,7 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
               abstract: Callable | None = None, saves: str = "xy", outputs: int = 1,
               choose: Callable | None = None, domain: str = ANY, kinks: str = "",
               at_kink: Callable | None = None, split: Callable | None = None,
-              keeps: Residual | None = None, doc: str = "", **facts: Any) -> General:
+              keeps: Keeping | None = None, doc: str = "", **facts: Any) -> General:
     """Declare an op column by column.
 
     ``jvp(ts, y, xs, **params)`` and ``vjp(ct, y, xs, wanted, **params)``; ``y``, ``ct`` and the

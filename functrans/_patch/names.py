@@ -18,8 +18,9 @@ from functrans import numpy as fnp
 from functrans import tree
 from functrans._compile.run.gate import gate
 from functrans._core.bind import Tracer
+from functrans._core.patching import patched
 from functrans._core.scipy_names import NAMES
-from functrans._core.writing import handed, patched, writing
+from functrans._core.writing import handed, writing
 from functrans._patch import mathematics
 from functrans._patch.kernels import shield
 from functrans._patch.swaps import Group, Swap, added

@@ -9,9 +9,10 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from functrans._core.patching import patched
 from functrans._core.unswapped import are_away, changing
 from functrans._core.unswapped import groups as _groups
-from functrans._core.writing import patched, stood_for
+from functrans._core.writing import stood_for
 
 _ABSENT: Any = object()
 

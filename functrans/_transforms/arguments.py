@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from enum import Enum
 from sys import getrefcount
+from types import BuiltinFunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,11 @@ def require_callable(who: str, f: Any) -> Callable:
     """``f``, if it can be called; one that writes into arrays with names for them."""
     if not callable(f):
         raise ArgumentError(f"{who} needs a function, but got {describe(f)}")
-    return follow(f)
+    return f if type(f) in IN_C else follow(f)
+
+
+# Functions that write into no array that a transform follows, and have no code to be read.
+IN_C = frozenset({np.ufunc, BuiltinFunctionType})
 
 
 def plain_argnums(who: str, argnums: Any) -> Any:
@@ -34,6 +39,8 @@ def plain_argnums(who: str, argnums: Any) -> Any:
 
     A path into an argument, or a predicate of paths, stays what it is.
     """
+    if type(argnums) is int:
+        return argnums
     if _are_several(argnums):
         return tuple([plain_argnums(who, a) for a in argnums])
     if callable(argnums):
@@ -358,6 +365,10 @@ def hand_out_all(
                 and (not FREE_THREADED or is_exact(xs[i]))):
             xs[i].setflags(write=False)
             xs[i] = xs[i].view(Array)
+        elif type(xs[i]) is np.float64:
+            x = np.array(xs[i])
+            x.setflags(write=False)
+            xs[i] = x.view(Array)
         elif not (weak and type(xs[i]) in PYTHON_SCALARS):
             alone = _is_alone(xs, i) or (
                 references is not None and _is_alone(xs, i, references(xs[i]))
@@ -403,8 +414,6 @@ _ARRAYS = (np.ndarray, Array)
 
 
 def _handed_out(x: Any, alone: bool) -> Any:
-    if type(x) is np.float64:
-        return wrap(x)
     if isinstance(x, np.ndarray):
         if alone:
             if x.base is not None:

@@ -6,11 +6,13 @@ it names, may write: into items or attributes, by ``+=``, by a method or a funct
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
 import itertools
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -20,11 +22,13 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import OPERATORS
 from functrans._core.bind import Tracer
+from functrans._core.patching import patched
 from functrans._core.remedies import UNSEEN
 from functrans._core.warned import at_users_lines
-from functrans._core.writing import patched, with_names
+from functrans._core.writing import with_names
 from functrans._transforms.callees import GIVEN, Callees, functions_of
-from functrans._transforms.staging.names import codes_inside
+from functrans._transforms.staging.libraries import package_of_code
+from functrans._transforms.staging.names import codes_inside, names_read
 from functrans.errors import ConcretizationError, ImmutableError, name_of, user_line
 
 # NumPy's methods and functions that write into an array.
@@ -49,7 +53,11 @@ def follow(f: Callable, callees: Callees | None = None) -> Callable:
     In a block of ``functrans.patch`` any function may. Where it names what is not defined yet, it
     is looked at when it is called first.
     """
-    callees, codes = callees or Callees(f), []
+    if callees is None:
+        if type(f) is types.FunctionType and _calls_numpy_alone(f, set()):
+            return _followed_where_patched(f, False)
+        callees = Callees(f)
+    codes = []
     for g in callees:
         if _code_writes(g.__code__):
             return _followed(f)
@@ -58,6 +66,53 @@ def follow(f: Callable, callees: Callees | None = None) -> Callable:
         return f
     told = _told(f) if any(map(_calls_solver, codes)) else f
     return _followed_where_patched(told, bool(callees.unknown))
+
+
+def _calls_numpy_alone(f: types.FunctionType, seen: set[int]) -> bool:
+    """Whether ``f`` does not write, and no name in it can stand for a function that does.
+
+    Most functions are so. Their code is read once, where what they may call is looked for at each
+    transform. ``seen`` are functions that are known to be so if all others are.
+    """
+    seen.add(id(f))
+    code = f.__code__
+    key = id(code)
+    known, names = _numpys.get(key, (None, None))
+    if known is None or known() is not code:
+        names = _own_names(code)
+        _numpys[key] = weakref.ref(code, lambda _: _numpys.pop(key, None)), names
+    if names is None or f.__dict__ or f.__defaults__ or f.__kwdefaults__:
+        return False
+    space = f.__globals__
+    try:
+        values = [c.cell_contents for c in f.__closure__ or ()]
+        values += [space[name] if name in space else _BUILTINS[name] for name in names]
+    except (KeyError, ValueError):  # not defined, or not set yet
+        return False
+    for v in values:
+        kind = type(v)
+        if kind is types.FunctionType:
+            if id(v) not in seen and not _calls_numpy_alone(v, seen):
+                return False
+        elif kind not in _HARMLESS and not (kind is types.ModuleType and v.__name__ in _MODULES):
+            return False
+    return package_of_code(f) not in _MODULES
+
+
+def _own_names(code: types.CodeType) -> frozenset[str] | None:
+    """The globals that code names; None where it writes, or may come to functions otherwise."""
+    names = names_read(code)
+    others = names.modules or names.by_text or _code_writes(code) or _calls_solver(code)
+    return None if others else names.globals
+
+
+# By id, code that has been read: code objects are slow to hash.
+_numpys: dict[int, tuple[weakref.ref[types.CodeType], frozenset[str] | None]] = {}
+_BUILTINS = dict.fromkeys(vars(builtins))
+# What is no function of the user's and leads to none.
+_HARMLESS = frozenset({int, float, complex, str, bytes, bool, type(None), np.ndarray, np.ufunc,
+                       types.BuiltinFunctionType})
+_MODULES = frozenset({"functrans", "functrans.numpy", "math", "numpy", "scipy"})
 
 
 def _followed(f: Callable) -> Callable:
@@ -138,6 +193,7 @@ def follow_always(f: Any) -> None:
     """Have ``f`` followed, and what names it, though its code shows no writes."""
     _writes[f.__code__] = True
     GIVEN.add(f.__code__)
+    _numpys.pop(id(f.__code__), None)
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

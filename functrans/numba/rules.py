@@ -2,7 +2,7 @@
 
 Slopes are functions of the operands' values and then of the result, in the type of the values:
 those of dual numbers of dual numbers are dual themselves, so the rules differentiate each other.
-The conventions (kinks, ties, powers of zero) are those of the rows in ``_ops/elementwise.py``.
+They are those of the rows' actions, but for a few that are written out, with the rows' conventions.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numba.core import types
 from numba.extending import lower_builtin, overload, type_callable
 
+from functrans._ops import elementwise as ops
+from functrans._ops.declare import Elementwise
+from functrans._ops.exponents import exp_of_minus_square
 from functrans.numba.emit import RULES, Emitted, Emitter, strong_product
 from functrans.numba.numbers import Active, Joint, Taped, is_plain, joint
 from functrans.numba.overloads import for_kernels
+from functrans.numba.slopes import EMITTED, called, ratio, slopes_of
 
 # What an array gets entry by entry (``arrays.py``), by how many operands there are.
 UNARY: list[Any] = []
@@ -39,7 +43,7 @@ def unary(*functions: Any, slope: Callable) -> None:
         _enter(f, 1, rule)
 
 
-def binary(*functions: Any, slopes: tuple[Callable, Callable]) -> None:
+def binary(*functions: Any, slopes: Sequence[Callable]) -> None:
     """The rule of functions of two numbers; either may be plain."""
     for f in functions:
         def rule(e: Emitter, a: Emitted, b: Emitted, f: Any = f) -> Emitted:
@@ -123,18 +127,7 @@ def _of_values(context: Any, f: Any, *kinds: Any) -> Any:
 
 # ---- helpers of slopes
 
-LN2, LN10, DEGREE = math.log(2.0), math.log(10.0), math.pi / 180
 OF_ERF = 2.0 / math.sqrt(math.pi)
-
-
-def ratio(a: Emitted, b: Emitted) -> Emitted:
-    """A quotient that is 0 where the divisor is 0."""
-    return a.emitter.choose(b == 0.0, 0.0, a / b)
-
-
-def precedence(a: Emitted, b: Emitted) -> Emitted:
-    """1 where a > b, 1/2 at a tie."""
-    return a.emitter.choose(a > b, 1.0, a.emitter.choose(a == b, 0.5, 0.0))
 
 
 def of_power(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
@@ -169,13 +162,6 @@ def leg_of_hypot(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
     if is_plain(a.kind) and is_plain(b.kind):
         return ratio(a, y)
     return a.emitter.call(leg, a, b)
-
-
-def of_leg(a: Emitted, b: Emitted, other: Emitted) -> Emitted:
-    """``b * other / hypot(a, b)**3``."""
-    e = a.emitter
-    y = e.call(np.hypot, a, b)
-    return ratio(e.call(leg, b, a) * ratio(other, y), y)
 
 
 @for_kernels
@@ -264,84 +250,80 @@ def psi(x: Emitted) -> Emitted:
     return e.choose(right, y, y - math.pi / np.tan(math.pi * x))
 
 
-# ---- arithmetic
+# ---- rules that are written out
 
-unary(operator.neg, np.negative, slope=lambda x, y: -1.0)
-unary(operator.pos, slope=lambda x, y: 1.0)
-unary(abs, np.abs, np.fabs, math.fabs, slope=lambda x, y: np.sign(x))
-unary(np.square, slope=lambda x, y: x + x)
-unary(np.reciprocal, slope=lambda x, y: -(y * y))
-binary(operator.add, operator.iadd, np.add, slopes=(lambda a, b, y: 1.0, lambda a, b, y: 1.0))
-binary(operator.sub, operator.isub, np.subtract,
-       slopes=(lambda a, b, y: 1.0, lambda a, b, y: -1.0))
-binary(operator.mul, operator.imul, np.multiply, slopes=(lambda a, b, y: b, lambda a, b, y: a))
-binary(strong_product, slopes=(lambda a, b, y: b, lambda a, b, y: a))
-binary(operator.truediv, operator.itruediv, np.divide, np.true_divide,
-       slopes=(lambda a, b, y: 1.0 / b, lambda a, b, y: -y / b))
-binary(operator.mod, operator.imod, np.remainder, np.mod,
-       slopes=(lambda a, b, y: 1.0, lambda a, b, y: -times_taken(a, b, y)))
-binary(np.fmod, slopes=(lambda a, b, y: 1.0, lambda a, b, y: -times_taken(a, b, y)))
-binary(operator.pow, operator.ipow, pow, np.power, math.pow, slopes=(of_power, of_exponent))
+# Functions whose slopes are not those of the rows' actions, and why.
+WRITTEN: dict[Any, str] = {}
 
-# ---- powers, exponentials, logarithms
 
-unary(math.sqrt, np.sqrt, slope=lambda x, y: 0.5 / y)
-unary(np.cbrt, slope=lambda x, y: 1.0 / (3.0 * (y * y)))
-unary(math.exp, np.exp, slope=lambda x, y: y)
-unary(np.exp2, slope=lambda x, y: LN2 * np.exp2(0.5 * x) * np.exp2(0.5 * x))
-unary(math.expm1, np.expm1, slope=lambda x, y: np.exp(x))
-unary(math.log, np.log, slope=lambda x, y: 1.0 / x)
-unary(math.log2, np.log2, slope=lambda x, y: 1.0 / LN2 / x)
-unary(math.log10, np.log10, slope=lambda x, y: 1.0 / LN10 / x)
-unary(math.log1p, np.log1p, slope=lambda x, y: 1.0 / (1.0 + x))
-binary(math.hypot, np.hypot,
-       slopes=(lambda a, b, y: leg_of_hypot(a, b, y), lambda a, b, y: leg_of_hypot(b, a, y)))
-binary(np.logaddexp, slopes=(lambda a, b, y: of_sum(a, b), lambda a, b, y: of_sum(b, a)))
+def written(why: str, *functions: Any, slopes: Sequence[Callable]) -> None:
+    """The rule of functions by slopes of their own."""
+    WRITTEN.update(dict.fromkeys(functions, why))
+    if len(slopes) == 1:
+        unary(*functions, slope=slopes[0])
+    else:
+        binary(*functions, slopes=slopes)
 
-# ---- trigonometric and hyperbolic
 
-# slopes with rules of their own, as in ``_ops/elementwise.py``
-unary(sech2, slope=lambda x, y: -2.0 * (y * np.tanh(x)))
-unary(logistic, slope=lambda x, y: 0.25 * x.emitter.call(sech2, 0.5 * x))
-unary(falling, slope=lambda x, y: -2.0 * (x * y))
-binary(leg, slopes=(lambda a, b, y: of_leg(a, b, b), lambda a, b, y: -of_leg(a, b, a)))
-unary(of_arcsin, slope=lambda x, y: (x * y) * (y * y))
-unary(of_arctan, slope=lambda x, y: -2.0 * ((x * y) * y))
-unary(of_arctanh, slope=lambda x, y: 2.0 * ((x * y) * y))
+written("its row differentiates by itself", strong_product,
+        slopes=(lambda a, b, y: b, lambda a, b, y: a))
+written("the result says how often the divisor was taken",
+        operator.mod, operator.imod, np.remainder, np.mod, np.fmod,
+        slopes=(lambda a, b, y: 1.0, lambda a, b, y: -times_taken(a, b, y)))
+written("powers by integers are products", operator.pow, operator.ipow, pow, np.power, math.pow,
+        slopes=(of_power, of_exponent))
+written("the result is the logarithm of the sum, of which each has a share", np.logaddexp,
+        slopes=(lambda a, b, y: of_sum(a, b), lambda a, b, y: of_sum(b, a)))
+written("the share of two is a function of kernels", logistic,
+        slopes=[lambda x, y: 0.25 * x.emitter.call(sech2, 0.5 * x)])
+written("its first slope is a quotient by the result", math.hypot, np.hypot,
+        slopes=(lambda a, b, y: leg_of_hypot(a, b, y), lambda a, b, y: leg_of_hypot(b, a, y)))
+written("the rows are SciPy's", math.erf,
+        slopes=[lambda x, y: OF_ERF * x.emitter.call(falling, x)])
+written("the rows are SciPy's", math.erfc,
+        slopes=[lambda x, y: -OF_ERF * x.emitter.call(falling, x)])
+written("the rows are SciPy's", math.gamma, slopes=[lambda x, y: y * psi(x)])
+written("the rows are SciPy's", math.lgamma, slopes=[lambda x, y: psi(x)])
 
-unary(math.sin, np.sin, slope=lambda x, y: np.cos(x))
-unary(math.cos, np.cos, slope=lambda x, y: -np.sin(x))
-unary(math.tan, np.tan, slope=lambda x, y: 1.0 + y * y)
-unary(math.asin, np.arcsin, slope=lambda x, y: x.emitter.call(of_arcsin, x))
-unary(math.acos, np.arccos, slope=lambda x, y: -x.emitter.call(of_arcsin, x))
-unary(math.atan, np.arctan, slope=lambda x, y: x.emitter.call(of_arctan, x))
-unary(math.sinh, np.sinh, slope=lambda x, y: np.cosh(x))
-unary(math.cosh, np.cosh, slope=lambda x, y: np.sinh(x))
-unary(math.tanh, np.tanh, slope=lambda x, y: x.emitter.call(sech2, x))
-unary(math.asinh, np.arcsinh, slope=lambda x, y: 1.0 / np.hypot(1.0, x))
-unary(math.acosh, np.arccosh, slope=lambda x, y: 1.0 / (np.sqrt(x - 1.0) * np.sqrt(x + 1.0)))
-unary(math.atanh, np.arctanh, slope=lambda x, y: x.emitter.call(of_arctanh, x))
-binary(math.atan2, np.arctan2,
-       slopes=(lambda a, b, y: ratio(ratio(b, np.hypot(a, b)), np.hypot(a, b)),
-               lambda a, b, y: -ratio(ratio(a, np.hypot(a, b)), np.hypot(a, b))))
-unary(np.deg2rad, np.radians, math.radians, slope=lambda x, y: DEGREE)
-unary(np.rad2deg, np.degrees, math.degrees, slope=lambda x, y: 1.0 / DEGREE)
-unary(math.erf, slope=lambda x, y: OF_ERF * x.emitter.call(falling, x))
-unary(math.erfc, slope=lambda x, y: -OF_ERF * x.emitter.call(falling, x))
+# ---- rules of rows
 
-unary(math.gamma, slope=lambda x, y: y * psi(x))
-unary(math.lgamma, slope=lambda x, y: psi(x))
+# Slopes with rows of their own.
+SLOPES: dict[Any, Elementwise] = {
+    sech2: ops.sech2, of_arcsin: ops.slope_of_arcsin, of_arctan: ops.slope_of_arctan,
+    of_arctanh: ops.slope_of_arctanh, leg: ops.leg_of_hypot, falling: exp_of_minus_square,
+}
+# Functions, and the rows whose actions give their slopes.
+DERIVED: dict[Any, Elementwise] = SLOPES | {f: row for row, functions in (
+    (ops.negative, (operator.neg, np.negative)), (ops.positive, (operator.pos,)),
+    (ops.absolute, (abs, np.abs)), (ops.fabs, (np.fabs, math.fabs)), (ops.square, (np.square,)),
+    (ops.reciprocal, (np.reciprocal,)), (ops.add, (operator.add, operator.iadd, np.add)),
+    (ops.subtract, (operator.sub, operator.isub, np.subtract)),
+    (ops.multiply, (operator.mul, operator.imul, np.multiply)),
+    (ops.divide, (operator.truediv, operator.itruediv, np.divide)),
+    (ops.sqrt, (math.sqrt, np.sqrt)), (ops.cbrt, (np.cbrt,)), (ops.exp, (math.exp, np.exp)),
+    (ops.exp2, (np.exp2,)), (ops.expm1, (math.expm1, np.expm1)), (ops.log, (math.log, np.log)),
+    (ops.log2, (math.log2, np.log2)), (ops.log10, (math.log10, np.log10)),
+    (ops.log1p, (math.log1p, np.log1p)),
+    (ops.sin, (math.sin, np.sin)), (ops.cos, (math.cos, np.cos)), (ops.tan, (math.tan, np.tan)),
+    (ops.arcsin, (math.asin, np.arcsin)), (ops.arccos, (math.acos, np.arccos)),
+    (ops.arctan, (math.atan, np.arctan)), (ops.sinh, (math.sinh, np.sinh)),
+    (ops.cosh, (math.cosh, np.cosh)), (ops.tanh, (math.tanh, np.tanh)),
+    (ops.arcsinh, (math.asinh, np.arcsinh)), (ops.arccosh, (math.acosh, np.arccosh)),
+    (ops.arctanh, (math.atanh, np.arctanh)), (ops.arctan2, (math.atan2, np.arctan2)),
+    (ops.deg2rad, (np.deg2rad, np.radians, math.radians)),
+    (ops.rad2deg, (np.rad2deg, np.degrees, math.degrees)),
+    (ops.maximum, (np.maximum,)), (ops.minimum, (np.minimum,)), (ops.fmax, (np.fmax,)),
+    (ops.fmin, (np.fmin,)), (ops.copysign, (math.copysign, np.copysign)),
+) for f in functions}
+EMITTED.update({row: called(f) for f, row in SLOPES.items()})
+for _f, _row in DERIVED.items():
+    if len(_row.actions) == 1:
+        unary(_f, slope=slopes_of(_row)[0])
+    else:
+        binary(_f, slopes=slopes_of(_row))
 
-# ---- extremes, steps and tests
+# ---- steps and tests
 
-binary(np.maximum, slopes=(lambda a, b, y: precedence(a, b), lambda a, b, y: precedence(b, a)))
-binary(np.minimum, slopes=(lambda a, b, y: precedence(b, a), lambda a, b, y: precedence(a, b)))
-binary(np.fmax, slopes=(lambda a, b, y: a.emitter.choose(b != b, 1.0, precedence(a, b)),
-                        lambda a, b, y: a.emitter.choose(a != a, 1.0, precedence(b, a))))
-binary(np.fmin, slopes=(lambda a, b, y: a.emitter.choose(b != b, 1.0, precedence(b, a)),
-                        lambda a, b, y: a.emitter.choose(a != a, 1.0, precedence(a, b))))
-binary(math.copysign, np.copysign,
-       slopes=(lambda a, b, y: np.sign(a) * np.copysign(1.0, b), lambda a, b, y: 0.0))
 constant(np.sign, np.floor, np.ceil, np.trunc, np.rint, math.floor, math.ceil, math.trunc, round,
          np.isnan, np.isinf, np.isfinite, math.isnan, math.isinf, math.isfinite, np.signbit,
          bool, int, operator.not_, operator.truth)

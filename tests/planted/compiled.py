@@ -264,11 +264,6 @@ ERRORS = errors_in({
          "        del starts[low:high]\n", "",
          "tests/test_verify.py::test_memory_that_overlaps_holds_what_was_written_last"),
     ],
-    "functrans/_compile/ir/sums_of_parts.py": [
-        ("sums of parts: -0 is added as it is",
-         "for term in terms[_whole(terms) :]:", "for term in terms[1:]:",
-         "tests/test_inplace.py::test_long_sums_of_parts_are_made_in_place_to_the_same_bits"),
-    ],
     "functrans/_compile/rolling/touches.py": [
         ("rolled loops: a row is looked for among those of other numbers",
          "known = before >= starts", "known = before >= 0",
@@ -287,14 +282,6 @@ ERRORS = errors_in({
         ("earlier: a function of several entries is one of each",
          """if f is None or [type(e) for e in one.params["pattern"]] != [int]:""", "if f is None:",
          "tests/test_rolling.py::test_functions_of_columns_are_of_the_same_entries"),
-    ],
-    "functrans/_compile/rolling/single_entries.py": [
-        ("rolled loops: in the first step 0 is added to a row before it is read",
-         "dict.fromkeys([*last, own])", "[own]",
-         "tests/test_rolling.py::test_zeros_of_rows_keep_their_signs"),
-        ("rolled loops: 0 is added to the row of the sum itself",
-         "np.where(apart, 0.0, -0.0)", "np.where(apart, 0.0, 0.0)",
-         "tests/test_rolling.py::test_zeros_of_rows_keep_their_signs"),
     ],
     "functrans/_compile/rolling/by_rows.py": [
         ("rolled loops: a row of the first array is read as it is behind a sum",
@@ -320,20 +307,15 @@ ERRORS = errors_in({
             eqns""",
          "tests/test_rows_within_steps.py::test_a_loop_in_a_loop_takes_a_column_as_one_array"),
     ],
-    "functrans/_compile/rolling/within_steps.py": [
-        ("rolled loops: entries that are in all rows of a step turn -0 into 0",
-         "    if shared is not None:", "    if shared is not None and len(terms) == 1:",
-         "tests/test_rows_within_steps.py::test_rows_are_added_within_a_step_to_the_same_bits"),
-        ("rolled loops: rows are added to an array that keeps its -0",
-         "total = write(ops.add, first, 0.0)", "total = write(ops.positive, first)",
-         "tests/test_rows_within_steps.py::test_rows_are_added_within_a_step_to_the_same_bits"),
-    ],
     "functrans/_compile/schedule/control.py": [
         ("loops: entries are read one after the other, however far apart they lie",
          "v.strides[0] * v.root.aval.dtype.itemsize", "v.root.aval.nbytes // v.shape[0]",
          "tests/test_rows_within_steps.py::test_a_loop_reads_entries_wherever_they_lie"),
     ],
     "functrans/_compile/rolling/parts.py": [
+        ("parts of arrays: what is added to a part is taken for the part",
+         "            if eqn.prim is scatter_add:\n", "            if eqn.prim is None:\n",
+         "tests/test_rolling.py::test_parts_are_read_without_the_arrays"),
         ("parts of arrays: what is partly outside is read of what was written",
          "return None if outside else", "return",
          "tests/test_rolling.py::test_parts_are_read_without_the_arrays"),

@@ -11,6 +11,14 @@ ERRORS = errors_in({
          "cts[: self.inputs] = 0.0", "cts[:0] = 0.0",
          "tests/test_numba.py::test_inputs_that_are_told_by_their_addresses_are_the_right_ones"),
     ],
+    "functrans/numba/slopes.py": [
+        ("numba: the sign of a row's slope is lost",
+         "return One(-self.sign)", "return One(self.sign)",
+         "tests/test_numba.py::test_functions_of_one_number_have_the_slopes_of_the_table"),
+        ("numba: an action gets its operands in another order",
+         "[values[name] for name in action.needs]", "[values[name] for name in action.needs[::-1]]",
+         "tests/test_numba.py::test_functions_of_two_numbers_have_the_slopes_of_the_table"),
+    ],
     "functrans/numba/sums.py": [
         ("numba: a sum grows after another name has taken what it was",
          "for n in live - {name}", "for n in ()",

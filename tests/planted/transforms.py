@@ -30,8 +30,27 @@ ERRORS = errors_in({
          "(x1.known or x1.aval, self.capture(v1), params)",
          "tests/test_contractions.py::test_matmul_is_numpys_with_exact_derivatives"),
         ("vjp: a result takes the aval of an operand of another shape",
-         "y.dtype is not known[1] or y.shape != known[0]", "y.dtype is not known[1]",
+         "not weak and y.shape != known[0]", "False",
          "tests/test_transforms.py::test_what_is_broadcast_against_a_constant_keeps_its_shape"),
+        ("vjp: beside a number of Python's a result has its operand's type",
+         "y.dtype is not known[1] or (\n", "(not weak and y.dtype is not known[1]) or (\n",
+         "tests/test_recording.py::"
+         "test_each_way_of_recording_appends_the_entries_of_the_plain_one"),
+        ("vjp: numbers of Python's become NumPy's where an operator keeps them",
+         "elif type(v) is float and prim not in _WEAK:", "elif type(v) is float:",
+         "tests/test_recording.py::"
+         "test_each_way_of_recording_appends_the_entries_of_the_plain_one"),
+    ],
+    "functrans/_transforms/writing.py": [
+        ("writing: a function that another has by default is not looked for",
+         "or f.__dict__ or f.__defaults__ or f.__kwdefaults__:", "or f.__dict__:",
+         "tests/test_recording.py::"
+         "test_no_function_is_looked_for_where_no_name_can_stand_for_one"),
+        ("writing: a function that is called is never harmless",
+         "        if kind is types.FunctionType:\n            if id(v)",
+         "        if kind is None:\n            if id(v)",
+         "tests/test_recording.py::"
+         "test_no_function_is_looked_for_where_no_name_can_stand_for_one"),
     ],
     "functrans/numpy/applying.py": [
         ("piecewise: functions of several entries get all of them",
@@ -201,11 +220,6 @@ ERRORS = errors_in({
          "return ct",
          "tests/test_transforms.py::test_complex_gradient_is_the_direction_of_steepest_ascent"),
     ],
-    "functrans/_transforms/reverse/sums.py": [
-        ("sums of entries: a dense term is lost",
-         "for prim, a in dense[1:]]", "for prim, a in dense[2:]]",
-         "tests/test_loops.py::test_cotangents_of_an_array_and_of_its_entries_are_all_added"),
-    ],
     "functrans/_transforms/control/api.py": [
         ("while_loop: steps that were run before staging do not count",
          "left = None if max_steps is None else max_steps - steps", "left = max_steps",
@@ -262,6 +276,9 @@ ERRORS = errors_in({
          "tests/table/test_calculus.py::test_holomorphic_row_on_complex_numbers"),
     ],
     "functrans/_transforms/reverse/walk.py": [
+        ("walk: reads that are behind are not counted",
+         "counts = _reads(tape[start:k], node)", "counts = _reads((), node)",
+         "tests/test_rows_within_steps.py::test_a_few_parts_are_added_by_one_kernel"),
         ("walk: a NaN where the bare walk has stopped is overlooked",
          "ends = cts if stop else [cts[k] for k in wanted]", "ends = [cts[k] for k in wanted]",
          "tests/test_strong_zero.py::test_a_rule_of_the_users_runs_once"),
@@ -280,6 +297,12 @@ ERRORS = errors_in({
          "test_compiled_derivatives_of_what_is_not_finite_are_those_of_eager_code"),
     ],
     "functrans/_transforms/reverse/cotangents.py": [
+        ("cotangents: a program adds large parts one by one",
+         "if total is None or ct.size * SPARSE > x.size or", "if total is None or",
+         "tests/test_rows_within_steps.py::test_large_parts_are_added_as_wholes"),
+        ("cotangents: the part is all that is left of a total",
+         "bind(scatter_add, total, ct,", "bind(scatter_add, 0 * total, ct,",
+         "tests/test_rows_within_steps.py::test_parts_are_added_where_they_lie"),
         ("cotangents: a sum is made in an array that others hold",
          "if getrefcount(cts[slot]) > 2 or type(cts[slot]) is not np.ndarray:",
          "if type(cts[slot]) is not np.ndarray:",

@@ -28,9 +28,7 @@ from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling.body import constant, plainly
 from functrans._compile.rolling.forms import Form, Rewriting, plain
 from functrans._compile.rolling.pieces import FURTHEST
-from functrans._compile.rolling.single_entries import InPlace
 from functrans._compile.rolling.touches import Sources, Touch, Where, sources
-from functrans._compile.rolling.within_steps import sum_within_steps
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
 from functrans._ops.indexing import getitem, put_add, scatter_add, scatter_set
@@ -51,8 +49,7 @@ def by_rows(program: Program) -> Program:
         if isinstance(row, Loop) and row.rules is plainly and row.length:
             rewritten = Rewriting(eqn)
             _read_entries(rewritten)
-            rewritten.take((Summed, Carried, InPlace))
-            sum_within_steps(rewritten)
+            rewritten.take((Summed, Carried))
             eqns += rewritten.equations()
             known.update(rewritten.outside)
         else:

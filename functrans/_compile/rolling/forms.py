@@ -21,9 +21,8 @@ from functrans._compile.ir.program import (
 from functrans._compile.ir.rewrites import repeated_entry
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling.body import constant
-from functrans._compile.rolling.touches import Steps, Touch, Where
+from functrans._compile.rolling.touches import Steps, Touch
 from functrans._core.aval import Aval
-from functrans._ops.indexing import ARRAY
 from functrans._ops.structure import broadcast_to
 
 
@@ -40,7 +39,6 @@ class Rewriting:
         self.ending = Writer(eqn)  # equations behind them
         self.outside: dict[Var, Atom] = {}  # outputs of the loop
         self.gone: set[int] = set()  # parts of the state
-        self.firsts: dict[int, Atom] = {}  # what others begin with
         self.state: list[tuple[Var, Atom, Atom, Var]] = []  # before, first, after, last
         self.arrays: list[tuple[Var, Atom]] = []
         self.collected: list[tuple[Atom, Var]] = []
@@ -62,7 +60,7 @@ class Rewriting:
         stays = [i for i in range(row.carries) if i not in self.gone]
         own = slice(row.consts, row.consts + row.carries)
         states = body.inputs[own]
-        firsts = [self.firsts.get(i, a) for i, a in enumerate(inputs[own])]
+        firsts = inputs[own]
         at = row.consts + row.carries
         eqns = [self._known(e) for eqn in body.eqns for e in self.replaced.get(eqn, [eqn])]
         eqns += map(self._known, self.ending.eqns)
@@ -117,23 +115,6 @@ class Rewriting:
     def stored(self, xs: np.ndarray) -> np.ndarray:
         """What has an entry for each step as an array that the loop takes or makes."""
         return xs[:: -1 if self.row.reverse else 1]
-
-    def index(self, shape: tuple[int, ...], where: Where, rows: np.ndarray) -> tuple:
-        """One row a step, as an index of the body: its pattern and index arrays."""
-        slices = iter(where.patterns)
-        numbers = iter(np.unravel_index(self.stored(rows), [shape[i] for i in where.axes]))
-        pattern, indices = [], []
-        for axis in range(len(shape)):
-            if axis not in where.axes:
-                pattern.append(next(slices))
-                continue
-            x = next(numbers)
-            if (x == x[0]).all():
-                pattern.append(int(x[0]))
-            else:
-                pattern.append(ARRAY)
-                indices.append(self.entry(constant(x)))
-        return tuple(pattern), indices
 
 
 class Form:

@@ -28,7 +28,15 @@ from functrans._compile.ir.program import (
 from functrans._compile.rolling.body import constant
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
-from functrans._ops.indexing import ARRAY, WHOLE, getitem, put_add, result_shape, scatter_set
+from functrans._ops.indexing import (
+    ARRAY,
+    WHOLE,
+    getitem,
+    put_add,
+    result_shape,
+    scatter_add,
+    scatter_set,
+)
 from functrans._ops.structure import broadcast_to, concatenate, transpose
 
 # How many equations a part is followed through.
@@ -80,7 +88,7 @@ class _Walk:
             if any([aval_of_atom(b).shape not in (shape, ()) for b in eqn.inputs]):
                 return None
             return write(ops.add, *[self._operand(write, b, pattern, left) for b in eqn.inputs])
-        if not (_is_basic(eqn, put_add) or _is_basic(eqn, scatter_set)):
+        if not any([_is_basic(eqn, row) for row in (put_add, scatter_set, scatter_add)]):
             return None
         *base, value = eqn.inputs
         written = eqn.params["pattern"]
@@ -89,7 +97,12 @@ class _Walk:
             return self._across(write, eqn, pattern, left) if base else None
         if inside:
             fits = aval_of_atom(value) == Aval(_shape(written, shape), dtype) and not is_weak(value)
-            return self._in_value(write, value, inside) if fits else None
+            if not fits:
+                return None
+            part = self._in_value(write, value, inside)
+            if eqn.prim is scatter_add:
+                return write(ops.add, self._operand(write, base[0], pattern, left), part)
+            return part
         if base:
             return self._operand(write, base[0], pattern, left)
         return write(broadcast_to, constant(np.zeros((), dtype)), shape=_shape(pattern, shape))
@@ -139,7 +152,8 @@ def _whole(program: Program) -> set[Atom]:
             if i == 0 and _is_basic(eqn, getitem):
                 continue
             alike = aval_of_atom(a) == eqn.outputs[0].aval or not a.aval.shape
-            passes = (i == 0 and _is_basic(eqn, scatter_set)) or (eqn.prim is ops.add and alike)
+            written = _is_basic(eqn, scatter_set) or _is_basic(eqn, scatter_add)
+            passes = (i == 0 and written) or (eqn.prim is ops.add and alike)
             if not passes or eqn.outputs[0] in whole:
                 whole.add(a)
     return whole

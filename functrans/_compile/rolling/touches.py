@@ -91,21 +91,10 @@ class Touch:
     eqn: Eqn
     where: Where
     value: Atom  # what it sets or adds; for a read the array
-    index: Eqn  # that has the index, of "sums" the one that makes the array
 
     @property
     def made(self) -> Var:
         return self.eqn.outputs[0]
-
-    @property
-    def indices(self) -> tuple[Atom, ...]:
-        """The index arrays of a sum."""
-        return self.index.inputs[1 + (self.index.prim is scatter_set) :]
-
-    @property
-    def added(self) -> Var | Const:
-        """What a sum adds, as an array."""
-        return self.value if isinstance(self.value, Var | Const) else constant(self.value)
 
 
 NOWHERE = Where((), (), np.zeros(0, np.int64))
@@ -146,7 +135,7 @@ class Steps:
 
     def touch(self, eqn: Eqn, array: Var) -> Touch:
         """What an equation that reads an array does to it."""
-        other = Touch("other", eqn, NOWHERE, array, eqn)
+        other = Touch("other", eqn, NOWHERE, array)
         kind, value, index = eqn.prim.facts.indexing, array, eqn
         if eqn.prim is getitem and eqn.inputs[0] is array:
             indices = eqn.inputs[1:]
@@ -163,7 +152,7 @@ class Steps:
         if where is None or weak or (kind != "reads" and value is array):
             return other
         fits = (shown.shape, shown.dtype) == (where.shape, array.aval.dtype)
-        return Touch(kind, eqn, where, value, index) if fits else other
+        return Touch(kind, eqn, where, value) if fits else other
 
     def _put(self, eqn: Eqn, array: Var) -> Eqn | None:
         """The equation of what is added to an array, where it is zero but for a part."""

@@ -11,7 +11,6 @@ from functrans._compile.ir.columns import by_columns
 from functrans._compile.ir.inline import inlined
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, evaluate, interpret
-from functrans._compile.ir.sums_of_parts import added_by_parts
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.rolling.rolled import rolled
 from functrans._compile.run.framed import Framed
@@ -35,8 +34,7 @@ class Executable:
     @once
     def program(self) -> Program:
         """What is compiled: functions with rules written out, the passes, and loops rolled up."""
-        program = rolled(optimise(inlined(self.staged)), in_native_steps)
-        return by_columns(added_by_parts(program))
+        return by_columns(rolled(optimise(inlined(self.staged)), in_native_steps))
 
     @once
     def _key(self) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.ir.passes import dead_code, optimise
-from functrans._compile.ir.program import Program, Var, atoms, aval_of_atom, evaluate
+from functrans._compile.ir.program import Program, Var, atoms, aval_of_atom, check, evaluate
 from functrans._compile.ir.structured import INT, Loop
 from functrans._core.bind import AnyArray
 from functrans._core.places import spaced
@@ -18,7 +18,6 @@ from functrans._transforms.arguments import zeros_like
 from functrans._transforms.control.costs import cheaper_again
 from functrans._transforms.control.taking import against, lent, particular
 from functrans._transforms.reverse.nodes import recorded
-from functrans._transforms.reverse.sums import entrywise
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.staging import stage
@@ -287,7 +286,7 @@ class LoopVJP:
         inexact = restage.inexact_outputs(body)
         takes = [*state, *inexact[n:]]
         active = (*fixed, *state, *arrays)
-        joint = restage.vjp(body, active, row.name, how, takes)
+        joint = restage.vjp(body, active, row.name, how, takes, sum(fixed))
         split = restage.partition(joint, len(body.inputs), len(body.outputs), takes)
         types = row.abstract()
         self.types = types if row.outputs > 1 else (types,)
@@ -321,23 +320,17 @@ class LoopVJP:
         consts, state, arrays, rest = _split(
             program.inputs, len(self.read_consts), len(self.read_state), len(self.read_arrays)
         )
-        values, seeds = rest[:stored], rest[stored:]
-        ct_state, ct_ys = _split(seeds, sum(self.state))
-        const_cts, *_ = _split(program.outputs, sum(self.fixed), sum(self.state))
-        sums = [Var(aval_of_atom(a)) for a in const_cts]
-
-        def step(*xs: Any) -> tuple:
-            fixed, cts, total, each = _split(xs, len(consts), len(ct_state), len(sums))
-            read, residuals, entries, y_cts = _split(each, len(state), len(values), len(arrays))
-            outs = evaluate(program, [*fixed, *read, *entries, *residuals, *cts, *y_cts])
-            own, before, below = _split(outs, len(sums), len(ct_state))
-            return (*before, *[ops.add(t, c) for t, c in zip(total, own, strict=True)], *below)
-
-        order = [*consts, *ct_state, *sums, *state, *values, *arrays, *ct_ys]
-        examples = restage.examples_of(Program(tuple(order), (), ()))
-        stepped, _ = stage(step, examples, f"backward of {row.name}")
+        n = sum(self.fixed)
+        seeds = len(rest) - stored - n
+        values, ct_state, ct_ys, sums = _split(
+            rest, stored, sum(self.state), seeds - sum(self.state))
+        own, before, below = _split(program.outputs, n, len(ct_state))
+        order = (*consts, *ct_state, *sums, *state, *values, *arrays, *ct_ys)
+        program = check(Program(order, program.eqns, (*before, *own, *below)))
+        examples = restage.examples_of(program)  # once more, for variables of its own
+        step, _ = stage(lambda *xs: evaluate(program, xs), examples, f"backward of {row.name}")
         return row.replaced(
-            optimise(entrywise(stepped)), len(consts), len(ct_state) + len(sums), test=None,
+            optimise(step), len(consts), len(ct_state) + n, test=None,
             reverse=not row.reverse, counted=row.test is not None or row.counted,
         )
 

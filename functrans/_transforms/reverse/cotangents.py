@@ -11,13 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import PLAIN, STRONG, Tracer, cast, may_have_nan
+from functrans._core.aval import aval_of
+from functrans._core.bind import PLAIN, STRONG, Tracer, bind, cast, may_have_nan
 from functrans._core.references import FREE_THREADED, is_exact
 from functrans._kernels import large, sizes
+from functrans._ops.indexing import scatter_add
 
 # A scatter of less than one of so many entries waits for what else comes to arrays of so many:
 # they are not filled with zeros first, and not added up.
 FEW, WHOLE = 4, 1 << 9
+# In programs an array is added up as a whole where more than one in so many of its entries is a
+# part's.
+SPARSE = 8
 
 
 def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
@@ -83,6 +88,19 @@ def scatter(cts: list, parent: int, action: Any, ct: Any, saved: tuple) -> None:
     elif not alone or total.dtype != dtype:
         total = cts[parent] = np.array(total, dtype)
     action.accumulate(total, ct if ct.dtype is dtype else cast(ct, dtype), fixed, params)
+
+
+def added_in_program(cts: list, parent: int, ct: Any, saved: tuple) -> bool:
+    """Add a traced scatter to the parent's cotangent by an op that costs what ``ct`` holds.
+
+    False where that is not the cheaper way, or not the same sum.
+    """
+    x, fixed, params = saved
+    total = cts[parent]
+    if total is None or ct.size * SPARSE > x.size or ct.dtype != x.dtype or aval_of(total) != x:
+        return False
+    cts[parent] = bind(scatter_add, total, ct, *fixed, pattern=params["pattern"])
+    return True
 
 
 def scatter_late(cts: list, late: dict) -> None:

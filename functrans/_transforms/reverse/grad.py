@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, ParamSpec, overload
 
 import numpy as np
@@ -143,7 +144,9 @@ class _Run:
     def __init__(self, who: str, f: Callable, argnums: Argnums, has_aux: bool, holomorphic: bool):
         self.who, self.f, self.argnums = who, f, (argnums := plain_argnums(who, argnums))
         self.has_aux, self.holomorphic = has_aux, holomorphic
-        self.label = f"{who}({name_of(f)})"
+        # a call of ``name_of`` takes as long as all else here
+        name = f.__name__ if type(f) in (FunctionType, np.ufunc) else name_of(f)
+        self.label = f"{who}({name})"
         self.numbers = labels(argnums)
         # of how many arguments the gradient is by each, in their order
         numbers: Any = argnums
@@ -227,7 +230,8 @@ def _gradients(cts: list, inputs: Sequence, holomorphic: bool) -> list:
     """Gradients from cotangents, in place."""
     for i, x in enumerate(inputs):
         ct, dtype = cts[i], (x.known or x.aval)[1]
-        if type(ct) is not np.ndarray or ct.dtype is not dtype or dtype.kind != "f":
+        if (type(ct) is not np.ndarray and type(ct) is not np.float64) or (
+                ct.dtype is not dtype or dtype.kind != "f"):
             cts[i] = _gradient(ct, x, holomorphic)
     return cts
 

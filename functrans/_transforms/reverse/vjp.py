@@ -16,6 +16,7 @@ from functrans._core.array import Array
 from functrans._core.aval import Aval, aval_of, dtype_of, inexact_dtype
 from functrans._core.bind import (
     ARRAYS,
+    KEEP_WEAK,
     PLAIN,
     STRONG,
     AnyArray,
@@ -29,14 +30,15 @@ from functrans._core.bind import (
 from functrans._core.primitive import Primitive
 from functrans._core.warned import IGNORING, STATE
 from functrans._kernels import large, sizes
-from functrans._ops.declare import Bilinear, Elementwise, General, Linear, LinearAction
+from functrans._ops import elementwise
+from functrans._ops.declare import TABLE, Bilinear, Elementwise, General, Linear
 from functrans._ops.indexing import scatter_set
 from functrans._ops.writing import store
 from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
 from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
-from functrans._transforms.reverse.walk import advance, carry
-from functrans._transforms.reverse.writes import record_write
+from functrans._transforms.reverse.walk import MANY, advance, carry
+from functrans._transforms.reverse.writes import Overwritten, record_write
 
 # 60 and 100 ns less than calls of the classes, on the hot paths
 _new, _aval = object.__new__, tuple.__new__
@@ -107,8 +109,8 @@ class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
     __slots__ = (
-        "__weakref__", "captures", "growing", "hidden", "later", "outlives", "splits", "strong",
-        "tape",
+        "__weakref__", "captures", "growing", "hidden", "later", "many", "outlives", "splits",
+        "strong", "tape",
     )
 
     def __init__(self, fun: str, outlives: bool = False):
@@ -118,6 +120,7 @@ class VJPTrace(Trace):
         self.captures: Captures | None = None
         self.later: tuple[range, ...] = ()  # slots that checkpoints now run again came before
         self.strong = False  # backwards of called programs use strong zero throughout
+        self.many = MANY  # see ``walk``
         # a lock, if walking the tape makes it grow meanwhile: one thread at a time
         self.growing: Any = None
 
@@ -136,14 +139,15 @@ class VJPTrace(Trace):
             elif isinstance(x, Tracer):
                 self._captures().watch(x, argument=True)
             z = _new(VJPTracer)
-            z.owner, z.known, z.root_of, z.primal, z.slot = self, None, None, x, len(tape)
+            known = NUMBER if type(x) is float else None
+            z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, x, len(tape)
             inputs.append(z)
             tape.append(None)
         return inputs
 
     def walk(self, seeds: dict, wanted: Sequence[int], consume: bool, staged: bool) -> list:
         """The cotangents of the slots ``wanted`` from those in ``seeds``."""
-        return carry(self.tape, seeds, wanted, consume, staged, self.strong)
+        return carry(self.tape, seeds, wanted, consume, staged, self.strong, self.many)
 
     def advance(self, ts: list, start: int = 0) -> None:
         """Carry tangents of the slots before ``start`` to the end of the tape, in place."""
@@ -211,14 +215,11 @@ class VJPTrace(Trace):
         else:
             x1, x2 = (x, other) if first else (other, x)
             return (other.owner.binary if isinstance(other, Tracer) else bind)(prim, x1, x2)
-        unlike = None
-        if weak:
-            known = known if known and type(y) in _USUAL and y.dtype is known[1] else None
-        else:
-            known = known or x.aval
-            if type(y) not in _USUAL or y.dtype is not known[1] or y.shape != known[0]:
-                of_y = aval_of(y)
-                unlike, known = _unlike(known, of_y), of_y
+        unlike, known = None, known or x.aval
+        if type(y) not in _USUAL or y.dtype is not known[1] or (
+                not weak and y.shape != known[0]):
+            of_y = aval_of(y)
+            unlike, known = _unlike(known, of_y), of_y
         tape, z = self.tape, _new(VJPTracer)
         z.owner, z.known, z.root_of, z.primal = self, known, None, y
         if action.identity and unlike is None:
@@ -238,9 +239,13 @@ class VJPTrace(Trace):
         v = x.primal
         if self.closed or prim.actions[0] is None:
             return bind(prim, x if self.closed else v)
+        impl = prim.impl
         if type(v) in STRONG:
-            impl = prim.impl
             y = impl(v) if v.size < sizes.PARALLEL else large.elementwise(impl, v)
+        elif type(v) is float and prim not in _WEAK:
+            y = impl(v)
+            if type(y) is not np.float64:  # of a function of the user's
+                return self._followed(prim, [x.slot], y, [v], {})
         elif isinstance(v, Tracer):
             y = v.owner.unary(prim, v)
         else:
@@ -258,30 +263,60 @@ class VJPTrace(Trace):
     def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if self.closed:
             self.require_open(prim)
-        if type(prim) is Linear:
-            if prim.action is not None:
-                return self._linear(prim, prim.action, args, params)
-            if prim is store or prim is scatter_set:
-                return record_write(self, prim, args, params)
-        elif type(prim) is Bilinear:
-            return self._bilinear(prim, args, params)
-        elif type(prim) is General and prim.keeps is not None:
-            y = VJPTrace.at_once(self, prim.keeps, args[0], params)
-            if y is not None:
-                return y
+        record = RECORDERS.get(type(prim), VJPTrace.plainly)
+        return record(self, prim, args, params)
+
+    def plainly(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
+        """What it means to record an op; ``binary``, ``unary`` and ``RECORDERS`` do the same."""
         primals, parents = self.operands(args)
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
             return y
         if prim.outputs > 1:
             return self._record_many(prim, parents, y, primals, params)
+        return self._followed(prim, parents, y, primals, params)
+
+    def _followed(self, prim: Primitive, parents: list, y: Any, xs: list, params: dict) -> AnyArray:
+        """The output of an op, whose entry goes on the tape; ``y`` if it has no derivative."""
         if not inexact_dtype(dtype_of(y)):
             return y
-        if isinstance(prim, Elementwise):
-            return self._elementwise(prim, parents, y, primals)
-        xs = [self.capture(v) if k is None else v for v, k in zip(primals, parents, strict=True)]
-        self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
+        entry = self._entry(prim, parents, y, xs, params)
+        if entry == ():
+            return y
+        self.tape.append(entry)
         return VJPTracer(self, y, len(self.tape) - 1)
+
+    def _entry(self, prim: Primitive, parents: list, y: Any, xs: list, params: dict) -> Any:
+        """The entry of an op: an edge for each operand that has an action, else a node."""
+        if isinstance(prim, Elementwise):
+            saved = prim.saves([p is not None for p in parents], {})[1]
+            xs = [self.capture(x) if s and p is None else x
+                  for x, s, p in zip(xs, saved, parents, strict=True)]
+            of_y = aval_of(y)
+            return tuple([
+                (slot, action, action.pick(y, *xs), _unlike(aval_of(x), of_y))
+                for slot, action, x in zip(parents, prim.actions, xs, strict=True)
+                if slot is not None and action is not None
+            ])
+        # constants that the walk may read
+        known = [self.capture(v) if k is None else v for v, k in zip(xs, parents, strict=True)]
+        if type(prim) is Linear and prim.action is not None:
+            saved = aval_of(xs[0]), tuple(known[1:]), params
+            return () if parents[0] is None else ((parents[0], prim.action, saved, None),)
+        if type(prim) is Bilinear:
+            return tuple([
+                (slot, action, (aval_of(x), other, params), None) for slot, action, x, other
+                in zip(parents, prim.actions, xs, reversed(known), strict=True) if slot is not None
+            ])
+        if type(prim) is Linear and (prim is store or prim is scatter_set):
+            avals = aval_of(xs[0]), aval_of(xs[1]), *known[2:]
+            return Overwritten(prim, tuple(parents), avals, params)
+        return Node(prim, parents, y, known, params, self.outlives)
+
+    def _general(self, prim: General, args: tuple, params: dict) -> Outputs:
+        keeps = prim.keeps
+        y = None if keeps is None else VJPTrace.at_once(self, keeps, args[0], params)
+        return self.plainly(prim, args, params) if y is None else y
 
     def at_once(self, rule: Any, x: VJPTracer, params: dict) -> VJPTracer | None:
         v = x.primal
@@ -296,9 +331,13 @@ class VJPTrace(Trace):
         tape.append(((x.slot, rule, (x.known or x.aval, kept, params), None),))
         return z
 
-    def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> AnyArray:
-        # a fast path for what is linear in its first operand: sums, indexing, reshapes
-        x = args[0]
+    def _linear(self, prim: Linear, args: tuple, params: dict) -> Outputs:
+        # what is linear in its first operand: sums, indexing, reshapes
+        x, action = args[0], prim.action
+        if action is None:
+            write = prim is store or prim is scatter_set
+            return record_write(self, prim, args, params) if write else self.plainly(
+                prim, args, params)
         if type(x) is not VJPTracer or x.owner is not self:
             return bind(prim, *[self.lower(v) for v in args], **params)
         v, fixed, impl = x.primal, (), prim.impl
@@ -346,21 +385,6 @@ class VJPTrace(Trace):
         tape.append(node)
         return z
 
-    def _elementwise(self, prim: Elementwise, parents: list, y: Any, xs: list) -> AnyArray:
-        saved = prim.saves([p is not None for p in parents], {})[1]
-        xs = [self.capture(x) if s and p is None else x
-              for x, s, p in zip(xs, saved, parents, strict=True)]
-        of_y = aval_of(y)
-        node = tuple([
-            (slot, action, action.pick(y, *xs), _unlike(aval_of(x), of_y))
-            for slot, action, x in zip(parents, prim.actions, xs, strict=True)
-            if slot is not None and action is not None
-        ])
-        if not node:
-            return y
-        self.tape.append(node)
-        return VJPTracer(self, y, len(self.tape) - 1)
-
     def _record_many(self, prim, parents, y, xs, params):
         xs = [x if p is not None else self.capture(x) for x, p in zip(xs, parents, strict=True)]
         slot = self.enter(Node(prim, parents, y, xs, params, self.outlives), prim.outputs)
@@ -407,6 +431,14 @@ class VJPTrace(Trace):
             self.captures.check(self.tape)
 
 
+# How rows of a family are recorded with fewer questions than ``plainly`` asks.
+RECORDERS: dict[type[Primitive], Callable[..., Outputs]] = {
+    Bilinear: VJPTrace._bilinear, General: VJPTrace._general, Linear: VJPTrace._linear,
+}
+
+# Of numbers of Python's they give such.
+assert elementwise  # where they are declared
+_WEAK = frozenset(map(TABLE.__getitem__, KEEP_WEAK))
 # Values that ``size`` and ``dtype`` can be asked of, in most programs.
 _USUAL = frozenset({np.ndarray, np.float64})
 

@@ -10,11 +10,13 @@ arrived by then, those entries are walked again; from there on, each edge tests 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
 
+from functrans._core.aval import Aval
 from functrans._core.bind import STRONG, may_have_nan, spread, sum_to
 from functrans._core.products import Products, products
 from functrans._kernels import sizes
@@ -22,22 +24,30 @@ from functrans._ops.arrivals import arrived
 from functrans._ops.declare import Action, Linear
 from functrans._ops.promotion import brought_to
 from functrans._transforms.reverse import fusion
-from functrans._transforms.reverse.cotangents import accumulate, add_into, scatter, scatter_late
+from functrans._transforms.reverse.cotangents import (
+    accumulate,
+    add_into,
+    added_in_program,
+    scatter,
+    scatter_late,
+)
 
 EVERYWHERE: Container[int] = range(sys.maxsize)
+# Of fewer reads of arrays of one type one kernel makes the sum faster, but not in a loop's step.
+MANY = 8
 
 
 def carry(tape: list, seeds: dict[int, Any], wanted: Sequence[int], consume: bool,
-          staged: bool, strong: bool) -> list:
+          staged: bool, strong: bool, many: int = MANY) -> list:
     """The cotangents of the slots ``wanted``, from those of the outputs; None: there is no path.
 
-    ``staged``: a program is being written, ``strong``: with strong zero throughout. ``consume``
-    drops each entry after its use, and with it what only the backward kept alive. The
-    caller has turned off NumPy's warnings.
+    ``staged``: a program is being written, ``strong``: with strong zero throughout, ``many``: see
+    ``walk``. ``consume`` drops each entry after its use, and with it what only the backward kept
+    alive. The caller has turned off NumPy's warnings.
     """
     cts = _seeded(tape, seeds)
     if staged:  # whether there will be a NaN is not known while a program is written
-        walk(tape, cts, consume, strong=_strong_in_program(tape, strong))
+        walk(tape, cts, consume, strong=_strong_in_program(tape, strong), many=many)
         return arrived([cts[k] for k in wanted])
     stop = _glance(tape, cts)
     ends = cts if stop else [cts[k] for k in wanted]
@@ -122,12 +132,14 @@ def _glance(tape: list, cts: list) -> int:
 
 def walk(
     tape: list, cts: list, consume: bool = False, start: int = 0, stop: int | None = None,
-    strong: Container[int] = EVERYWHERE,
+    strong: Container[int] = EVERYWHERE, many: int = MANY,
 ) -> None:
     """Walk entries ``start`` to ``stop``, last first, ``cts`` in place.
 
-    ``strong``: those that are walked with strong zero.
+    ``strong``: those that are walked with strong zero. What ``many`` reads by index send back, of
+    arrays of one type, a program adds to these part by part.
     """
+    counts: Counter[Aval] | None = None
     late: dict[int, tuple] = {}  # a scatter into each of these slots, after all else there
     for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
         if late and k in late:
@@ -156,9 +168,14 @@ def walk(
         cts[k] = None
         careful = k in strong
         for parent, action, saved, unlike in node:
-            if action.accumulate is not None and type(ct) in STRONG:
-                accumulate(cts, late, parent, action, ct, saved)
-                continue
+            if action.accumulate is not None:
+                if type(ct) in STRONG:
+                    accumulate(cts, late, parent, action, ct, saved)
+                    continue
+                if counts is None:
+                    counts = _reads(tape[start:k], node)
+                if counts[saved[0]] >= many and added_in_program(cts, parent, ct, saved):
+                    continue
             c = action.pull(ct, *saved) if careful else action.act(ct, *saved)
             if unlike is not None:
                 c = sum_to(c, *unlike[0])
@@ -169,6 +186,12 @@ def walk(
             else:
                 cts[parent] = cts[parent] + c
     scatter_late(cts, late)
+
+
+def _reads(tape: Sequence, *nodes: tuple) -> Counter[Aval]:
+    """How many times arrays of each type are read by index."""
+    return Counter([edge[2][0] for node in (*tape, *nodes) if type(node) is tuple for edge in node
+                    if edge[1].accumulate is not None])
 
 
 def _strong_in_program(tape: list, strong: bool) -> Container[int]:

@@ -22,7 +22,7 @@ from functrans._transforms.sparse.sets import Csr
 from functrans._transforms.sparse.staged import Staged
 from functrans._transforms.sparse.tables import Table, table
 from functrans._transforms.staging.entry import Entry
-from functrans._transforms.staging.peaks import of_entry, of_interpreted
+from functrans._transforms.staging.peaks import of_executable, of_interpreted
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import vmap
 from functrans.config import settings
@@ -77,7 +77,9 @@ class Runner:
     @property
     def nbytes(self) -> int:
         """What a call is expected to take at most, beside its arguments."""
-        return of_entry(self.entry) if settings().compiles else of_interpreted(self.program)
+        if settings().compiles:
+            return of_executable(self.entry.executable)
+        return of_interpreted(self.program)
 
 
 def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, count: int,

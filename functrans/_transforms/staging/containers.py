@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from functrans import tree
 from functrans.tree import Structure
-
-if TYPE_CHECKING:
-    from functrans._transforms.staging.entry import Entry
-    from functrans._transforms.staging.paths import Tree
 
 # Appends the leaves of a container to a list; whether it has the structure, keys in the same order.
 Take = Callable[[Any, list], bool]
@@ -30,10 +26,23 @@ def nothing(*args: Any, **kwargs: Any) -> Any:
     return NotImplemented
 
 
+class OfLeaves(Protocol):
+    """An entry, or a tree of paths, for arguments that are no containers."""
+
+    reads: Any
+    quick: Any
+    guards: Any
+    shortcut: Any
+
+    def is_current(self) -> bool:
+        """Whether what the function read when it was staged is still so."""
+        raise NotImplementedError
+
+
 class Nested:
     """An entry or tree for arguments in containers or by name: it is called with their leaves."""
 
-    def __init__(self, entry: Entry | Tree, structure: Structure):
+    def __init__(self, entry: OfLeaves, structure: Structure):
         self.entry, self.native, self.call = entry, nothing, nothing
         self.take = _taken_apart(structure)
 

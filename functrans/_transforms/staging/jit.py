@@ -479,7 +479,7 @@ class Jitted:
 
         if not settings().compiles:
             return peaks.of_call(self.signature.called, args, kwargs)
-        return peaks.of_entry(self.lower(*args, **kwargs).entry)
+        return peaks.of_executable(self.lower(*args, **kwargs).entry.executable)
 
 
 def _reason(known: Entry | Tree | None) -> str:

@@ -19,7 +19,7 @@ from functrans._compile.run.frame import Frame, Segment
 from functrans._transforms.programs import make_program
 
 if TYPE_CHECKING:
-    from functrans._transforms.staging.entry import Entry
+    from functrans._compile.run.executable import Executable
 
 
 def of_call(f: Callable, args: tuple, kwargs: dict) -> int:
@@ -98,8 +98,8 @@ def of_interpreted(program: Program) -> int:
     return sum([aval_of_atom(v).nbytes for v in (*made, *program.outputs)]) + inside
 
 
-def of_entry(entry: Entry) -> int:
+def of_executable(executable: Executable) -> int:
     """Bytes that a call of compiled code takes."""
-    code: Any = entry.executable.code  # an exception where there is none
+    code: Any = executable.code  # an exception where there is none
     known = None if isinstance(code, Exception) else of_frame(code.frame)
-    return of_program(entry.executable.program) if known is None else known
+    return of_program(executable.program) if known is None else known

@@ -168,11 +168,14 @@ class Partition(NamedTuple):
 
 
 def vjp(
-    program: Program, mask: Mask, name: str, how: Products, takes: Sequence[bool] | None = None
+    program: Program, mask: Mask, name: str, how: Products, takes: Sequence[bool] | None = None,
+    totals: int | None = None,
 ) -> Program:
     """Outputs and the cotangents of the inputs in ``mask``, from inputs and seeds, optimised.
 
     There is a seed for each of the outputs in ``takes``, which are all inexact ones by default.
+    In a step of a loop, those of the first ``totals`` inputs in ``mask`` are added to what the
+    steps before have sent back, which comes behind the seeds.
     """
     avals = [aval_of_atom(o) for o in program.outputs]
     if takes is None:
@@ -182,18 +185,24 @@ def vjp(
         n = len(mask)
         trace = ReverseTrace(f"vjp({name})")
         trace.strong = how is Products.STRONG
+        if totals is not None:
+            trace.many = 1
         xs = [trace.input(x) if m else x for x, m in zip(values, mask, strict=False)]
         outs = evaluate(program, xs)
         trace.closed = True
         trace.hand_out(outs)
-        seeds = spaced(values[n:], takes)
         inputs = [x for x, m in zip(xs, mask, strict=True) if m]
-        cts = map(trace.settled, pull_back(trace, outs, seeds, inputs, consume=True))
+        before = len(values) - len(own)
+        seeds = [*spaced(values[n:before], takes), *values[before:]]
+        ends = [*outs, *inputs[: len(own)]]
+        cts = map(trace.settled, pull_back(trace, ends, seeds, inputs, consume=True))
         input_cts = [zeros_like(x) if c is None else c for c, x in zip(cts, inputs, strict=True)]
         return (*[trace.settled(trace.lower(y)) for y in outs], *input_cts)
 
     seeds = [np.ones(a.shape, a.dtype) for a, t in zip(avals, takes, strict=True) if t]
-    return optimise(stage(both, [*examples_of(program), *seeds], f"vjp({name})", how)[0])
+    examples = examples_of(program)
+    own = [np.asarray(x) for x, m in zip(examples, mask, strict=True) if m][: totals or 0]
+    return optimise(stage(both, [*examples, *seeds, *own], f"vjp({name})", how)[0])
 
 
 def products_of(

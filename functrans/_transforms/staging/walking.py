@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from functrans import tree
+from functrans._compile.ir.program import Var
 from functrans._compile.run.entry import tree_entry
 from functrans._compile.run.frame import Argument
 from functrans._compile.run.plan import Step, Test
@@ -13,10 +14,49 @@ from functrans._transforms.staging.containers import maker
 
 if TYPE_CHECKING:
     from functrans._compile.run.guards import Guards
-    from functrans._transforms.staging.paths import Node, Tree
 
 
-def native(paths: Tree, guards: Guards | None) -> Callable | None:
+class Piece(Protocol):
+    """A piece of a path, and the decision behind it."""
+
+    piece: Any
+    structure: Any
+    decision: Any
+    test: Any
+    used: Any
+
+    @property
+    def children(self) -> Mapping[Any, Any]:
+        """The pieces behind it."""
+        raise NotImplementedError
+
+
+class Paths(Protocol):
+    """The paths of one function for one kind of arguments."""
+
+    clock: Any
+
+    @property
+    def inputs(self) -> Sequence[Var]:
+        """The variables of the arguments."""
+        raise NotImplementedError
+
+    @property
+    def leaves(self) -> Iterable[Piece]:
+        """The ends of the paths."""
+        raise NotImplementedError
+
+    @property
+    def root(self) -> Piece | None:
+        """Where all begin."""
+        raise NotImplementedError
+
+    def nodes(self) -> Iterable[tuple[int, Any, Piece]]:
+        """All pieces, each behind the one before it."""
+        raise NotImplementedError
+
+
+def native(paths: Paths, guards: Guards | None) -> Callable | None:
     """The result for plain arguments; NotImplemented where Python has to walk, or to stage a path.
 
     None where no path is native and verified from its beginning to its end.
@@ -41,9 +81,9 @@ def _is_direct(structure: tree.Structure) -> bool:
     return structure is tree.LEAF or (several and set(structure.children) == {tree.LEAF})
 
 
-def _steps(paths: Tree, labelled: bool) -> Step | None:
+def _steps(paths: Paths, labelled: bool) -> Step | None:
     """The root as the C function knows it, and all behind it; None if its code is not native."""
-    steps: dict[Node | None, Step] = {}
+    steps: dict[Any, Step] = {}
     for _, _, node in reversed(list(paths.nodes())):
         piece = node.piece
         code = None if piece.entry is None else piece.entry.verified
@@ -53,7 +93,7 @@ def _steps(paths: Tree, labelled: bool) -> Step | None:
     return steps.get(paths.root)
 
 
-def _test(node: Node, steps: dict[Node | None, Step]) -> Test | None:
+def _test(node: Piece, steps: dict[Any, Step]) -> Test | None:
     """The decision behind a node, and where its outcomes lead; Python raises what one raised."""
     if node.decision is None:
         return None
