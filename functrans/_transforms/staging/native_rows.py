@@ -65,8 +65,3 @@ def looped(
 def holds(x: np.ndarray, infinite: bool) -> bool | None:
     """Whether an entry of ``x`` is NaN, or ``infinite``; None where no native code can tell."""
     return _loaded("scans").holds(x, infinite)
-
-
-def enter_pool() -> None:
-    """Have NumPy keep the memory of large arrays in this context, as ``config`` says."""
-    _loaded("pool").enter()
