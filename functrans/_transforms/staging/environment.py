@@ -551,13 +551,6 @@ def lack_text(name: str) -> str:
     return f"({name!r} not in {{}})"
 
 
-class _InClass(NamedTuple):
-    """How an attribute of a class is read without a call, and what is there; nothing: not so."""
-
-    read: str
-    value: Any
-
-
 def has_places(x: Any) -> bool:
     """Whether each entry of a container is a place, as those of a namespace are."""
     if size_of(x) > FEW or type(x) not in (list, dict):
