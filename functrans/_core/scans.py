@@ -29,4 +29,5 @@ def is_finite(x: np.ndarray) -> bool:
 def _reals(x: np.ndarray) -> np.ndarray:
     """Where entries lie one after another, in that order; complex ones as two numbers."""
     x = x.T if x.flags.f_contiguous else x
-    return x.view(x.real.dtype) if x.dtype.kind == "c" and x.flags.c_contiguous else x
+    pairs = x.dtype.kind == "c" and x.dtype.isnative and x.flags.c_contiguous
+    return x.view(x.dtype.char.lower()) if pairs else x

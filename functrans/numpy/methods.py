@@ -85,5 +85,3 @@ METHODS = {
     },
     **{name: _attribute_of_memory(name) for name in ("base", "ctypes", "data", "flags", "strides")},
 }
-
-__all__: list[str] = []

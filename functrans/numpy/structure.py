@@ -398,8 +398,4 @@ METHODS = {
     "setfield": _mutator("setfield", "use x.at[index].set(value)"),
 }
 
-__all__ = [
-    "astype", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "copy",
-    "expand_dims", "matrix_transpose", "moveaxis", "permute_dims", "ravel", "reshape", "rollaxis",
-    "squeeze", "swapaxes", "transpose",
-]
+ALSO = ("astype",)

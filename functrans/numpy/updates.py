@@ -227,5 +227,3 @@ def at(x: Any) -> At:
 install(namespace, at, item)
 
 METHODS = {"at": property(at)}
-
-__all__: list[str] = []

@@ -463,6 +463,3 @@ Name.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
 Name.__array_function__ = _array_function  # type: ignore[attr-defined]
 for _name in ("item", "tolist"):
     adopt(_name, getattr(Tracer, _name))
-
-
-__all__ = ["adopt", "all_plain", "call", "has_axes", "windows", "written_into"]
