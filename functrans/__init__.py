@@ -12,7 +12,6 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from functrans import cache, errors, numpy, scipy, tree
-from functrans._core import scans as _scans
 from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._kernels import large as _large
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
 __version__ = _version.VERSION
 
 _large.install(_native_rows)
-_scans.install(_native_rows.holds)
 
 __all__ = [
     "Array", "Revolve", "array", "associative_scan", "cache", "certify", "checkpoint", "cond",

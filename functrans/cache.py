@@ -17,6 +17,7 @@ from pathlib import Path
 
 from functrans._compile.run import store
 from functrans._compile.run.store import Entry, directory, entries, off
+from functrans._kernels import memory
 
 
 def size() -> int:
@@ -29,9 +30,7 @@ def clear() -> int:
 
     Memory kept for large arrays (``config(keep_memory=...)``) is given back, too.
     """
-    from functrans._compile.run import pool  # lazy: the compiler, which few need
-
-    pool.clear()
+    memory.clear()
     return store.clear()
 
 

@@ -174,8 +174,8 @@ class Config:
     """``jit``: whether compiled functions run compiled, or as the plain functions that they are.
 
     ``keep_memory``: whether the memory of large arrays that are dropped is kept for the next ones,
-    up to 256 MiB, in contexts where derivatives of large arrays are taken again and again.
-    ``cache.clear()`` gives it back.
+    up to 256 MiB, once derivatives of large arrays are taken: by the GNU C library, for the whole
+    process. ``cache.clear()`` gives it back.
 
     ``threads``: how many threads work on large arrays; None, as many as there are processors, or
     ``OMP_NUM_THREADS`` if that is less.

@@ -173,6 +173,11 @@ def user_line() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "<unknown line>"
 
 
+def lost(x: object, use: str) -> str:
+    """What to say of a traced value that cannot be used so."""
+    return f"{user_line()}: {x!r} cannot {use}: its derivative would be lost"
+
+
 def shorten(error: BaseException | None) -> None:
     """Take our frames out of the traceback of an error, and all that we called after the user's
     last line; of the errors behind it, too. Mistakes of our own, failed assertions, keep theirs.

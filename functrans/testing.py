@@ -242,7 +242,8 @@ def _check_reverse(task, xs, ts, ys, cts, numeric):
         limit += sum(
             float(np.abs(c).sum()) * _floor(task, xs, y) for c, y in zip(cts, ys, strict=True)
         )
-        if _equal(actual, expected) or abs(actual - expected) <= limit:
+        if actual == expected or (np.isnan(actual) and np.isnan(expected)) or (
+                abs(actual - expected) <= limit):
             continue
         doubt = sum(
             float((np.abs(c) * e).sum()) for c, e in zip(cts, numeric[i].errors, strict=True)
@@ -379,10 +380,6 @@ def _floor(task, xs, y):
     if task.atol is not None:
         return task.atol
     return NOISE[_real_name([*xs, y])] * max(_largest(y), 1e-3 * task.size)
-
-
-def _equal(a, b):
-    return a == b or (np.isnan(a) and np.isnan(b))
 
 
 def _largest(y):

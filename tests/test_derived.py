@@ -134,7 +134,7 @@ SELDOM = """
 import sys, numpy
 before = set(sys.modules)
 import functrans as ft
-own = ("_compile.emit _compile.lowering.library _compile.run.pool _compile.schedule.kernels "
+own = ("_compile.emit _compile.lowering.library _compile.schedule.kernels "
        "_export _interop _patch _transforms.control _transforms.matrices _transforms.rounding "
        "_transforms.sparse dask numba parallel torch")
 others = ("concurrent multiprocessing logging asyncio tempfile difflib html json hashlib "

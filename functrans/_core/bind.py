@@ -32,6 +32,7 @@ from functrans.errors import (
     ConcretizationError,
     ImmutableError,
     LeakedTracerError,
+    lost,
     user_line,
 )
 
@@ -223,8 +224,7 @@ class Tracer(Methods):
             )
         raise ConcretizationError(
             scipy_names.advice(self)
-            or f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be "
-            f"lost; {remedies.remedy()}."
+            or f"{lost(self, 'become a plain ndarray')}; {remedies.remedy()}."
         )
 
     def __hash__(self) -> int:

@@ -151,7 +151,8 @@ def advice(x: Any) -> str | None:
                 f"lose. Take {module}.{function} of functrans, which runs SciPy's on plain arrays: "
                 f"from {parent} import {module}."
             )
-    known_to_scipy = (c for c in _candidates(frames) if _is_public(c[0], c[1]))
+    known_to_scipy = (c for c in _candidates(frames)
+                      if hasattr(sys.modules.get(f"scipy.{c[0]}"), c[1]))
     namespace, _, function = next(known_to_scipy, next(_candidates(frames)))
     return no_counterpart(f"scipy.{namespace}.{function}", x)
 
@@ -184,10 +185,6 @@ def asked_by_solver() -> bool:
         "_wrap_nan_raise.<locals>.f_raise",  # brentq and its kin, by isnan
         "_check_func",  # MINPACK, by atleast_1d
     )
-
-
-def _is_public(namespace: str, name: str) -> bool:
-    return hasattr(sys.modules.get(f"scipy.{namespace}"), name)
 
 
 def _candidates(frames: list[FrameType]) -> Iterator[tuple[str, str, str]]:

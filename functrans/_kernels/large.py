@@ -10,8 +10,8 @@ NumPy makes a pass over memory for each step, on one processor. For arrays large
   number have kernels for arrays of any shape (``_compile/run/row_kernels.py``), which pay much
   earlier: ``in_one_pass``, ``valued``; rows that are read at an index or added there too
   (``add_kernels.py``): ``take_rows``, ``add_rows``;
-- memory of arrays that are dropped is kept for the next (``_compile/run/pool.py``), once tapes have
-  referred to many: ``keep_memory``;
+- memory of arrays that are dropped is kept for the next (``memory.py``):
+  ``keep_memory``;
 - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
 - threads share all other ufuncs, in forward runs and where cotangents are added up:
   ``elementwise``. Their loops stay NumPy's (``_compile/run/ufunc_loops.py``), so that values are
@@ -38,7 +38,7 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import STRONG, is_finite
 from functrans._core.primitive import Primitive
-from functrans._kernels import blocks, sizes
+from functrans._kernels import blocks, memory, sizes
 from functrans.config import NATIVE, config, settings
 
 # ---- native code
@@ -53,23 +53,10 @@ def install(native: Any) -> None:
     _native = native
 
 
-class _Demand:
-    """Bytes of large arrays that were noted, up to ``sizes.KEPT_FROM``."""
-
-    nbytes = 0
-
-
-demand = _Demand()
-
-
 def keep_memory(x: np.ndarray) -> None:
-    """Note a large array: from some on, memory of those that are dropped is kept for others."""
-    if x.nbytes < sizes.KEPT or not settings().compiles:
-        return
-    if demand.nbytes >= sizes.KEPT_FROM:
-        _native.enter_pool()
-    elif config.keep_memory:
-        demand.nbytes += x.nbytes
+    """Note an array: once there are large ones, memory of those that are dropped is kept."""
+    if x.nbytes >= sizes.KEPT:
+        memory.keep()
 
 
 def _compiles(xs: Sequence) -> bool:

@@ -35,9 +35,8 @@ ROWS, SHORT = 1 << 11, 128
 # Entries from which a kernel takes the place of a ufunc that NumPy computes number by number.
 VALUES = 3 << 8
 
-# Bytes of arrays whose memory is kept for others, of which tapes must have referred to so many
-# before it pays to load what keeps it: that takes 50 ms, and saves about 5 ns a byte.
-KEPT, KEPT_FROM = 1 << 15, 1 << 23
+# Bytes of an array from which memory is kept for the next ones.
+KEPT = 1 << 15
 
 # In native code. Bytes of a tile of what kernels share: well within the second-level cache.
 TILE = 1 << 15

@@ -18,7 +18,7 @@ from functrans._ops import lapack, limits
 from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
-from functrans._ops.limits import coinciding, first_flag, magnitude, number, of_matrix, top, visible
+from functrans._ops.limits import coinciding, magnitude, number, of_matrix, refuse, top, visible
 from functrans._ops.linalg import (
     adjoint,
     basis_of_blocks,
@@ -33,7 +33,6 @@ from functrans._ops.linalg import (
 )
 from functrans._ops.lu import lu as lu  # for the table
 from functrans._ops.structure import concatenate, stacked
-from functrans.errors import NotDifferentiable
 
 
 def _skew(x):
@@ -168,8 +167,7 @@ def _of_open_zeros(u, s, vh, t):
     both = _by_row(small) & _by_column(small)
     mixed = both & (w | h & ~np.eye(s.shape[-1], dtype=bool))
     open_ = mixed.any(axis=-2) | small & (left.any(axis=-2) | right.any(axis=-2))
-    if (at := first_flag(open_)) is not None:
-        raise NotDifferentiable(_zero(s, at))
+    refuse(open_, lambda at: _zero(s, at))
     return where(open_.any(axis=-1).reshape((*open_.shape[:-1], 1, 1)), np.nan, u)
 
 
@@ -286,8 +284,7 @@ def _split(u1, u2, g, s, shape, most):
         outward = outward - u2 @ (adjoint(g2) @ u1)
     small = _by_row(_small(s, shape))
     unknown = small & visible(outward, most)
-    if (at := first_flag(unknown)) is not None:
-        raise NotDifferentiable(_zero(s, (*at[:-2], at[-1])))
+    refuse(unknown, lambda at: _zero(s, (*at[:-2], at[-1])))
     return inner, where(unknown, np.nan, _over(outward, s, small))
 
 
@@ -322,25 +319,18 @@ CURE = (
 
 
 def _refuse_pairs(unknown, s, both):
-    at = first_flag(unknown)
-    if at is None:
-        return
-    if number(both, at):
-        raise NotDifferentiable(_zero(s, (*at[:-2], at[-1])))
-    raise NotDifferentiable(
+    refuse(unknown, lambda at: _zero(s, (*at[:-2], at[-1])) if number(both, at) else (
         f"svd: {coinciding('singular values', s, at)}, and the output depends on their singular "
         f"vectors in a way whose derivative svd alone does not determine. {CURE}"
-    )
+    ))
 
 
 def _refuse_twice(lost, s):
-    at = first_flag(lost)
-    if at is not None:
-        raise NotDifferentiable(
-            f"svd: {coinciding('singular values', s, at, 'nearly coincide')}, and a second "
-            "derivative through their singular vectors would divide by the square of the gap, "
-            f"after which too few digits are left. {CURE}"
-        )
+    refuse(lost, lambda at: (
+        f"svd: {coinciding('singular values', s, at, 'nearly coincide')}, and a second derivative "
+        "through their singular vectors would divide by the square of the gap, after which too "
+        f"few digits are left. {CURE}"
+    ))
 
 
 def _zero(s, at):
@@ -360,11 +350,10 @@ def _of_no_basis(u2, g2, most, what, of, cure):
         return g2
     open_ = visible(_skew(adjoint(u2) @ g2), most).any(axis=(-2, -1))
     open_ = open_.reshape((*open_.shape, 1, 1))
-    if first_flag(open_) is not None:
-        raise NotDifferentiable(
-            f"{what}: the output depends on which basis of the complement of the {of} LAPACK "
-            f"picks, which has no derivative. Use {cure}, or only the projector on the complement."
-        )
+    refuse(open_, lambda at: (
+        f"{what}: the output depends on which basis of the complement of the {of} LAPACK picks, "
+        f"which has no derivative. Use {cure}, or only the projector on the complement."
+    ))
     return where(open_, np.nan, g2)
 
 
@@ -383,13 +372,11 @@ def _of_phases(common, u, most):
     if u.dtype.kind != "c":
         return False
     turned = visible(diagonal_of(common), most.reshape(most.shape[:-1]))
-    at = first_flag(turned)
-    if at is not None:
-        raise NotDifferentiable(
-            f"svd: the output depends on the phase of the singular vectors {at[-1]}"
-            f"{of_matrix(at[:-1])}, which is LAPACK's choice. Use what does not change with it, "
-            "such as absolute values or u * f(s) @ vh."
-        )
+    refuse(turned, lambda at: (
+        f"svd: the output depends on the phase of the singular vectors {at[-1]}"
+        f"{of_matrix(at[:-1])}, which is LAPACK's choice. Use what does not change with it, such "
+        "as absolute values or u * f(s) @ vh."
+    ))
     return _by_row(turned) & np.eye(turned.shape[-1], dtype=bool)
 
 
@@ -496,13 +483,11 @@ def _regular(r):
     size = magnitude(diagonal_of(r))
     limit = top(r) * (8 * r.shape[-1] * float(np.finfo(r.dtype).eps))
     flat = size <= limit.reshape(limit.shape[:-1])
-    at = first_flag(flat)
-    if at is not None:
-        raise NotDifferentiable(
-            f"qr: column {at[-1]}{of_matrix(at[:-1])} depends linearly on those before it (the "
-            f"diagonal of r has {number(size, at):.1e}), so q has no derivative. Use svd or pinv, "
-            "or order the columns so that independent ones come first."
-        )
+    refuse(flat, lambda at: (
+        f"qr: column {at[-1]}{of_matrix(at[:-1])} depends linearly on those before it (the "
+        f"diagonal of r has {number(size, at):.1e}), so q has no derivative. Use svd or pinv, or "
+        "order the columns so that independent ones come first."
+    ))
     known = flat.concrete() is not None if isinstance(flat, Tracer) else True
     return r if known else where(_by_row(flat), np.nan, r)
 

@@ -15,10 +15,9 @@ from functrans._ops import limits
 from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute_complex, ratio, where
-from functrans._ops.limits import coinciding, first_flag, top, visible
+from functrans._ops.limits import coinciding, refuse, top, visible
 from functrans._ops.linalg import conj, floating, inv, mT
 from functrans._ops.structure import stacked
-from functrans.errors import NotDifferentiable
 
 
 def _gaps(w):
@@ -51,13 +50,11 @@ def _inverse(v, w):
     y = inv(v)
     eps = float(np.finfo(v.dtype).eps)
     defective = top(y) * (v.shape[-1] * eps) > float(np.sqrt(eps))
-    at = first_flag(defective)
-    if at is not None:
-        raise NotDifferentiable(
-            f"eig: the matrix{' ' + str(at[:-2]) if at[:-2] else ''} has eigenvectors that depend "
-            "linearly on each other up to rounding (it is defective), so its eigenvalues have no "
-            "derivative. Use det, trace or matrix_power for symmetric functions of them."
-        )
+    refuse(defective, lambda at: (
+        f"eig: the matrix{' ' + str(at[:-2]) if at[:-2] else ''} has eigenvectors that depend "
+        "linearly on each other up to rounding (it is defective), so its eigenvalues have no "
+        "derivative. Use det, trace or matrix_power for symmetric functions of them."
+    ))
     known = not isinstance(defective, Tracer) or defective.concrete() is not None
     return y if known else where(defective, np.nan, y)
 
@@ -165,13 +162,10 @@ TWICE = (
 
 
 def _refuse(unknown, w, why):
-    at = first_flag(unknown)
-    if at is None:
-        return
-    raise NotDifferentiable(
+    refuse(unknown, lambda at: (
         f"eig: {coinciding('eigenvalues', w, at)}, and {why}. Use symmetric functions of the "
         "eigenvalues, or a matrix function that has its own rule (inv, solve, det, matrix_power)."
-    )
+    ))
 
 
 def _eig(x):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from functrans._ops.declare import General, Linear, primitive, strong_multiply
 from functrans._ops.elementwise import absolute, ratio, where
 from functrans._ops.lapack import eigh_or_nan
 from functrans._ops.structure import stacked
+from functrans.errors import NotDifferentiable
 
 
 def _slope_ratio_choose(ts, y):
@@ -95,12 +97,11 @@ def agrees(numerator: Any, limit: Any, gap: Any, most: Any) -> AnyArray:
     return magnitude(numerator - limit * gap) <= rounding
 
 
-def first_flag(flags: Any) -> tuple[int, ...] | None:
-    """The index of the first flag that is set, None if there is none or it is not known."""
+def refuse(flags: Any, said: Callable[[tuple[int, ...]], str]) -> None:
+    """Raise what is ``said`` of the index of the first flag that is set, if that is known."""
     known = flags.concrete() if isinstance(flags, Tracer) else flags
-    if not isinstance(known, np.ndarray | np.generic) or not np.any(known):
-        return None
-    return tuple(int(k[0]) for k in np.nonzero(known))
+    if isinstance(known, np.ndarray | np.generic) and np.any(known):
+        raise NotDifferentiable(said(tuple([int(k[0]) for k in np.nonzero(known)])))
 
 
 def number(x: Any, at: tuple[int, ...]) -> AnyArray:

@@ -29,12 +29,12 @@ from functrans._ops.limits import (
     blocks,
     coinciding,
     equal_and_apart,
-    first_flag,
     first_order,
     followed,
     magnitude,
     may_meet,
     of_matrix,
+    refuse,
     settled,
     shared,
     slope_ratio,
@@ -45,7 +45,6 @@ from functrans._ops.limits import (
     within,
 )
 from functrans._ops.structure import aligned, minus, stacked
-from functrans.errors import NotDifferentiable
 
 
 def conj(x: Any) -> AnyArray:
@@ -443,41 +442,33 @@ def _undetermined(inner, cw):
 
 def _refuse(unknown, w):
     """An error that names the eigenvalues, if their values are known."""
-    at = first_flag(unknown)
-    if at is None:
-        return
-    raise NotDifferentiable(
+    refuse(unknown, lambda at: (
         f"eigh: {coinciding('eigenvalues', w, at)}, "
         "and the output depends on their eigenvectors in a way whose derivative eigh alone does "
         "not determine. Forward mode does (jvp, jacfwd); or use eigvalsh, only the projector on "
         "their eigenspace, or a matrix function with its own rule (inv, solve, matrix_power)."
-    )
+    ))
 
 
 def _of_phases(skew, inner):
     """Flags on the diagonal where the output depends on a phase: an error where that is known."""
     flags = visible(diagonal_of(skew), top(inner).reshape((*inner.shape[:-2], 1)))
-    at = first_flag(flags)
-    if at is not None:
-        raise NotDifferentiable(
-            f"eigh: the output depends on the phase of the eigenvector {at[-1]}"
-            f"{of_matrix(at[:-1])}, which is LAPACK's choice. Use what does not change with it, "
-            "such as absolute values, v * f(w) @ v.conj().T, or ratios of a vector's entries."
-        )
+    refuse(flags, lambda at: (
+        f"eigh: the output depends on the phase of the eigenvector {at[-1]}{of_matrix(at[:-1])}, "
+        "which is LAPACK's choice. Use what does not change with it, such as absolute values, "
+        "v * f(w) @ v.conj().T, or ratios of a vector's entries."
+    ))
     n = flags.shape[-1]
     return flags.reshape((*flags.shape[:-1], 1, n)) & np.eye(n, dtype=bool)
 
 
 def _refuse_twice(lost, w):
-    at = first_flag(lost)
-    if at is None:
-        return
-    raise NotDifferentiable(
+    refuse(lost, lambda at: (
         f"eigh: {coinciding('eigenvalues', w, at, 'nearly coincide')}, and a second derivative "
         "through their eigenvectors would divide by the square of the gap, after which too few "
         "digits are left. Use symmetric functions of eigvalsh, or a matrix function with its own "
         "rule (inv, solve, matrix_power, scipy.linalg's expm, logm, sqrtm)."
-    )
+    ))
 
 
 def _eigh_abstract(x, lower):

@@ -14,8 +14,7 @@ from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, absolute_complex, ratio, where
-from functrans._ops.limits import ONCE, first_flag, number
-from functrans.errors import NotDifferentiable
+from functrans._ops.limits import ONCE, number, refuse
 
 
 def _roots(p, lead):
@@ -62,13 +61,11 @@ def _roots_jvp(ts, y, xs, lead):
 def _roots_vjp(ct, y, xs, wanted, lead):
     v, slope, repeated = _slopes(xs[0], y)
     unknown = repeated & (ct != 0)
-    at = first_flag(unknown)
-    if at is not None:
-        raise NotDifferentiable(
-            f"roots: root {at[0]}, {number(y, at):.6g}, is a repeated one up to rounding, or so "
-            "nearly that no digits of a derivative are left. What depends on all roots alike "
-            "(their sum, their product) is a function of the coefficients: write it so."
-        )
+    refuse(unknown, lambda at: (
+        f"roots: root {at[0]}, {number(y, at):.6g}, is a repeated one up to rounding, or so nearly "
+        "that no digits of a derivative are left. What depends on all roots alike (their sum, "
+        "their product) is a function of the coefficients: write it so."
+    ))
     c = where(unknown, np.nan, ratio(ct, slope))
     return [cast(-(c @ v), xs[0].dtype)]
 

@@ -12,13 +12,7 @@ import numpy as np
 from functrans._core.aval import ndim_of
 from functrans._core.bind import Tracer, bind, cast, is_staged
 from functrans._ops.declare import Linear
-from functrans._ops.indexing import (
-    BatchedIndex,
-    accumulate,
-    getitem,
-    index_of,
-    scatter_set,
-)
+from functrans._ops.indexing import BatchedIndex, accumulate, getitem, index_of, scatter_set
 from functrans._ops.structure import batched_to
 
 

@@ -35,12 +35,7 @@ from functrans._transforms.staging.kinds import (
     mro_of,
     slots_in,
 )
-from functrans._transforms.staging.libraries import (
-    homes,
-    is_library,
-    package_of,
-    package_of_code,
-)
+from functrans._transforms.staging.libraries import homes, is_library, package_of, package_of_code
 from functrans._transforms.staging.names import (
     ANNOTATIONS,
     MAKERS,

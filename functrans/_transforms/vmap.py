@@ -30,12 +30,7 @@ from functrans._transforms.derived import deriving
 from functrans._transforms.drawing import Draw, drawing
 from functrans._transforms.options import require_count
 from functrans._transforms.reach import Reach, RefusingDraws
-from functrans._transforms.sharding.executors import (
-    Chunk,
-    require_executor,
-    require_values,
-    run,
-)
+from functrans._transforms.sharding.executors import Chunk, require_executor, require_values, run
 from functrans._transforms.staging.generators import state_of
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, UnsupportedError, name_of, user_line

@@ -209,6 +209,12 @@ def strong_product(a, b):
     return product
 
 
+def _operations(f: Callable) -> tuple[Callable, Callable]:
+    """An operator, and the same with the operands in the other order."""
+    return (lambda self, other: self.emitter.call(f, self, other),
+            lambda self, other: self.emitter.call(f, other, self))
+
+
 class Emitted:
     """A value that a rule computes with, as NumPy's functions and Python's operators have it."""
 
@@ -224,38 +230,12 @@ class Emitted:
     def __neg__(self) -> Emitted:
         return self.emitter.call(operator.neg, self)
 
-    def __add__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.add, self, other)
-
-    def __radd__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.add, other, self)
-
-    def __sub__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.sub, self, other)
-
-    def __rsub__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.sub, other, self)
-
-    def __mul__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.mul, self, other)
-
-    def __rmul__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.mul, other, self)
-
-    def __truediv__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.truediv, self, other)
-
-    def __rtruediv__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.truediv, other, self)
-
-    def __pow__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.pow, self, other)
-
-    def __rpow__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.pow, other, self)
-
-    def __gt__(self, other: Any) -> Emitted:
-        return self.emitter.call(operator.gt, self, other)
+    __add__, __radd__ = _operations(operator.add)
+    __sub__, __rsub__ = _operations(operator.sub)
+    __mul__, __rmul__ = _operations(operator.mul)
+    __truediv__, __rtruediv__ = _operations(operator.truediv)
+    __pow__, __rpow__ = _operations(operator.pow)
+    __gt__, __lt__ = _operations(operator.gt)
 
     def __eq__(self, other: Any) -> Emitted:  # type: ignore[override]  # as arrays have it
         return self.emitter.call(operator.eq, self, other)

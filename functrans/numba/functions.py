@@ -54,10 +54,6 @@ def _enter(functions: tuple, method: str, signed: Callable, choose: Callable) ->
         METHODS[method] = signed, choose
 
 
-def _is_none(kind: Any) -> bool:
-    return kind is None or isinstance(kind, types.NoneType | types.Omitted)
-
-
 # ---- reductions
 
 
@@ -71,7 +67,7 @@ def total(a):
 
 @chosen_for(np.sum, method="sum")
 def sum_of(a, axis=None):
-    if _is_none(axis):
+    if axis is None or isinstance(axis, types.NoneType | types.Omitted):
         return lambda a, axis=None: total(a)
     if not isinstance(axis, types.IntegerLiteral) or not -a.ndim <= axis.literal_value < a.ndim:
         return None

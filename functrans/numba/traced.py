@@ -21,15 +21,7 @@ from numba.core import event, ir, types
 from numba.core.imputils import lower_constant
 from numba.core.ir_utils import build_definitions, mk_unique_var
 from numba.core.rewrites.registry import Rewrite, register_rewrite
-from numba.extending import (
-    NativeValue,
-    box,
-    intrinsic,
-    models,
-    register_model,
-    typeof_impl,
-    unbox,
-)
+from numba.extending import NativeValue, box, intrinsic, models, register_model, typeof_impl, unbox
 
 from functrans._core.locks import lazy
 from functrans.errors import ArgumentError, UnsupportedError

@@ -216,8 +216,4 @@ diag_indices_from, tril_indices_from, triu_indices_from = [
 fromfunction = np.fromfunction
 mask_indices = np.mask_indices
 
-__all__ = [
-    "apply_along_axis", "apply_over_axes", "diag_indices_from", "fromfunction", "mask_indices",
-    "ndenumerate", "nditer", "piecewise", "ravel_multi_index", "tril_indices_from",
-    "triu_indices_from", "unravel_index",
-]
+ALSO = ("fromfunction", "mask_indices", "nditer")

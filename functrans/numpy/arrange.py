@@ -223,9 +223,3 @@ def _diagonal_method(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1)
 
 
 METHODS = {"repeat": repeat, "diagonal": _diagonal_method, "trace": trace}
-
-__all__ = [
-    "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "meshgrid", "repeat",
-    "resize", "roll", "rot90", "tile", "trace", "tril", "triu", "vander",
-]
-

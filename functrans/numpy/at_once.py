@@ -91,5 +91,3 @@ REPEAT = Residual(
     lambda x, p: (np.repeat(x, p["count"], p["axis"]), None), _pull_repeat,
     push=lambda times, t, x, _, p: np.repeat(t, p["count"], p["axis"]),
 )
-
-__all__ = ["MEAN", "REPEAT", "ROLL", "VARIANCE", "at_once", "rolled"]

@@ -494,7 +494,4 @@ for _name, _function in (("matvec", matvec), ("vecmat", vecmat)):  # new in NumP
     if hasattr(np, _name):
         UFUNCS[getattr(np, _name)] = _function
 
-__all__ = [
-    "convolve", "correlate", "cross", "dot", "einsum", "inner", "kron", "matmul", "matvec", "outer",
-    "tensordot", "vdot", "vecdot", "vecmat",
-]
+ALSO = ("einsum", "matvec", "vecmat")

@@ -264,9 +264,3 @@ def tensorinv(a, ind=2):
         raise ValueError("Invalid ind argument.")
     n = math.prod(a.shape[ind:])
     return _inv(a.reshape((n, -1))).reshape((*a.shape[ind:], *a.shape[:ind]))
-
-
-__all__ = [
-    "cond", "eig", "eigvals", "lstsq", "matrix_rank", "pinv", "qr", "svd", "svdvals",
-    "tensorinv", "tensorsolve",
-]

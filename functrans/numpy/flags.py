@@ -49,6 +49,3 @@ def setflags(self: Writable, write: Any = None, align: Any = None, uic: Any = No
         self.window.setflags(write=write)
     if align is not None or uic is not None:
         self.window.setflags(align=align, uic=uic)
-
-
-__all__ = ["Flags", "setflags"]

@@ -428,8 +428,3 @@ METHODS = {
     "choose": choose,
     "nonzero": nonzero,
 }
-
-__all__ = [
-    "argwhere", "choose", "compress", "extract", "flatnonzero", "nonzero", "select", "take",
-    "take_along_axis", "where",
-]

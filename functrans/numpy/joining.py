@@ -226,9 +226,3 @@ def unstack(x, /, *, axis=0):
     x = as_operand(x)
     axis = one_axis(axis, x.ndim)
     return tuple([x[rows.along(axis, i)] for i in range(x.shape[axis])])
-
-
-__all__ = [
-    "append", "array_split", "block", "column_stack", "concat", "concatenate", "delete", "dsplit",
-    "dstack", "hsplit", "hstack", "insert", "split", "stack", "unstack", "vsplit", "vstack",
-]

@@ -71,6 +71,3 @@ def numbers(x: Any) -> AnyArray:
 
 def rebuilt(x: Any, parts: Any) -> Any:
     return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-
-
-__all__ = ["is_laid_out", "is_ordered", "layout_of", "rebuilt"]

@@ -232,6 +232,3 @@ def of_array(x: np.ndarray, borrowed: bool) -> tuple[Memory, np.ndarray]:
 def _axes(x: np.ndarray) -> list[int]:
     """The axes of an array, those with the longest steps first."""
     return sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
-
-
-__all__ = ["Half", "Memory", "Section", "of_array", "of_value", "of_value_like"]

@@ -14,6 +14,7 @@ from functrans.errors import (
     ConcretizationError,
     MemoryAttributeError,
     UnsupportedError,
+    lost,
     user_line,
 )
 
@@ -40,8 +41,8 @@ def view(self: Any, dtype: Any = None, type: Any = None) -> AnyArray:
 def reduce_ex(self: Tracer, protocol: Any) -> NoReturn:
     """Refuse to be pickled: what came back would be of a transform of its own."""
     raise ArgumentError(
-        f"{user_line()}: {self!r} cannot be pickled or sent to another process: its derivative "
-        "would be lost. Return it, or send ft.stop_gradient(x)."
+        f"{lost(self, 'be pickled or sent to another process')}. Return it, or send "
+        "ft.stop_gradient(x)."
     )
 
 
@@ -85,5 +86,3 @@ METHODS = {
     },
     **{name: _attribute_of_memory(name) for name in ("base", "ctypes", "data", "flags", "strides")},
 }
-
-__all__: list[str] = []

@@ -64,6 +64,3 @@ def selects_part(key: Any) -> bool:
         or (isinstance(e, Tracer) and not e.shape and e.dtype.kind in "iu")
         for e in as_tuple(key)
     ])
-
-
-__all__ = ["as_tuple", "opened_key", "selects_part"]

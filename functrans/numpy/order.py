@@ -255,9 +255,3 @@ METHODS = {
     "sort": _in_place("sort"),
     "partition": _in_place("partition"),
 }
-
-__all__ = [
-    "argpartition", "argsort", "intersect1d", "isin", "lexsort", "partition", "searchsorted",
-    "setdiff1d", "setxor1d", "sort", "sort_complex", "trim_zeros", "union1d", "unique",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values",
-]

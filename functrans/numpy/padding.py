@@ -172,6 +172,3 @@ def _odd(y, x, axis, widths, mode):
     edges = x[along(axis, slice(1))], x[along(axis, slice(-1, None))]
     first, last, rest = (reshape(w.astype(x.dtype), shape) for w in (first, last, rest))
     return rest * y + first * edges[0] + last * edges[1]
-
-
-__all__ = ["pad"]

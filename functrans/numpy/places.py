@@ -107,6 +107,3 @@ def _along_axes(offset: int, axes: list, shape: tuple) -> tuple[tuple, tuple] | 
             return None
     order = [used[axis] for axis in sorted(used)]
     return tuple(key), tuple(sorted(range(len(order)), key=order.__getitem__))
-
-
-__all__ = ["Place", "address", "basic_place", "place_of"]

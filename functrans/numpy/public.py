@@ -104,11 +104,16 @@ def attach(module: ModuleType) -> None:
 
 
 def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
-    """Make every function of ``module`` callable in ``into`` and under NumPy's name, ``theirs``.
+    """Make the functions of ``module`` callable in ``into`` and under NumPy's names, ``theirs``.
 
-    Its METHODS become those of traced values; its UFUNCS and UFUNC_METHODS define ufuncs on them.
+    They are those of ``__all__`` or, where there is none, what ``numpy_like`` has made there and
+    those of ALSO. Its METHODS become those of traced values; its UFUNCS and UFUNC_METHODS define
+    ufuncs on them.
     """
-    for name in module.__all__:
+    own = [name for name, f in vars(module).items()
+           if hasattr(f, "traced") and f.__module__ == module.__name__ and name[0] != "_"]
+    names = getattr(module, "__all__", [*own, *getattr(module, "ALSO", ())])
+    for name in names:
         ours = getattr(module, name)
         plain = isinstance(ours, type) or not callable(ours)
         func = getattr(theirs, name, None)
@@ -124,4 +129,4 @@ def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
         adopt(name, ours)
     protocols.METHODS.update(getattr(module, "UFUNC_METHODS", {}))
     protocols.UFUNCS.update(getattr(module, "UFUNCS", {}))
-    return list(module.__all__)
+    return list(names)

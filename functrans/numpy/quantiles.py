@@ -238,6 +238,3 @@ def nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=NoValue):
     if a.size == 0:
         return np.nanmean(a, axis, keepdims=keepdims)
     return _middle(a, axis, keepdims, True)
-
-
-__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]

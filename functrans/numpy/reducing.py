@@ -85,5 +85,3 @@ UFUNC_METHODS = {
     (np.maximum, "accumulate"): accumulating(rows.cummax),
     (np.minimum, "accumulate"): accumulating(rows.cummin),
 }
-
-__all__: list[str] = []

@@ -87,6 +87,3 @@ def power(x, p):
     if dtype_of(p).kind in "iu" and _any(_negative, p, "power"):
         p = p * 1.0
     return np.power(x, p)
-
-
-__all__ = ["arccos", "arcsin", "arctanh", "log", "log2", "log10", "logn", "power", "sqrt"]

@@ -48,6 +48,3 @@ def defers(operator: str, x: Any, other: Any) -> bool:
     theirs = _MIRRORED.get(operator) or f"r{operator}"
     knows = hasattr(kind, "__array_ufunc__") or getattr(kind, "__array_priority__", 0) > 0
     return hasattr(kind, f"__{theirs}__") and (not x.shape or knows)
-
-
-__all__ = ["defers", "is_other", "is_sparse", "with_sparse"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from functrans._core.bind import Tracer
 from functrans._core.warned import geterr, geterrcall
-from functrans.errors import ConcretizationError, user_line
+from functrans.errors import ConcretizationError, lost
 
 __array_api_version__ = "2024.12"
 __array_namespace_info__ = np.__array_namespace_info__
@@ -72,9 +72,9 @@ def _to_device(self, device, /, *, stream=None):
 
 def _dlpack(self, **options):
     raise ConcretizationError(
-        f"{user_line()}: {self!r} cannot go to another library: its derivative would be lost. "
-        "A constant copy is ft.stop_gradient(x); a foreign function with a derivative is "
-        "ft.custom_vjp, or ft.external where it has none."
+        f"{lost(self, 'go to another library')}. A constant copy is "
+        "ft.stop_gradient(x); a foreign function with a derivative is ft.custom_vjp, or "
+        "ft.external where it has none."
     )
 
 

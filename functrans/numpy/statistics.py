@@ -365,9 +365,3 @@ def nanargmax(a, axis=None, out=None, *, keepdims=NoValue):
 def nanargmin(a, axis=None, out=None, *, keepdims=NoValue):
     """Where the least entry along ``axis`` is that is not NaN."""
     return _nan_position(argmin, math.inf, a, axis, out, keepdims)
-
-
-__all__ = [
-    "bincount", "corrcoef", "cov", "digitize", "histogram", "histogram2d", "histogram_bin_edges",
-    "histogramdd", "nanargmax", "nanargmin",
-]

@@ -15,7 +15,14 @@ from functrans._core.aval import PYTHON_SCALARS, inexact_dtype
 from functrans._core.bind import PLAIN, AnyArray, Tracer, bind, weakly
 from functrans._ops import indexing
 from functrans._ops import structure as rows
-from functrans.errors import ArgumentError, ConcretizationError, ImmutableError, user_line, warn
+from functrans.errors import (
+    ArgumentError,
+    ConcretizationError,
+    ImmutableError,
+    lost,
+    user_line,
+    warn,
+)
 from functrans.numpy.protocols import FUNCTIONS, USE_RESULT, refused
 
 normalize_axes = np.lib.array_utils.normalize_axis_tuple
@@ -333,8 +340,7 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok:
         return x
     if dtype.kind not in "biu" and not inexact_dtype(dtype):
         raise ArgumentError(
-            f"{user_line()}: {x!r} cannot become {dtype}: its derivative would be lost. A constant "
-            "is ft.stop_gradient(x)."
+            f"{lost(x, f'become {dtype}')}. A constant is ft.stop_gradient(x)."
         )
     if not np.can_cast(x.dtype, dtype, casting):
         raise TypeError(
@@ -399,8 +405,4 @@ METHODS = {
     "setfield": _mutator("setfield", "use x.at[index].set(value)"),
 }
 
-__all__ = [
-    "astype", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "copy",
-    "expand_dims", "matrix_transpose", "moveaxis", "permute_dims", "ravel", "reshape", "rollaxis",
-    "squeeze", "swapaxes", "transpose",
-]
+ALSO = ("astype",)

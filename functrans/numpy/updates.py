@@ -231,5 +231,3 @@ MEMBERS: dict[type, dict[str, Any]] = {
     },
 }
 METHODS = {"at": property(at)}
-
-__all__: list[str] = []

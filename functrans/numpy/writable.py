@@ -480,7 +480,3 @@ def _updated(x: Any, key: Any, value: Any) -> AnyArray:
     if not isinstance(x, Tracer) and not _is_traced(key):
         key = plain(key) if not isinstance(key, tuple) else key
     return At(x)[key].set(value)
-
-
-__all__ = ["NAMES", "Fixed", "Name", "Writable", "argument", "array_of", "named", "named_like",
-           "require_apart", "require_order", "view"]

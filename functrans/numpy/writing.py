@@ -475,6 +475,3 @@ MEMBERS: dict[type, dict[str, Any]] = {
         "copy": _copy,
     },
 }
-
-
-__all__ = ["adopt", "all_plain", "call", "has_axes", "windows", "written_into"]

@@ -226,7 +226,6 @@ N = torch.nn.functional
 SCORES, LABELS = torch.zeros(4, 2, 3), torch.ones(2, 1).long()
 WAVE, SPECTRUM = torch.ones(16), torch.stft(torch.ones(16), 8, return_complex=True)
 WINDOWS = torch.signal.windows
-KEPT = torch.tensor([True, False])
 UNFIT = {
     "input lengths": (lambda: N.ctc_loss(SCORES, LABELS, (9, 4), (1, 1)), "value at most 4, but"),
     "fewer lengths": (lambda: N.ctc_loss(SCORES, LABELS, (4,), (1, 1)), "input_lengths must be"),
@@ -257,9 +256,6 @@ UNFIT = {
     "tau": (lambda: WINDOWS.exponential(3, tau=0), "Tau must be positive, got: 0 instead"),
     "center": (lambda: WINDOWS.exponential(3, center=1), "Center must be None for symmetric"),
     "weights": (lambda: WINDOWS.general_cosine(3, a=()), "Coefficients must be a list/tuple"),
-    "mask type": (lambda: torch.masked.sum(WAVE, mask=WAVE), "expected mask of dtype torch.bool"),
-    "mask shape": (lambda: torch.masked.sum(WAVE, mask=KEPT), "is not broadcast to an input of"),
-    "integer mean": (lambda: torch.masked.mean(LABELS), "not implemented for integers"),
     "segments": (lambda: torch.segment_reduce(WAVE, "sum"), "Either lengths or offsets must"),
     "segment sort": (lambda: torch.segment_reduce(WAVE, "std", lengths=LABELS[0]), "unknown red"),
     "removed": (lambda: torch.symeig(WAVE), "in favor of `torch.linalg.eigh`"),

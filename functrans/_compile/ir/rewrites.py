@@ -21,13 +21,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise, isnan, strong_multiply
 from functrans._ops.indexing import WHOLE, getitem, scatter_set
 from functrans._ops.reductions import sum as sum_
-from functrans._ops.structure import (
-    astype,
-    broadcast_to,
-    reshape,
-    stack,
-    transpose,
-)
+from functrans._ops.structure import astype, broadcast_to, reshape, stack, transpose
 
 Producers = Mapping[Var, Eqn]
 

@@ -12,7 +12,6 @@ from numpy import empty, ndarray
 
 from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.lowering.library import refused
-from functrans._compile.run import pool
 from functrans._compile.run.entry import entry_of
 from functrans._compile.run.frame import Frame, Host, Segment
 from functrans._compile.run.guards import Guards
@@ -20,7 +19,7 @@ from functrans._compile.run.workers import on_threads
 from functrans._compile.schedule.views import Shape
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.locks import lazy
-from functrans._kernels import sizes
+from functrans._kernels import memory, sizes
 from functrans.errors import ArgumentError
 
 
@@ -84,10 +83,10 @@ class Framed:
         return entry_of(self, locked=False)
 
     def _keep_memory(self) -> None:
-        """From the second call on, large arrays of this context take the memory of dropped ones."""
+        """From the second call on, large arrays take the memory of dropped ones."""
         makes = [make for segment in self.frame.segments for make in segment.makes]
         if any(math.prod(shape) * dtype.itemsize >= sizes.KEPT for _, shape, dtype in makes):
-            pool.enter()
+            memory.keep()
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
         # the first call, often the only one, does not pay for loading the C function

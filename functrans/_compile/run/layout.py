@@ -11,15 +11,7 @@ import numpy as np
 
 from functrans._compile.emit.module import Place
 from functrans._compile.ir.program import Const, Var, aval_of_atom
-from functrans._compile.run.frame import (
-    Argument,
-    Buffer,
-    Frame,
-    Host,
-    Operand,
-    Result,
-    Segment,
-)
+from functrans._compile.run.frame import Argument, Buffer, Frame, Host, Operand, Result, Segment
 from functrans._compile.schedule.audit import Audit, Fault, pieces, warn
 from functrans._compile.schedule.inplace import overwritten
 from functrans._compile.schedule.kernels import HostStep, NativeStep, Schedule

@@ -268,7 +268,6 @@ def kept_native(make: Callable[..., T]) -> Callable[..., T | None]:
         except Interrupted:
             return None
 
-    made.is_known = lambda: kept.cache_info().currsize  # type: ignore[attr-defined]
     return made
 
 

@@ -15,13 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.emit.entry_code import (
-    ARGUMENT,
-    HOW,
-    MOST,
-    NODE,
-    OFFSETS,
-)
+from functrans._compile.emit.entry_code import ARGUMENT, HOW, MOST, NODE, OFFSETS
 from functrans._compile.emit.module import LIST_ITEMS
 from functrans._compile.run.frame import Argument, Buffer, Coded, Frame, Result
 from functrans._core.bind import text_of

@@ -26,12 +26,7 @@ from functrans._transforms.matrices.batches import Batches, many
 from functrans._transforms.matrices.colored import Compressed, compressed_on_diagonal
 from functrans._transforms.matrices.directions import Directions, Rows, directions
 from functrans._transforms.matrices.jacobian import hessian
-from functrans._transforms.matrices.laplacian import (
-    Unfollowed,
-    batch_of,
-    run_laplacian,
-    summed,
-)
+from functrans._transforms.matrices.laplacian import Unfollowed, batch_of, run_laplacian, summed
 from functrans._transforms.matrices.matrix import Route
 from functrans._transforms.reach import of_one_draw
 from functrans.errors import ArgumentError, FunctransError, NotDifferentiable, name_of

@@ -224,7 +224,8 @@ class _Job(NamedTuple):
     def _placing(self, known: Known, chosen: Selected) -> Placing:
         rows = []
         for out in known.outs:
-            blocks = iter([_placeholder(out, into) for into in known.ins])
+            zero = np.zeros((), out.dtype)
+            blocks = iter([np.broadcast_to(zero, out.shape + into.shape) for into in known.ins])
             rows.append([a.only([next(blocks) for _ in a.active]) for a in known.opened])
         expected = _nested(known.structure, rows, chosen.single)
         read = tree.leaves(chosen.values)
@@ -440,11 +441,6 @@ def _images(alone: Callable, args: tuple, kwargs: dict, start: int, stop: int) -
 def _nested(structure: tree.Structure, rows: list[list], single: bool) -> Any:
     """The container of containers, from a list of an output leaf's blocks by argument."""
     return tree.unflatten(structure, [r[0] if single else tuple(r) for r in rows])
-
-
-def _placeholder(out: Aval, into: Aval) -> np.ndarray:
-    """An array of the shape of a block that takes no memory."""
-    return np.broadcast_to(np.zeros((), out.dtype), out.shape + into.shape)
 
 
 def _by_argument(parts: JacobianBlocks, row: list) -> list[list]:

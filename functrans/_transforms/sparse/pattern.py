@@ -16,13 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir.program import (
-    Atom,
-    Const,
-    Program,
-    Structured,
-    Var,
-)
+from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
 from functrans._compile.ir.structured import Branch, Loop, Ruled
 from functrans._core.aval import Aval
 from functrans._ops.declare import Action, Bilinear, Elementwise, Linear, strong_multiply

@@ -45,7 +45,8 @@ def ruled(start: Start, xs: Operands, prim: Ruled,
         both = spaced(_numbered(operands, size, 2 * size), mask)
         start(pairs).run(program, [*both, *_numbered(operands, 0, 2 * size)], values)
         interactions.products(below, pairs.matrix()[size:, :size] @ below)
-    return [_through(y, below) for y in spaced(found, moves)]
+    return [None if y is None else of_matrix(y.matrix() @ below, y.shape)
+            for y in spaced(found, moves)]
 
 
 def _alone(eqn: Eqn, prim: Ruled) -> Program:
@@ -59,8 +60,3 @@ def _numbered(operands: Sequence[Sets], first: int, inputs: int) -> list[Sets]:
     """The entries of the operands as inputs of their own."""
     starts = first + np.cumsum([0, *[s.size for s in operands]])
     return [identity(s.shape, k, inputs) for s, k in zip(operands, starts.tolist(), strict=False)]
-
-
-def _through(y: Sets | None, below: Csr) -> Sets | None:
-    """Sets of entries of the operands, as sets of the inputs that these depend on."""
-    return None if y is None else of_matrix(y.matrix() @ below, y.shape)

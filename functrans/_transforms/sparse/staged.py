@@ -18,13 +18,7 @@ from functrans._core.array import in_native_order, plain
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import Tracer
 from functrans._core.places import placed
-from functrans._transforms.arguments import (
-    Argnums,
-    describe,
-    is_number,
-    require_callable,
-    select,
-)
+from functrans._transforms.arguments import Argnums, describe, is_number, require_callable, select
 from functrans._transforms.sparse.interactions import Interactions
 from functrans._transforms.sparse.pattern import Walk
 from functrans._transforms.sparse.sets import UNKNOWN, Csr, Sets, identity, sparse

@@ -77,7 +77,7 @@ def _until_stable(walk: Walk, xs: Operands, prim: Loop) -> Sequence[Sets | None]
         new = [union([a, b]) for a, b in zip(state, outs[: prim.carries], strict=True)]
         if all(_equal(a, b) for a, b in zip(state, new, strict=True)):
             break
-        state = [s and _compact(s) for s in new]
+        state = [s and of_matrix(s.matrix(), s.shape) for s in new]
     else:
         return everything(xs, walk.interactions)
     columns = [
@@ -85,10 +85,6 @@ def _until_stable(walk: Walk, xs: Operands, prim: Loop) -> Sequence[Sets | None]
         for s, a in zip(outs[prim.carries :], prim.output_types()[prim.carries :], strict=False)
     ]
     return [*state, *columns, *([None] if prim.test is not None else [])]
-
-
-def _compact(s: Sets) -> Sets:
-    return of_matrix(s.matrix(), s.shape)
 
 
 def _equal(a: Sets | None, b: Sets | None) -> bool:

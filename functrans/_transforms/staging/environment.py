@@ -402,7 +402,8 @@ class Environment:
     # ---- attributes, of which only those are read that some code names
 
     def _look_into_module(self, module: ModuleType) -> None:
-        ours, space, owner = self._is_library(package_of(module)), vars(module), _name_of(module)
+        ours, space = self._is_library(package_of(module)), vars(module)
+        owner = str(space.get("__name__"))
         names, asked = self._names & space.keys(), self._asked
         if not ours and "__getattr__" in space:
             names, asked = names | {"__getattr__"}, asked | self._names
@@ -411,7 +412,7 @@ class Environment:
             self._note(f"the names of `{owner}`", "len({})", space, "len()", len(space))
         for name in sorted(names):
             x, label = space[name], f"`{owner}.{name}`"
-            if not ours or _is_data(x):
+            if not ours or type(x) in _DATA:
                 self._read_entry(label, space, name)
                 continue
             self._note(label, entry_text(name), space, name, x)
@@ -551,13 +552,6 @@ def lack_text(name: str) -> str:
     return f"({name!r} not in {{}})"
 
 
-class _InClass(NamedTuple):
-    """How an attribute of a class is read without a call, and what is there; nothing: not so."""
-
-    read: str
-    value: Any
-
-
 def has_places(x: Any) -> bool:
     """Whether each entry of a container is a place, as those of a namespace are."""
     if size_of(x) > FEW or type(x) not in (list, dict):
@@ -587,15 +581,6 @@ def parts_of(x: Any) -> tuple | None:
 def _is_sparse(x: Any) -> bool:
     """Whether it is a sparse array, of SciPy's or with traced entries."""
     return has(type(x), "tocsr")
-
-
-def _is_data(x: Any) -> bool:
-    """Whether what a library's module has under a name is a value, which may change in place."""
-    return type(x) in _DATA
-
-
-def _name_of(module: ModuleType) -> str:
-    return str(vars(module).get("__name__"))
 
 
 def _behind_pointer(x: Any) -> tuple:

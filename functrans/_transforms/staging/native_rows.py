@@ -60,13 +60,3 @@ def looped(
     """The ufunc of ``xs``, in ``out`` if that is given, by NumPy's own loop on all threads; None
     where that does not pay, or cannot be."""
     return _loaded("ufunc_loops").run(ufunc, xs, out, work)
-
-
-def holds(x: np.ndarray, infinite: bool) -> bool | None:
-    """Whether an entry of ``x`` is NaN, or ``infinite``; None where no native code can tell."""
-    return _loaded("scans").holds(x, infinite)
-
-
-def enter_pool() -> None:
-    """Have NumPy keep the memory of large arrays in this context, as ``config`` says."""
-    _loaded("pool").enter()

@@ -7,14 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from functrans._compile.ir.inline import inlined
-from functrans._compile.ir.program import (
-    Atom,
-    Eqn,
-    Program,
-    Structured,
-    Var,
-    aval_of_atom,
-)
+from functrans._compile.ir.program import Atom, Eqn, Program, Structured, Var, aval_of_atom
 from functrans._compile.run.frame import Frame, Segment
 from functrans._transforms.programs import make_program
 

@@ -146,7 +146,7 @@ class StagingTrace(Trace):
             return x
         if isinstance(x, Tracer):
             return self.lift(x)
-        now = _content(x)
+        now = content(unrepeated(x)) if isinstance(x, np.ndarray) and changeable(x) else None
         _, before, atom = self.consts.get(id(x), (x, None, None))
         if atom is None or now != before:
             atom = self.constant(plain(x))
@@ -242,11 +242,6 @@ class StagingTrace(Trace):
         line = user_line() if self.lines else ""
         self.eqns.append(Eqn(prim, inputs, params, tuple(t.variable for t in outputs), line))
         return tuple(outputs) if prim.outputs > 1 else outputs[0]
-
-
-def _content(x: Any) -> int | bytes | None:
-    """What tells whether an array that the function may write into has changed between uses."""
-    return content(unrepeated(x)) if isinstance(x, np.ndarray) and changeable(x) else None
 
 
 def _distinct(x: np.ndarray) -> np.ndarray:

@@ -12,13 +12,7 @@ from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, exp, log, power, sqrt
 from functrans._ops.special.arguments import nowhere
 from functrans._ops.special.beta import betaln
-from functrans._ops.special.elementary import (
-    expm1,
-    exprel,
-    log1mexp_of_exp,
-    log1p,
-    polynomial,
-)
+from functrans._ops.special.elementary import expm1, exprel, log1mexp_of_exp, log1p, polynomial
 from functrans._ops.special.errors import erf, erfinv, log_ndtr, ndtr, ndtri
 from functrans._ops.special.gamma import gamma as gamma_function
 from functrans._ops.special.gamma import gammaln, psi
@@ -33,18 +27,9 @@ from functrans._ops.special.incomplete import (
     gammaincinv,
 )
 from functrans._ops.special.logistic import boxcox, boxcox1p, xlogy
-from functrans._ops.special.standard import (
-    LOG_ROOT_2PI,
-    log_density_of_beta,
-    log_density_of_gamma,
-)
+from functrans._ops.special.standard import LOG_ROOT_2PI, log_density_of_beta, log_density_of_gamma
 from functrans.scipy.stats.conditions import asked
-from functrans.scipy.stats.distribution import (
-    LARGEST,
-    Continuous,
-    Form,
-    by_hazard,
-)
+from functrans.scipy.stats.distribution import LARGEST, Continuous, Form, by_hazard
 
 PI, EULER, LOG2 = math.pi, float(np.euler_gamma), math.log(2)
 INF = math.inf

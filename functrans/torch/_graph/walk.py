@@ -27,14 +27,7 @@ from functrans.torch._graph.modes import set_unusual, state, unusual
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.quiet import quietly
-from functrans.torch._graph.routes import (
-    Route,
-    by_age,
-    edge_key,
-    explored,
-    leading_to,
-    reached,
-)
+from functrans.torch._graph.routes import Route, by_age, edge_key, explored, leading_to, reached
 from functrans.torch._graph.source import caller
 from functrans.torch._tensors.cotangents import is_alone, take
 from functrans.torch._tensors.dtypes import Size

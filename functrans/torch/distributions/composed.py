@@ -13,11 +13,7 @@ from functrans.torch._tensors.factories import eye
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.distribution import Distribution
-from functrans.torch.distributions.entrywise import (
-    LowerCholeskyTransform,
-    Transform,
-    summed,
-)
+from functrans.torch.distributions.entrywise import LowerCholeskyTransform, Transform, summed
 
 
 class IndependentTransform(Transform):

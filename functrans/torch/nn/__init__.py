@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from functrans.torch._names import absent
 from functrans.torch.nn import attention, functional, init, modules, parameter, utils
-from functrans.torch.nn.modules import (
-    LAYERS,
-    Container,
-    Module,
-    NLLLoss2d,
-    RNNBase,
-    RNNCellBase,
-)
+from functrans.torch.nn.modules import LAYERS, Container, Module, NLLLoss2d, RNNBase, RNNCellBase
 from functrans.torch.nn.parameter import Buffer, Parameter, UninitializedParameter
 
 __all__ = [

@@ -15,7 +15,7 @@ STORED = Path(__file__).with_name("names.json")
 HOMES = (
     "torch", "torch.Tensor", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.utils",
     "torch.nn.utils.rnn", "torch.nn.Module", "torch.linalg", "torch.special", "torch.fft",
-    "torch.masked", "torch.signal.windows", "torch.distributions",
+    "torch.signal.windows", "torch.distributions",
     "torch.distributions.constraints", "torch.distributions.transforms", "torch.optim",
     "torch.optim.lr_scheduler", "torch.optim.swa_utils", "torch.optim.Optimizer", "torch.autograd",
     "torch.autograd.functional", "torch.autograd.forward_ad", "torch.autograd.graph",

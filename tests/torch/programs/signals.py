@@ -1,4 +1,4 @@
-"""Spectra of signals, alignments, windows drawn at random, masks, and torch's own names of layers.
+"""Spectra of signals, alignments, windows drawn at random, and torch's own names of layers.
 
 Each program weighs a result with cosines and returns it with its gradients.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import masked
 from torch.signal import windows
 
 F64 = torch.float64
@@ -111,30 +110,6 @@ def fractional_windows():
     }
 
 
-def masks():
-    """Reductions of the entries that a mask keeps."""
-    x = _wave(3, 4)
-    kept = torch.tensor([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1]]).bool()
-    reductions = (masked.sum, masked.prod, masked.mean, masked.amax, masked.amin, masked.var,
-                  masked.std)
-    out = {f"{f.__name__} {dim}": _with_gradients(lambda x, f=f, dim=dim: f(x, dim, mask=kept), x)
-           for f in reductions for dim in (None, 0, 1, (0, 1))}
-    for f in (masked.cumsum, masked.cumprod, masked.softmax, masked.softmin):
-        out[f.__name__] = _with_gradients(lambda x, f=f: f(x, 1, mask=kept).where(kept, 0.0), x)
-    for p in (1.0, 2.0, 3.0, float("inf"), -float("inf")):
-        out[f"norm {p}"] = _with_gradients(lambda x, p=p: masked.norm(x, p, 1, mask=kept), x)
-    return out | {
-        "logsumexp": _with_gradients(lambda x: masked.logsumexp(x, 0, mask=kept), x),
-        "log_softmax": _with_gradients(
-            lambda x: masked.log_softmax(x, 1, mask=kept).where(kept, 0.0), x),
-        "normalize": _with_gradients(lambda x: masked.normalize(x, 2.0, 1, mask=kept), x),
-        "median": _with_gradients(lambda x: masked.median(x, 1, mask=kept), x),
-        "logaddexp": _with_gradients(lambda x: masked.logaddexp(
-            x, x * 2, input_mask=kept, other_mask=kept).where(kept, 0.0), x),
-        "places": [masked.argmax(x, 1, mask=kept), masked.argmin(x, 0, mask=kept)],
-    }
-
-
 def own_names():
     """The functions of layers under torch's own names, and cells of recurrent networks."""
     x, w, b, y = _wave(4, 6), _wave(6), _wave(6, start=2.0), _wave(2, 4, 3, 2)
@@ -212,6 +187,6 @@ def saved_and_changed():
 
 
 __all__ = [
-    "alignments", "forward_derivatives", "fractional_windows", "masks", "own_names",
+    "alignments", "forward_derivatives", "fractional_windows", "own_names",
     "saved_and_changed", "short_time_spectra", "window_functions",
 ]

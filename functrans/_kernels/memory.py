@@ -1,0 +1,58 @@
+"""Memory of large arrays, kept for the next ones when they are dropped, by the C library.
+
+The GNU C library gives pages back to the system as soon as a large block is dropped, and the next
+array of that size has each of its pages cleared by the system again: at 10,000 to 1,000,000 entries
+that takes as long as the arithmetic. So it is told to keep up to ``WAITING`` bytes, and to take
+blocks of up to ``BLOCK`` bytes, the most that it allows, from what it keeps. Other C libraries, and
+one whose user has set this in the environment, stay as they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+
+from functrans.config import config
+
+# The parameters of mallopt: bytes that wait, and from which a block is mapped by itself.
+TRIM, MAP = -1, -3
+WAITING, BLOCK = 1 << 28, 1 << 25
+USUAL = 1 << 17  # bytes that wait by default
+# Variables by which users set the same.
+VARIABLES = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"
+
+
+class _State:
+    """Whether the C library keeps memory because it was told so here."""
+
+    keeps = False
+
+
+def keep() -> None:
+    """Have memory that is dropped kept; or given back, where ``config.keep_memory`` is off."""
+    wanted = config.keep_memory
+    if wanted is _State.keeps or (library := _library()) is None:
+        return
+    _State.keeps = wanted
+    library.mallopt(TRIM, WAITING if wanted else USUAL)
+    if wanted:
+        library.mallopt(MAP, BLOCK)
+    else:
+        library.malloc_trim(0)
+
+
+def clear() -> None:
+    """Give back what waits."""
+    if _State.keeps and (library := _library()) is not None:
+        library.malloc_trim(0)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    """The C library, None where it is not to be told."""
+    if not sys.platform.startswith("linux") or any(map(os.environ.get, VARIABLES)):
+        return None
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "gnu_get_libc_version") else None
