@@ -405,6 +405,8 @@ TWO_WAYS = {
     "power": "the library's function, but for whole powers",
     "float_power": "the library's function, but for whole powers",
     "getitem": "a view where no array is among the indices", "put_add": "likewise",
+    "tanh": "of few entries the library's function, of many one that shares its exponential",
+    "sech2": "likewise",
     "sum": "of a few short rows it is written out", "det": "of small matrices it is written out",
 }
 
