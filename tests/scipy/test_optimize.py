@@ -8,8 +8,8 @@ import weakref
 
 import numpy as np
 import pytest
-import scipy.optimize as so
 import scipy.integrate
+import scipy.optimize as so
 import scipy.sparse
 from pytest import approx
 
