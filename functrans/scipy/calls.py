@@ -17,6 +17,7 @@ from functrans._transforms.writing import follow
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
 from functrans.scipy.implicit import PLAIN, concrete
 from functrans.scipy.public import is_traced
+from functrans.scipy.shared import find_shared, forget_shared
 
 T = TypeVar("T")
 DIFFERENCES = "SciPy takes differences of it with jac='2-point'."
@@ -94,7 +95,7 @@ class Derivative(Numbers):
             raise Underivable
         self.native: Callable | None = None
         if all([isinstance(x, VALUES) for x in args]):
-            self.native = _find_or_compile(way, f)
+            self._find_native()
         else:  # flags, counts and texts choose what is compiled
             self.native = jit(lambda *xs: way(follow(f), *xs[:arity], *args))
 
@@ -102,12 +103,15 @@ class Derivative(Numbers):
         xs = [*map(_float_copy, args[: self.arity])]
         if self.native is not None:
             try:
-                y = _writable(self.plain(self.native(*xs, *self.args)))
-                if self.traced:
+                y = self.native(*xs, *self.args)
+                if is_traced(y):
                     self.native = None  # staged at each call, for what the closure holds
-                return y
+                return _writable(self.plain(y))
             except (ConcretizationError, UnsupportedError):
                 self.native = None  # Python's control flow, and what has no program
+                if forget_shared(self.way, self.f):
+                    self._find_native()
+                    return self(*args)
         try:
             return _writable(self.plain(self.way(follow(self.f), *xs, *self.args)))
         except (ConcretizationError, UnsupportedError) as error:
@@ -117,6 +121,14 @@ class Derivative(Numbers):
         except NotDifferentiable as error:
             error.add_note(DIFFERENCES)
             raise
+
+    def _find_native(self) -> None:
+        shared = find_shared(self.way, self.f) if type(self.f) is types.FunctionType and (
+            self.f.__closure__ or self.f.__defaults__) else None
+        if shared is None:
+            self.native = _find_or_compile(self.way, self.f)
+        else:
+            self.native, self.traced = shared
 
     def _kind(self) -> tuple:
         return self.way, _kind_of(self.f), *map(_kind_of, self.args)
