@@ -39,16 +39,16 @@ def alone(f: Any, variables: int | None = None) -> Any:
     if not callable(f) or isinstance(f, types.BuiltinFunctionType):
         return f  # constants, functions in C
 
-    def checked(y: Any) -> Any:
+    def checked(y: object) -> object:
         if is_traced(y):
             raise Followed
         return y
 
-    def of_one(x: Any) -> Any:
+    def of_one(x: object) -> object:
         y = f(x)
         return y if type(y) in PLAIN else checked(y)
 
-    def of_several(*xs: Any) -> Any:
+    def of_several(*xs: object) -> object:
         y = f(*xs)
         return y if type(y) in PLAIN else checked(y)
 
@@ -150,7 +150,7 @@ def _remember(kind: tuple) -> None:
 NAMED = (types.ModuleType, types.BuiltinFunctionType, type, np.ufunc, str, bool, int, type(None))
 
 
-def _kind_of(x: Any, depth: int = 2) -> Any:
+def _kind_of(x: Any, depth: int = 2) -> object:
     """What a function shares with others that are derivable or not for the same reasons: its code,
     and the functions, modules, flags and types of values that it uses.
     """
@@ -175,7 +175,7 @@ def _kind_of_function(f: types.FunctionType, depth: int) -> tuple:
     )
 
 
-def _kind_of_cell(cell: types.CellType, depth: int) -> Any:
+def _kind_of_cell(cell: types.CellType, depth: int) -> object:
     try:
         return _kind_of(cell.cell_contents, depth)
     except ValueError:  # not bound yet

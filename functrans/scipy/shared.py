@@ -55,7 +55,7 @@ class Function(NamedTuple):
                 *map(_key, self.cells), *map(_key, self.defaults))
 
 
-def _key(x: Any) -> Any:
+def _key(x: Any) -> object:
     return x.key() if isinstance(x, Function) else (type(x), x)
 
 
@@ -154,7 +154,7 @@ def _taken(x: Any, values: list, depth: int) -> Any:
 
 def _template(f: types.FunctionType, cells: tuple, defaults: tuple) -> types.FunctionType:
     """``f`` with 1.0 for each number."""
-    def filled(x: Any) -> Any:
+    def filled(x: Any) -> object:
         return 1.0 if x is NUMBER else x.template if isinstance(x, Function) else x
 
     return types.FunctionType(
