@@ -260,7 +260,8 @@ def _inner(m, n, cs, y, shape, most, split):
         moved = (twice & ~near | _tiny(s)) & ~both & ((m != 0) | (n != 0))
         moved = moved | mT(moved)
         if split is None and limits.followed(s):
-            _refuse_twice(moved, s)
+            why = f"a second derivative through their singular vectors {limits.SQUARED}. {CURE}"
+            limits.refuse_coinciding("svd", "singular values", s, moved, why, "nearly coincide")
         moved = (unknown if split is None else near) | moved
     open_ = both & _open_at_zero(common, opposite, cs, s, shape, most)
     phases = _of_phases(common, u, most)
@@ -331,16 +332,6 @@ def _refuse_pairs(unknown, s, both):
         f"svd: {coinciding('singular values', s, at)}, and the output depends on their singular "
         f"vectors in a way whose derivative svd alone does not determine. {CURE}"
     )
-
-
-def _refuse_twice(lost, s):
-    at = first_flag(lost)
-    if at is not None:
-        raise NotDifferentiable(
-            f"svd: {coinciding('singular values', s, at, 'nearly coincide')}, and a second "
-            "derivative through their singular vectors would divide by the square of the gap, "
-            f"after which too few digits are left. {CURE}"
-        )
 
 
 def _zero(s, at):

@@ -16,6 +16,7 @@ from functrans._ops.declare import General, Linear, primitive, strong_multiply
 from functrans._ops.elementwise import absolute, ratio, where
 from functrans._ops.lapack import eigh_or_nan
 from functrans._ops.structure import stacked
+from functrans.errors import NotDifferentiable
 
 
 def _slope_ratio_choose(ts, y):
@@ -119,6 +120,18 @@ def coinciding(what: str, w: Any, at: tuple[int, ...], do: str = "coincide") -> 
     low, high = number(w, (*lead, i)), number(w, (*lead, j))
     return (f"{what} {i} and {j}{of_matrix(tuple(lead))} {do} (gap {abs(high - low):.1e} at "
             f"{low:.6g})")
+
+
+# Why a second derivative is not given where values nearly coincide.
+SQUARED = "would divide by the square of the gap, after which too few digits are left"
+
+
+def refuse_coinciding(who: str, what: str, w: Any, flags: Any, why: str, do: str = "coincide"
+                      ) -> None:
+    """An error that names the first two of the values ``w`` with a flag, if these are known."""
+    at = first_flag(flags)
+    if at is not None:
+        raise NotDifferentiable(f"{who}: {coinciding(what, w, at, do)}, and {why}")
 
 
 def settled(x: Any, split: float | None) -> AnyArray:
