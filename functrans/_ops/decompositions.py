@@ -442,9 +442,9 @@ def _pinv_jvp(ts, y, xs, rcond):
     yh, th = adjoint(y), adjoint(t)
     if a.shape[-2] >= a.shape[-1]:
         rows = (y @ yh) @ (th - (th @ a) @ y)
-        return rows + (((th - (y @ a) @ th) @ yh) - y @ t) @ y
+        return _to_first_order(rows + (((th - (y @ a) @ th) @ yh) - y @ t) @ y, a, y)
     columns = (th - y @ (a @ th)) @ (yh @ y)
-    return columns + y @ (yh @ (th - th @ (a @ y)) - t @ y)
+    return _to_first_order(columns + y @ (yh @ (th - th @ (a @ y)) - t @ y), a, y)
 
 
 def _pinv_vjp(ct, y, xs, wanted, rcond):
@@ -452,9 +452,34 @@ def _pinv_vjp(ct, y, xs, wanted, rcond):
     a, g, gh, yh = xs[0], conj(ct), mT(ct), adjoint(y)
     if a.shape[-2] >= a.shape[-1]:
         left = (gh - a @ (y @ gh)) @ (y @ yh)
-        return [conj(left + yh @ (y @ (gh - gh @ (y @ a)) - g @ yh))]
-    right = (yh @ y) @ (gh - (gh @ y) @ a)
-    return [conj(right + ((gh - (a @ y) @ gh) @ y - yh @ g) @ yh)]
+        g = left + yh @ (y @ (gh - gh @ (y @ a)) - g @ yh)
+    else:
+        right = (yh @ y) @ (gh - (gh @ y) @ a)
+        g = right + ((gh - (a @ y) @ gh) @ y - yh @ g) @ yh
+    return [conj(_to_first_order(g, a, y))]
+
+
+# Which relative error a second derivative may have: by the square of the condition.
+BLURRED = 1e-3
+
+
+def _to_first_order(slope, a, y):
+    """``slope``, whose derivatives are refused where the rounding in differences that vanish, as
+    1 - y a, is magnified too much: by the square of the condition, where the slope itself is right
+    up to the condition."""
+    if not isinstance(y, Tracer) or not y.size:
+        return slope
+    condition = top(stop(a)) * top(stop(y)) * float(np.sqrt(y.shape[-1] * y.shape[-2]))
+    eps = float(np.finfo(y.dtype).eps)
+    lost = condition * condition > BLURRED / eps
+    if limits.followed(y) and (at := first_flag(lost)) is not None:
+        raise NotDifferentiable(
+            f"pinv or lstsq: the matrix{of_matrix(at[:-2])} is nearly singular (its condition is "
+            f"about {number(condition, at):.1e}), and a second derivative would have its square "
+            "times the rounding as an error. Scale or regularise the matrix, cut small singular "
+            "values off with rcond, or use solve of a square one."
+        )
+    return limits.first_order(slope, lost, y)
 
 
 def _pinv_abstract(x, rcond):
