@@ -69,6 +69,8 @@ def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bou
         limits = [for_scipy(c, second, exact) for c in given]
         sol = so.minimize(f, start, numbers, method, *primes, plain, [c for c, _ in limits], tol,
                           callback, options)
+        if sol.get("nit") == 0 and isinstance(sol.get("hess_inv"), np.ndarray):
+            sol.hess_inv = sol.hess_inv.astype(float)  # an eye of integers, in BFGS
         return sol, [f, *[n for _, ns in limits for n in ns]]
 
     sol, watched = exactly(lambda exact: solve(exact, start, tol, options, callback))
