@@ -123,8 +123,7 @@ class Derivative(Numbers):
             raise
 
     def _find_native(self) -> None:
-        shared = find_shared(self.way, self.f) if type(self.f) is types.FunctionType and (
-            self.f.__closure__ or self.f.__defaults__) else None
+        shared = find_shared(self.way, self.f)
         if shared is None:
             self.native = _find_or_compile(self.way, self.f)
         else:

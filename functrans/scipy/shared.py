@@ -55,16 +55,27 @@ class Function(NamedTuple):
                 *map(_key, self.cells), *map(_key, self.defaults))
 
 
+class Parts(NamedTuple):
+    """A tuple, or with ``call``, a partial of the first, by its other parts and keywords."""
+
+    parts: tuple
+    call: bool = False
+    names: tuple = ()
+
+    def key(self) -> tuple:
+        return (*map(_key, self.parts), self.call, self.names)
+
+
 def _key(x: Any) -> object:
-    return x.key() if isinstance(x, Function) else (type(x), x)
+    return x.key() if isinstance(x, Function | Parts) else (type(x), x)
 
 
 class Shape:
-    """A Function that is equal to others of the same key; ``bad`` is what cannot be compiled."""
+    """A function that is equal to others of the same key; ``bad`` is what cannot be compiled."""
 
     __slots__ = ("bad", "function", "key")
 
-    def __init__(self, function: Function):
+    def __init__(self, function: Function | Parts):
         self.function, self.key, self.bad = function, function.key(), False
 
     def __hash__(self) -> int:
@@ -74,11 +85,13 @@ class Shape:
         return isinstance(other, Shape) and self.key == other.key
 
 
-def find_shared(way: Callable, f: types.FunctionType) -> tuple[Callable, bool] | None:
+def find_shared(way: Callable, f: Callable) -> tuple[Callable, bool] | None:
     """``way`` of ``f``, compiled for all like it, and whether ``f`` closes over a traced value;
     None where they have too little in common.
     """
     values: list = []
+    if not may_share(f):
+        return None
     try:
         native, shape = compile_shared(way, Shape(_taken(f, values, DEPTH)))
     except Unshared:
@@ -88,9 +101,15 @@ def find_shared(way: Callable, f: types.FunctionType) -> tuple[Callable, bool] |
     return functools.partial(native, *map(concrete, values)), is_traced(values)
 
 
+def may_share(f: Callable) -> bool:
+    """Whether numbers may tell ``f`` from others of its code."""
+    return type(f) is functools.partial or (type(f) is types.FunctionType and bool(
+        f.__closure__ or f.__defaults__))
+
+
 def forget_shared(way: Callable, f: Callable) -> bool:
     """Whether ``f`` shares what was compiled; from now on it does not."""
-    if type(f) is not types.FunctionType or not (f.__closure__ or f.__defaults__):
+    if not may_share(f):
         return False
     try:
         _, shape = compile_shared(way, Shape(_taken(f, [], DEPTH)))
@@ -105,7 +124,7 @@ def compile_shared(way: Callable, shape: Shape) -> tuple[Callable, Shape]:
     templates = tuple(_templates(shape.function))
 
     def of_numbers(*xs: Any) -> Any:
-        assert templates, "in the closure, where jit finds the globals that they read"
+        _ = templates  # in the closure, where jit finds the globals that they read
         rest = iter(xs)
         f = _made(shape.function, rest)
         return way(follow(f), *rest)
@@ -116,7 +135,8 @@ def compile_shared(way: Callable, shape: Shape) -> tuple[Callable, Shape]:
 def _templates(x: Any) -> Iterator[types.FunctionType]:
     if isinstance(x, Function):
         yield x.template
-        for v in (*x.cells, *x.defaults):
+    if isinstance(x, Function | Parts):
+        for v in x.parts if isinstance(x, Parts) else (*x.cells, *x.defaults):
             yield from _templates(v)
 
 
@@ -124,6 +144,8 @@ def _made(x: Any, numbers: Iterator) -> Any:
     """What ``x`` stands for, with the next of the ``numbers`` in the places of theirs."""
     if x is NUMBER:
         return next(numbers)
+    if isinstance(x, Parts):
+        return _put_together(x, [_made(v, numbers) for v in x.parts])
     if not isinstance(x, Function):
         return x
     f = x.template
@@ -133,6 +155,13 @@ def _made(x: Any, numbers: Iterator) -> Any:
                               cells or None)
 
 
+def _put_together(x: Parts, parts: list) -> object:
+    if not x.call:
+        return tuple(parts)
+    count = len(parts) - len(x.names)
+    return functools.partial(*parts[:count], **dict(zip(x.names, parts[count:], strict=True)))
+
+
 def _taken(x: Any, values: list, depth: int) -> Any:
     """``x`` without its numbers, which are added to ``values``."""
     if isinstance(x, NUMBERS) or (isinstance(x, np.ndarray | Tracer) and x.dtype.kind in "fciu"):
@@ -140,6 +169,11 @@ def _taken(x: Any, values: list, depth: int) -> Any:
         return NUMBER
     if isinstance(x, FIXED):
         return x
+    if type(x) is tuple:
+        return Parts(tuple([_taken(v, values, depth) for v in x]))
+    if type(x) is functools.partial and not vars(x):
+        parts = (x.func, *x.args, *x.keywords.values())
+        return Parts(tuple([_taken(v, values, depth) for v in parts]), True, tuple(x.keywords))
     if type(x) is not types.FunctionType or not depth or vars(x) or x.__kwdefaults__ or _rebinds(
             x.__code__):
         raise Unshared
@@ -155,6 +189,8 @@ def _taken(x: Any, values: list, depth: int) -> Any:
 def _template(f: types.FunctionType, cells: tuple, defaults: tuple) -> types.FunctionType:
     """``f`` with 1.0 for each number."""
     def filled(x: Any) -> object:
+        if isinstance(x, Parts):
+            return _put_together(x, [filled(v) for v in x.parts])
         return 1.0 if x is NUMBER else x.template if isinstance(x, Function) else x
 
     return types.FunctionType(

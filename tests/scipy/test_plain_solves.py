@@ -1,5 +1,6 @@
 """Do solvers on plain arguments cost what SciPy's do: are derivatives tried and compiled once?"""
 
+import functools
 import math
 
 import numpy as np
@@ -125,3 +126,26 @@ def test_what_functions_share_follows_globals_flags_and_arrays(monkeypatch):
     assert ft.grad(lambda a: solved_with(a, lambda x: x**2).x[0])(4.0) == approx(0.25)
     ys = ft.vmap(lambda a: solved_with(a, lambda x: x**2).x[0])(np.array([4.0, 9.0]))
     np.testing.assert_allclose(ys, [2.0, 3.0])
+
+
+def power(x, a, n=2, *, shift=0.0):
+    return x**n - a + shift
+
+
+def held(values):
+    return lambda x: x ** values[0] - values[1][0]
+
+
+@pytest.mark.parametrize("make", [
+    lambda a: functools.partial(power, a=a), lambda a: functools.partial(power, shift=-a, a=0.0),
+    lambda a: functools.partial(lambda b, x, c: power(x, c, b), 2, c=a), lambda a: held((2, (a,))),
+])
+def test_partials_and_tuples_share_what_is_compiled(make):
+    def solve(a):
+        return optimize.root(make(a), np.ones(1)).x
+
+    assert solve(2.0) == approx(np.sqrt(2))
+    before = shared.compile_shared.cache_info().misses
+    assert solve(3.0) == approx(np.sqrt(3))
+    assert ft.grad(lambda a: solve(a)[0])(4.0) == approx(0.25)
+    assert shared.compile_shared.cache_info().misses == before
