@@ -121,6 +121,7 @@ def forget_shared(way: Callable, f: Callable) -> bool:
 
 @functools.lru_cache(MOST)
 def compile_shared(way: Callable, shape: Shape) -> tuple[Callable, Shape]:
+    shape.function = _without_numbers(shape.function)
     templates = tuple(_templates(shape.function))
 
     def of_numbers(*xs: Any) -> Any:
@@ -183,19 +184,27 @@ def _taken(x: Any, values: list, depth: int) -> Any:
         raise Unshared from error
     cells = tuple([_taken(v, values, depth - 1) for v in inside])
     defaults = tuple([_taken(v, values, depth - 1) for v in x.__defaults__ or ()])
-    return Function(_template(x, cells, defaults), cells, defaults)
+    return Function(x, cells, defaults)
 
 
-def _template(f: types.FunctionType, cells: tuple, defaults: tuple) -> types.FunctionType:
-    """``f`` with 1.0 for each number."""
-    def filled(x: Any) -> object:
-        if isinstance(x, Parts):
-            return _put_together(x, [filled(v) for v in x.parts])
-        return 1.0 if x is NUMBER else x.template if isinstance(x, Function) else x
+def _without_numbers(x: Any) -> Any:
+    """``x``, which is kept, with functions that have 1.0 for each number in place of the first."""
+    if isinstance(x, Parts):
+        return x._replace(parts=tuple(map(_without_numbers, x.parts)))
+    if not isinstance(x, Function):
+        return x
+    f, cells, defaults = (x.template, tuple(map(_without_numbers, x.cells)),
+                          tuple(map(_without_numbers, x.defaults)))
+    template = types.FunctionType(
+        f.__code__, f.__globals__, f.__name__, tuple(map(_filled, defaults)) or None,
+        tuple([types.CellType(_filled(v)) for v in cells]) or None)
+    return Function(template, cells, defaults)
 
-    return types.FunctionType(
-        f.__code__, f.__globals__, f.__name__, tuple(map(filled, defaults)) or None,
-        tuple([types.CellType(filled(v)) for v in cells]) or None)
+
+def _filled(x: Any) -> object:
+    if isinstance(x, Parts):
+        return _put_together(x, [_filled(v) for v in x.parts])
+    return 1.0 if x is NUMBER else x.template if isinstance(x, Function) else x
 
 
 @functools.lru_cache(1024)
