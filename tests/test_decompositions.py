@@ -213,6 +213,26 @@ def test_pinv_at_constant_rank_is_exact(shape, dtype):
     check_grads(lambda x, y: la.pinv(x @ y, rtol=1e-8), (x, y), order=2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("f", [
+    lambda a: np.sum(la.pinv(a, rcond=1e-14) * np.arange(6.0).reshape(a.shape[::-1])),
+    lambda a: la.lstsq(a, np.arange(1.0, len(a) + 1), rcond=1e-14)[0][0],
+], ids=["pinv", "lstsq"])
+@pytest.mark.parametrize("shape", [(3, 2), (2, 3)])
+def test_second_derivatives_near_a_singular_matrix_are_refused(f, shape):
+    u, v = [la.qr(np.cos(np.arange(n * 2.0)).reshape(n, 2))[0] for n in shape]
+
+    def along(a):
+        return ft.jvp(ft.grad(f), (a,), (np.ones(shape),))[1]
+
+    good, a = (u * [1.0, 1e-3]) @ v.T, (u * [1.0, 1e-9]) @ v.T
+    assert np.isfinite(ft.grad(f)(a)).all()
+    np.testing.assert_allclose(ft.jit(along)(good), along(good), rtol=1e-8)
+    with pytest.raises(NotDifferentiable, match="nearly singular"):
+        along(a)
+    assert np.isnan(ft.jit(along)(a)).all()
+    assert np.isnan(ft.vmap(along)(np.stack([good, a])).max(axis=(1, 2))).tolist() == [False, True]
+
+
 def test_pinv_of_a_hermitian_matrix_is_differentiated_as_such():
     a = hermitian(draw((3, 3))[0])
     g = ft.grad(lambda a: la.pinv((a + a.T) / 2, hermitian=True)[0, 1])(a)

@@ -219,3 +219,13 @@ def test_a_function_of_numpy_that_wants_plain_numbers_is_named():
         with pytest.raises(ConcretizationError, match=r"np\.interp\(.*\) got .* "
                            r"Take functrans\.numpy\.interp, where it has one"):
             ft.grad(f)(5.0)
+
+
+@pytest.mark.parametrize("reduce", [np.sum, np.prod, np.max, np.min, np.add.reduce,
+                                    np.logaddexp.reduce, np.maximum.reduce])
+@pytest.mark.parametrize("transform", [
+    ft.grad, ft.derivative, lambda f: lambda t: ft.vmap(f)(np.array([t]))])
+def test_an_initial_value_of_numpy_s_own_reduction_is_named(transform, reduce):
+    x = np.array([1.0, 2.0, 3.0])
+    with pytest.raises(ConcretizationError, match="would have no derivative"):
+        transform(lambda t: reduce(x, initial=t))(0.5)

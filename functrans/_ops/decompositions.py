@@ -258,7 +258,8 @@ def _inner(m, n, cs, y, shape, most, split):
         moved = (twice & ~near | _tiny(s)) & ~both & ((m != 0) | (n != 0))
         moved = moved | mT(moved)
         if split is None and limits.followed(s):
-            _refuse_twice(moved, s)
+            why = f"a second derivative through their singular vectors {limits.SQUARED}. {CURE}"
+            limits.refuse_coinciding("svd", "singular values", s, moved, why, "nearly coincide")
         moved = (unknown if split is None else near) | moved
     open_ = both & _open_at_zero(common, opposite, cs, s, shape, most)
     phases = _of_phases(common, u, most)
@@ -322,14 +323,6 @@ def _refuse_pairs(unknown, s, both):
     refuse(unknown, lambda at: _zero(s, (*at[:-2], at[-1])) if number(both, at) else (
         f"svd: {coinciding('singular values', s, at)}, and the output depends on their singular "
         f"vectors in a way whose derivative svd alone does not determine. {CURE}"
-    ))
-
-
-def _refuse_twice(lost, s):
-    refuse(lost, lambda at: (
-        f"svd: {coinciding('singular values', s, at, 'nearly coincide')}, and a second derivative "
-        "through their singular vectors would divide by the square of the gap, after which too "
-        f"few digits are left. {CURE}"
     ))
 
 
@@ -438,9 +431,9 @@ def _pinv_jvp(ts, y, xs, rcond):
     yh, th = adjoint(y), adjoint(t)
     if a.shape[-2] >= a.shape[-1]:
         rows = (y @ yh) @ (th - (th @ a) @ y)
-        return rows + (((th - (y @ a) @ th) @ yh) - y @ t) @ y
+        return _to_first_order(rows + (((th - (y @ a) @ th) @ yh) - y @ t) @ y, a, y)
     columns = (th - y @ (a @ th)) @ (yh @ y)
-    return columns + y @ (yh @ (th - th @ (a @ y)) - t @ y)
+    return _to_first_order(columns + y @ (yh @ (th - th @ (a @ y)) - t @ y), a, y)
 
 
 def _pinv_vjp(ct, y, xs, wanted, rcond):
@@ -448,9 +441,34 @@ def _pinv_vjp(ct, y, xs, wanted, rcond):
     a, g, gh, yh = xs[0], conj(ct), mT(ct), adjoint(y)
     if a.shape[-2] >= a.shape[-1]:
         left = (gh - a @ (y @ gh)) @ (y @ yh)
-        return [conj(left + yh @ (y @ (gh - gh @ (y @ a)) - g @ yh))]
-    right = (yh @ y) @ (gh - (gh @ y) @ a)
-    return [conj(right + ((gh - (a @ y) @ gh) @ y - yh @ g) @ yh)]
+        g = left + yh @ (y @ (gh - gh @ (y @ a)) - g @ yh)
+    else:
+        right = (yh @ y) @ (gh - (gh @ y) @ a)
+        g = right + ((gh - (a @ y) @ gh) @ y - yh @ g) @ yh
+    return [conj(_to_first_order(g, a, y))]
+
+
+# Which relative error a second derivative may have: by the square of the condition.
+BLURRED = 1e-3
+
+
+def _to_first_order(slope, a, y):
+    """``slope``, whose derivatives are refused where the rounding in differences that vanish, as
+    1 - y a, is magnified too much: by the square of the condition, where the slope itself is right
+    up to the condition."""
+    if not isinstance(y, Tracer) or not y.size:
+        return slope
+    condition = top(stop(a)) * top(stop(y)) * float(np.sqrt(y.shape[-1] * y.shape[-2]))
+    eps = float(np.finfo(y.dtype).eps)
+    lost = condition * condition > BLURRED / eps
+    if limits.followed(y):
+        refuse(lost, lambda at: (
+            f"pinv or lstsq: the matrix{of_matrix(at[:-2])} is nearly singular (its condition is "
+            f"about {number(condition, at):.1e}), and a second derivative would have its square "
+            "times the rounding as an error. Scale or regularise the matrix, cut small singular "
+            "values off with rcond, or use solve of a square one."
+        ))
+    return limits.first_order(slope, lost, y)
 
 
 def _pinv_abstract(x, rcond):

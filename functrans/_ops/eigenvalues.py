@@ -15,7 +15,7 @@ from functrans._ops import limits
 from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute_complex, ratio, where
-from functrans._ops.limits import coinciding, refuse, top, visible
+from functrans._ops.limits import refuse, top, visible
 from functrans._ops.linalg import conj, floating, inv, mT
 from functrans._ops.structure import stacked
 
@@ -155,17 +155,15 @@ EACH = (
     "the output depends on them one by one, or on their eigenvectors, which have no derivative "
     "there"
 )
-TWICE = (
-    "a second derivative through their eigenvectors would divide by the square of the gap, after "
-    "which too few digits are left"
+TWICE = f"a second derivative through their eigenvectors {limits.SQUARED}"
+CURE = (
+    "Use symmetric functions of the eigenvalues, or a matrix function that has its own rule "
+    "(inv, solve, det, matrix_power)."
 )
 
 
 def _refuse(unknown, w, why):
-    refuse(unknown, lambda at: (
-        f"eig: {coinciding('eigenvalues', w, at)}, and {why}. Use symmetric functions of the "
-        "eigenvalues, or a matrix function that has its own rule (inv, solve, det, matrix_power)."
-    ))
+    limits.refuse_coinciding("eig", "eigenvalues", w, unknown, f"{why}. {CURE}")
 
 
 def _eig(x):

@@ -122,6 +122,16 @@ def coinciding(what: str, w: Any, at: tuple[int, ...], do: str = "coincide") -> 
             f"{low:.6g})")
 
 
+# Why a second derivative is not given where values nearly coincide.
+SQUARED = "would divide by the square of the gap, after which too few digits are left"
+
+
+def refuse_coinciding(who: str, what: str, w: Any, flags: Any, why: str, do: str = "coincide"
+                      ) -> None:
+    """An error that names the first two of the values ``w`` with a flag, if these are known."""
+    refuse(flags, lambda at: f"{who}: {coinciding(what, w, at, do)}, and {why}")
+
+
 def settled(x: Any, split: float | None) -> AnyArray:
     """``x`` without the tangents that tell coinciding values apart; see the rows' ``split``."""
     inside = split is not None and isinstance(x, Tracer) and x.owner.level >= split

@@ -24,10 +24,10 @@ from functrans._ops.elementwise import absolute, conjugate, ratio, where
 from functrans._ops.limits import (
     LIMIT,
     ONCE,
+    SQUARED,
     TWICE,
     agrees,
     blocks,
-    coinciding,
     equal_and_apart,
     first_order,
     followed,
@@ -35,6 +35,7 @@ from functrans._ops.limits import (
     may_meet,
     of_matrix,
     refuse,
+    refuse_coinciding,
     settled,
     shared,
     slope_ratio,
@@ -411,11 +412,11 @@ def _turned(inner, skew, cw, w, v, twice, split):
         smooth = _within(w, LIMIT) & ~near & agrees(skew, limit, gap, most)
         turned = where(near | smooth, limit, ratio(skew, gap))
         unknown = near & visible(skew, most) | blurred & ~smooth
-    _refuse(unknown, w)
+    refuse_coinciding("eigh", "eigenvalues", w, unknown, DEPENDS)
     lost = twice & ~near & (inner != 0)
     lost = lost | mT(lost)
     if split is None and followed(w):
-        _refuse_twice(lost, w)
+        refuse_coinciding("eigh", "eigenvalues", w, lost, TWICE_LOST, "nearly coincide")
     turned = where(unknown, np.nan, turned)
     return first_order(turned, (unknown if split is None else near) | lost, w, v)
 
@@ -440,14 +441,16 @@ def _undetermined(inner, cw):
     return visible(row - column, top(row)) | visible(inner, top(inner))
 
 
-def _refuse(unknown, w):
-    """An error that names the eigenvalues, if their values are known."""
-    refuse(unknown, lambda at: (
-        f"eigh: {coinciding('eigenvalues', w, at)}, "
-        "and the output depends on their eigenvectors in a way whose derivative eigh alone does "
-        "not determine. Forward mode does (jvp, jacfwd); or use eigvalsh, only the projector on "
-        "their eigenspace, or a matrix function with its own rule (inv, solve, matrix_power)."
-    ))
+DEPENDS = (
+    "the output depends on their eigenvectors in a way whose derivative eigh alone does not "
+    "determine. Forward mode does (jvp, jacfwd); or use eigvalsh, only the projector on their "
+    "eigenspace, or a matrix function with its own rule (inv, solve, matrix_power)."
+)
+TWICE_LOST = (
+    f"a second derivative through their eigenvectors {SQUARED}. Use symmetric functions of "
+    "eigvalsh, or a matrix function with its own rule (inv, solve, matrix_power, scipy.linalg's "
+    "expm, logm, sqrtm)."
+)
 
 
 def _of_phases(skew, inner):
@@ -460,15 +463,6 @@ def _of_phases(skew, inner):
     ))
     n = flags.shape[-1]
     return flags.reshape((*flags.shape[:-1], 1, n)) & np.eye(n, dtype=bool)
-
-
-def _refuse_twice(lost, w):
-    refuse(lost, lambda at: (
-        f"eigh: {coinciding('eigenvalues', w, at, 'nearly coincide')}, and a second derivative "
-        "through their eigenvectors would divide by the square of the gap, after which too few "
-        "digits are left. Use symmetric functions of eigvalsh, or a matrix function with its own "
-        "rule (inv, solve, matrix_power, scipy.linalg's expm, logm, sqrtm)."
-    ))
 
 
 def _eigh_abstract(x, lower):

@@ -38,8 +38,8 @@ WRITERS = frozenset({
     "patch",  # in a block of it, other people's functions may
     *[text.format(name) for text in ("i{}", "__i{}__") for name in OPERATORS],
 })
-# SciPy's functions that make another error of one of the function that they are given.
-SOLVERS = frozenset({"minimize"})
+# What NumPy's and SciPy's C code makes of an error of the function or value that it is given.
+DISGUISES = (SystemError, ValueError)
 # NumPy's ufuncs, with the number of their operands.
 _OPERANDS = {name: f.nin for name, f in vars(np).items() if isinstance(f, np.ufunc)}
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
@@ -57,15 +57,9 @@ def follow(f: Callable, callees: Callees | None = None) -> Callable:
         if type(f) is types.FunctionType and _calls_numpy_alone(f, set()):
             return _followed_where_patched(f, False)
         callees = Callees(f)
-    codes = []
-    for g in callees:
-        if _code_writes(g.__code__):
-            return _followed(f)
-        codes.append(g.__code__)
-    if not functions_of(f):
-        return f
-    told = _told(f) if any(map(_calls_solver, codes)) else f
-    return _followed_where_patched(told, bool(callees.unknown))
+    if any(_code_writes(g.__code__) for g in callees):
+        return _followed(f)
+    return _followed_where_patched(f, bool(callees.unknown)) if functions_of(f) else f
 
 
 def _calls_numpy_alone(f: types.FunctionType, seen: set[int]) -> bool:
@@ -102,7 +96,7 @@ def _calls_numpy_alone(f: types.FunctionType, seen: set[int]) -> bool:
 def _own_names(code: types.CodeType) -> frozenset[str] | None:
     """The globals that code names; None where it writes, or may come to functions otherwise."""
     names = names_read(code)
-    others = names.modules or names.by_text or _code_writes(code) or _calls_solver(code)
+    others = names.modules or names.by_text or _code_writes(code)
     return None if others else names.globals
 
 
@@ -130,16 +124,12 @@ def _told(f: Callable) -> Callable:
     def told(*args: Any, **kwargs: Any) -> Any:
         try:
             return f(*args, **kwargs)
-        except (SystemError, ValueError) as e:
+        except DISGUISES as e:
             if isinstance(e.__cause__, ConcretizationError):
                 raise e.__cause__ from None
             raise
 
     return _like(f, told)
-
-
-def _calls_solver(code: types.CodeType) -> bool:
-    return any([not SOLVERS.isdisjoint(c.co_names) for c in _nested(code)])
 
 
 def _followed_where_patched(f: Callable, later: bool) -> Callable:
@@ -152,7 +142,12 @@ def _followed_where_patched(f: Callable, later: bool) -> Callable:
             return _followed(f)(*args, **kwargs)
         if call is None:
             call = _followed(f) if may_write(f) else f
-        return at_users_lines(call, args, kwargs)
+        try:
+            return at_users_lines(call, args, kwargs)
+        except DISGUISES as e:  # as ``_told`` does, without a frame of its own
+            if isinstance(e.__cause__, ConcretizationError):
+                raise e.__cause__ from None
+            raise
 
     return _like(f, followed)
 

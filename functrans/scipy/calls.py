@@ -17,6 +17,7 @@ from functrans._transforms.writing import follow
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
 from functrans.scipy.implicit import PLAIN, concrete
 from functrans.scipy.public import is_traced
+from functrans.scipy.shared import find_shared, forget_shared
 
 T = TypeVar("T")
 DIFFERENCES = "SciPy takes differences of it with jac='2-point'."
@@ -25,6 +26,33 @@ KEPT = "__functrans_derivatives__"
 DOUBLE = np.dtype(np.float64)
 # Arguments that a compiled derivative may be called with; others choose its code.
 VALUES = (np.ndarray, np.floating, np.complexfloating, float, complex, Tracer)
+
+
+class Followed(Exception):
+    """A function that was to return plain numbers alone returned a traced value."""
+
+
+def alone(f: Any, variables: int | None = None) -> Any:
+    """``f``, of this many ``variables`` if that is known, which raises Followed where it returns a
+    traced value: the call is SciPy's own as long as nothing is traced.
+    """
+    if not callable(f) or isinstance(f, types.BuiltinFunctionType):
+        return f  # constants, functions in C
+
+    def checked(y: object) -> object:
+        if is_traced(y):
+            raise Followed
+        return y
+
+    def of_one(x: object) -> object:
+        y = f(x)
+        return y if type(y) in PLAIN else checked(y)
+
+    def of_several(*xs: object) -> object:
+        y = f(*xs)
+        return y if type(y) in PLAIN else checked(y)
+
+    return of_one if variables == 1 else of_several
 
 
 class Numbers:
@@ -56,15 +84,18 @@ class Derivative(Numbers):
 
     It takes the first ``arity`` arguments: ``args``, which SciPy passes after them, are known here.
     What is compiled is kept with ``f``, so that the next solve finds it. Raises Underivable where
-    ``f`` takes plain numbers alone.
+    ``f`` takes plain numbers alone; at once if that is known, unless it is to be tried ``again``.
     """
 
-    def __init__(self, way: Callable, f: Callable, args: tuple = (), arity: int = 1):
+    def __init__(self, way: Callable, f: Callable, args: tuple = (), arity: int = 1, *,
+                 again: bool = False):
         super().__init__(f)
         self.way, self.args, self.arity = way, args, arity
+        if OPAQUE and not again and self._kind() in OPAQUE:
+            raise Underivable
         self.native: Callable | None = None
         if all([isinstance(x, VALUES) for x in args]):
-            self.native = _find_or_compile(way, f)
+            self._find_native()
         else:  # flags, counts and texts choose what is compiled
             self.native = jit(lambda *xs: way(follow(f), *xs[:arity], *args))
 
@@ -72,20 +103,89 @@ class Derivative(Numbers):
         xs = [*map(_float_copy, args[: self.arity])]
         if self.native is not None:
             try:
-                y = _writable(self.plain(self.native(*xs, *self.args)))
-                if self.traced:
+                y = self.native(*xs, *self.args)
+                if is_traced(y):
                     self.native = None  # staged at each call, for what the closure holds
-                return y
+                return _writable(self.plain(y))
             except (ConcretizationError, UnsupportedError):
                 self.native = None  # Python's control flow, and what has no program
+                if forget_shared(self.way, self.f):
+                    self._find_native()
+                    return self(*args)
         try:
             return _writable(self.plain(self.way(follow(self.f), *xs, *self.args)))
         except (ConcretizationError, UnsupportedError) as error:
             error.add_note(DIFFERENCES)
+            _remember(self._kind())
             raise Underivable from error
         except NotDifferentiable as error:
             error.add_note(DIFFERENCES)
             raise
+
+    def _find_native(self) -> None:
+        shared = find_shared(self.way, self.f)
+        if shared is None:
+            self.native = _find_or_compile(self.way, self.f)
+        else:
+            self.native, self.traced = shared
+
+    def _kind(self) -> tuple:
+        return self.way, _kind_of(self.f), *map(_kind_of, self.args)
+
+
+# Kinds of functions that took plain numbers alone when a derivative was tried: the next solve does
+# not try again. Emptied when there are many.
+OPAQUE: set[tuple] = set()
+MOST = 1024
+
+
+def _remember(kind: tuple) -> None:
+    if len(OPAQUE) >= MOST:
+        OPAQUE.clear()
+    OPAQUE.add(kind)
+
+
+# What stands for itself among what a function uses; of other values the type does.
+NAMED = (types.ModuleType, types.BuiltinFunctionType, type, np.ufunc, str, bool, int, type(None))
+
+
+def _kind_of(x: Any, depth: int = 2) -> object:
+    """What a function shares with others that are derivable or not for the same reasons: its code,
+    and the functions, modules, flags and types of values that it uses.
+    """
+    if type(x) is types.FunctionType:
+        return _kind_of_function(x, depth - 1) if depth else x.__code__
+    if isinstance(x, functools.partial):
+        return _kind_of(x.func, depth), *[_kind_of(v, 0) for v in x.args]
+    if isinstance(x, types.MethodType):
+        return _kind_of(x.__func__, depth), type(x.__self__)
+    return x if isinstance(x, NAMED) else type(x)
+
+
+def _kind_of_function(f: types.FunctionType, depth: int) -> tuple:
+    values = f.__globals__
+    used = [values[n] for n in _names_in(f.__code__) if n in values]
+    return (
+        f.__code__,
+        *[_kind_of_cell(c, depth) for c in f.__closure__ or ()],
+        *[_kind_of(v, depth) for v in f.__defaults__ or ()],
+        # a number may be a count: that is no flag
+        *[type(v) if type(v) is int else _kind_of(v, 0) for v in used],
+    )
+
+
+def _kind_of_cell(cell: types.CellType, depth: int) -> object:
+    try:
+        return _kind_of(cell.cell_contents, depth)
+    except ValueError:  # not bound yet
+        return None
+
+
+@functools.lru_cache(MOST)
+def _names_in(code: types.CodeType) -> tuple[str, ...]:
+    """The names that a function's code uses, that of functions inside of it too."""
+    inner = [n for c in code.co_consts if isinstance(c, types.CodeType) for n in _names_in(c)]
+    return tuple(dict.fromkeys([*code.co_names, *inner]))
 
 
 class _Derivatives:

@@ -87,13 +87,16 @@ def concrete(x: Any) -> Any:
 
     Raises Numberless where one has no value, or more than one.
     """
-    if type(x) in PLAIN or (type(x) is tuple and all([_is_plain(v) for v in x])):
+    if _is_plain(x):
         return x
     return tree.map(lambda v: _number(v) if isinstance(v, Tracer) else v, x)
 
 
 def _is_plain(x: Any) -> bool:
-    return type(x) in PLAIN or (type(x) in (tuple, dict) and not x)
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return all([type(v) in PLAIN or _is_plain(v) for v in x])
+    return kind in PLAIN or (kind is dict and _is_plain([*x.values()]))
 
 
 class Numberless(UnsupportedError):

@@ -35,7 +35,7 @@ from functrans._transforms.rules.steps import differences
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import example_of, innermost, stage_part
 from functrans._transforms.vmap import BatchTracer
-from functrans.errors import UnsupportedError, name_of
+from functrans.errors import UnsupportedError, name_of, user_line
 from functrans.scipy.implicit import Numberless
 
 F = TypeVar("F", bound=Callable)
@@ -93,7 +93,9 @@ class Step:
         places = [i for i, y in enumerate(outs) if is_number(y) or isinstance(y, bool)]
         ys = self._op(places, list(map(_example, operands)), outs).row(*operands)
         found = dict(zip(places, ys if len(places) > 1 else [ys], strict=True))
-        return close(iter([found.get(i) for i in range(len(outs))]))
+        name = self.solver.__name__
+        return close(iter([found.get(i, _unknown(name) if callable(y) else None)
+                           for i, y in enumerate(outs)]))
 
     def _op(self, places: Sequence[int], examples: Sequence, outs: Sequence) -> OpaqueOp:
         """The results at some ``places``, given that those of ``examples`` are ``outs``."""
@@ -131,6 +133,17 @@ class Step:
         for f in self.functions.values():
             del f.f, f.captured
         del self.captured
+
+
+def _unknown(who: str) -> Callable:
+    """A function in the place of one that a solver returns, as an interpolant."""
+    def unknown(*args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedError(
+            f"{user_line()}: a function that {who} returns is not known in a program (jit or vmap "
+            f"traces what it depends on). Take the arrays of the result, or call {who} outside."
+        )
+
+    return unknown
 
 
 def _like(x: Any, y: np.ndarray, who: str) -> np.ndarray:

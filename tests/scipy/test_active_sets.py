@@ -160,3 +160,34 @@ def test_a_minimax_written_with_constraints_has_its_derivative():
 
     J = ft.jacrev(middle)(np.array([1.0, 2.0, 7.0]))
     np.testing.assert_allclose(J, [[0.5, 0.0, 0.5], [-0.5, 0.0, 0.5]], atol=1e-12)
+
+
+@pytest.mark.parametrize(("method", "size", "unit"), [
+    ("SLSQP", 1e3, 1e-2), ("SLSQP", 1.0, 1e-4), ("BFGS", 1e3, 1e-3), ("L-BFGS-B", 1.0, 1e-6),
+    ("Nelder-Mead", 1e-6, 1.0), ("trust-constr", 1.0, 1e-5),
+])
+def test_a_minimum_that_tolerances_stop_short_of_is_found(method, size, unit):
+    H = np.array([[2.0, 0.5], [0.5, 1.0]])
+
+    def least(a):
+        return optimize.minimize(
+            lambda x: unit * (0.5 * (x / size - a) @ H @ (x / size - a) + np.sum(x / size)),
+            np.zeros(2), method=method, options={"maxiter": 400}).x / size
+
+    for jacobian in (ft.jacrev, ft.jacfwd):
+        np.testing.assert_allclose(jacobian(least)(np.array([0.3, 2.0])), np.eye(2), atol=1e-9)
+
+
+def test_what_a_line_search_ended_at_is_judged_by_its_equations(monkeypatch):
+    theirs = so.minimize
+
+    def failed(*args, **kwargs):
+        sol = theirs(*args, **kwargs)
+        sol.update(success=False, message="Positive directional derivative for linesearch")
+        return sol
+
+    def least(a):
+        return optimize.minimize(lambda x: np.sum((x - a) ** 2), np.zeros(2), method="SLSQP").x
+
+    monkeypatch.setattr(so, "minimize", failed)
+    np.testing.assert_allclose(ft.jacrev(least)(np.array([0.3, 2.0])), np.eye(2), atol=1e-9)

@@ -144,6 +144,22 @@ def test_the_adjoint_of_a_stiff_equation_is_stable(method):
     assert slope(x) == approx(float(expected), rel=1e-4)  # as exact as the steps, which are others
 
 
+def test_the_adjoint_has_room_for_the_steps_of_the_whole_span():
+    def decayed(k, **options):
+        times = np.linspace(1.0, 20.0, 20)
+        return integrate.solve_ivp(lambda t, y: -k * y, (0, 20.0), [1.0], t_eval=times,
+                                   adjoint=True, **options).y[0, -1]
+
+    assert ft.grad(lambda k: decayed(k, max_steps=200))(0.1) == approx(-20 * np.exp(-2), rel=2e-2)
+    with pytest.raises(SolverError, match="more than max_steps=15 steps"):
+        ft.grad(lambda k: decayed(k, max_steps=15))(0.1)
+
+
+def test_no_times_have_no_values():
+    y = integrate.solve_ivp(lambda t, y: -y, (0, 1.0), [1.0, 2.0], t_eval=[], adjoint=True).y
+    assert y.shape == (2, 0)
+
+
 def at_times(times, last, **options):
     return integrate.solve_ivp(lambda t, y: -y * (1 + np.sin(5 * t)), (0, last), [1.0],
                                t_eval=times, **options).y[0]

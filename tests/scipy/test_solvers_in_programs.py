@@ -167,3 +167,23 @@ def test_solvers_know_the_values_that_names_of_written_arrays_stand_for():
     v = np.array([1.3, 0.2, 1.7])
     close(ft.jit(ft.grad(f))(v), ft.grad(f)(v))
     assert ft.jit(f)(v) == approx(integrate.quad(lambda x: np.exp(-1.3 * x * x), 0.2, 1.7)[0])
+
+
+def test_a_function_that_a_solver_returns_says_that_it_is_not_known_in_a_program():
+    x = np.linspace(0, 1, 5)
+
+    def middle(a):
+        return integrate.solve_bvp(lambda x, y: np.stack([y[1], a * y[0]]),
+                                   lambda ya, yb: np.stack([ya[0], yb[0] - 1]), x,
+                                   np.zeros((2, 5))).sol(0.5)[0]
+
+    assert np.isfinite(ft.grad(middle)(2.0))
+    with pytest.raises(UnsupportedError, match="function that solve_bvp returns is not known"):
+        ft.jit(middle)(2.0)
+
+
+def test_a_batch_may_begin_at_its_minimum():
+    def least(a):
+        return optimize.minimize(lambda x: np.sum(x**4 - a * x), np.ones(1)).x[0]
+
+    np.testing.assert_allclose(ft.vmap(least)(np.array([4.0, 32.0])), [1.0, 2.0], rtol=1e-6)

@@ -513,3 +513,37 @@ def test_moments_of_a_normal_between_near_ends(a, b):
             h = mp.mpf(10) ** -20
             by_b = (exact(name, mp.mpf(a), b + h) - exact(name, mp.mpf(a), b - h)) / (2 * h)
             assert slopes[1] == approx(float(by_b), rel=1e-12)
+
+
+@pytest.mark.parametrize(("a", "b"), [
+    (4.0, 11.5), (43.9, 1043.9), (371.0, 389.0), (-229.9, -229.1), (-868.0, -867.5), (83.0, np.inf),
+])
+def test_moments_of_a_normal_in_its_tail_keep_their_slopes(a, b):
+    def exact(name, a, b):
+        sign, a, b = (-1, -b, -a) if b < 0 else (1, a, b)
+        p, q = mp.npdf(a), mp.npdf(b)
+        z = (mp.erfc(a / mp.sqrt(2)) - mp.erfc(b / mp.sqrt(2))) / 2
+        mean, edges = (p - q) / z, (a * p - (b * q if b < mp.inf else 0)) / z
+        return {"mean": sign * mean, "var": 1 + edges - mean**2,
+                "entropy": mp.log(mp.sqrt(2 * mp.pi * mp.e) * z) + edges / 2}[name]
+
+    ends = range(2 if np.isfinite(b) else 1)
+    with mp.workdps(400):
+        for name in ("mean", "var", "entropy"):
+            value, slopes = ft.value_and_grad(getattr(stats.truncnorm, name), tuple(ends))(a, b)
+            assert value == approx(float(exact(name, mp.mpf(a), mp.mpf(b))), rel=1e-12)
+            for i in ends:
+                want = mp.diff(lambda *v, name=name: exact(name, *v), (mp.mpf(a), mp.mpf(b)),
+                               (1 - i, i)) if len(ends) > 1 else mp.diff(
+                                   lambda v, name=name: exact(name, v, mp.inf), mp.mpf(a))
+                # of exponents of the size of a**2 / 2; 400 digits are not enough below
+                assert slopes[i] == approx(float(want), rel=1e-9, abs=1e-180)
+
+
+def test_a_share_of_nearly_all_keeps_its_slope():
+    x, a, b = -158.9, -159.2, -158.3
+    slope = ft.grad(stats.truncnorm.sf, 2)(x, a, b)
+    assert slope == approx(ft.grad(stats.truncnorm.logsf, 2)(x, a, b), rel=1e-10)
+    # the density at b times what is below x
+    assert slope == approx(scipy.stats.truncnorm.pdf(b, a, b) * scipy.stats.truncnorm.cdf(x, a, b),
+                           rel=1e-6)  # SciPy's cdf

@@ -299,7 +299,7 @@ def _together(x: Any) -> AnyArray:
 
 def _slopes(fun: Callable, args: tuple) -> Derivative:
     """The Jacobian of the right-hand side in y."""
-    return Derivative(_slopes_at, fun, args, 2)
+    return Derivative(_slopes_at, fun, args, 2, again=True)
 
 
 def _slopes_at(f: Callable, t: Any, y: Any, *args: Any) -> AnyArray:
@@ -308,8 +308,8 @@ def _slopes_at(f: Callable, t: Any, y: Any, *args: Any) -> AnyArray:
 
 def _slopes_if_any(fun: Callable, args: tuple, t: Any, y: Any) -> Derivative | None:
     """The same where ``fun`` is differentiable, else None: SciPy's differences serve as well."""
-    slopes = _slopes(fun, args)
     try:
+        slopes = Derivative(_slopes_at, fun, args, 2)
         slopes(t, y)
     except (Underivable, NotDifferentiable):
         return None

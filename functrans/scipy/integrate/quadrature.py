@@ -7,6 +7,7 @@ derivative has converged too: it may be sharp where the value is not, as that of
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from functrans._ops.structure import move_axis
 from functrans._transforms.forward.closures import in_closures, is_derived
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Numbers, as_args
+from functrans.scipy.calls import Followed, Numbers, alone, as_args
 from functrans.scipy.implicit import concrete, orders_of
 from functrans.scipy.programs import in_programs, written_into
 from functrans.scipy.public import counterpart, is_traced, refused
@@ -52,6 +53,12 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
     Array(-0.25)
     """
     args = as_args(args)
+    if not is_traced((a, b, args, points, options)):
+        try:
+            return si.quad(alone(func, None if args else 1), a, b, args, full_output, epsabs,
+                           epsrel, limit, points, weight, **options)
+        except Followed:  # by its closure
+            pass
     f = Numbers(func)
     ends = concrete((a, b))
     inputs = concrete((args, points))
@@ -149,6 +156,10 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
         if is_traced((ranges, args)):
             raise refused("nquad", "full_output", full_output, "leave it out")
         return si.nquad(func, ranges, args, opts, full_output)
+    if not is_traced((ranges, args, opts)):
+        with contextlib.suppress(Followed):
+            given = [*map(alone, opts)] if isinstance(opts, list | tuple) else alone(opts)
+            return si.nquad(alone(func), [*map(alone, ranges)], args, given)
     args = () if args is None else as_args(args)
     options = opts if isinstance(opts, list | tuple) else [opts or {}] * len(ranges)
     quad_alone = inspect.unwrap(quad)  # in a program the whole is one step

@@ -125,38 +125,50 @@ def nodes(eq: Equation, consts: Sequence, method: Explicit | Radau, span: tuple,
     last = (place == found.n) & (found.n > 0) & (found.t == t1)
     ends = ends + np.where(last, span[1] - t1, 0.0)
     ts = found.ts + np.where(np.isfinite(found.ts), ends, 0.0)
-    again: Any = _explicit_again if isinstance(method, Explicit) else _radau_again
-    ys, stages = again(eq, consts, method, ts, y0, found, most)
+    again: Any = _explicit_steps if isinstance(method, Explicit) else _radau_steps
+    _, (ys, stages) = again(eq, consts, method, ts, y0, found, most, True)
     return Nodes(ts, found.n, y0, ys, stages), found
 
 
-def _explicit_again(eq: Equation, consts: Sequence, method: Explicit, ts: Any, y0: Any,
-                    found: search.State, most: int) -> tuple[Any, Any]:
+def end_value(eq: Equation, consts: Sequence, method: Explicit | Radau, span: tuple, y0: Any,
+              tol: Tolerances, most: int) -> tuple[Any, Any]:
+    """The value at the end of a ``span`` of at most so many steps, and how the search ended."""
+    fixed, start = eq.at([stop(c) for c in consts]), stop(y0)
+    find: Any = search.explicit if isinstance(method, Explicit) else search.radau
+    found = find(method, fixed, *map(stop, span), start, tol, most)
+    found = found._replace(ts=stop(found.ts), n=stop(found.n))
+    again: Any = _explicit_steps if isinstance(method, Explicit) else _radau_steps
+    return again(eq, consts, method, found.ts, y0, found, most, False)[0], found.status
+
+
+def _explicit_steps(eq: Equation, consts: Sequence, method: Explicit, ts: Any, y0: Any,
+                    found: search.State, most: int, dense: bool) -> tuple[Any, list]:
+    """The last value, and if ``dense``, the values and slopes from which others come."""
     f = eq.at(consts)
 
     def step(state: Sequence, entries: Sequence) -> tuple[list, list]:
         (y, slope), (t, end) = state, entries
-        new, ks = method.stages(f, t, y, end - t, slope, True)
-        return [new, ks[method.plain - 1]], [y, np.stack(ks)]
+        new, ks = method.stages(f, t, y, end - t, slope, dense)
+        return [new, ks[method.plain - 1]], [y, np.stack(ks)] if dense else []
 
     columns = [ts[:-1], ts[1:]]
-    _, collected = counted_scan(step, [y0, f(ts[0], y0)], columns, most, found.n, "steps")
-    return collected[0], collected[1]
+    (y, _), collected = counted_scan(step, [y0, f(ts[0], y0)], columns, most, found.n, "steps")
+    return y, collected
 
 
-def _radau_again(eq: Equation, consts: Sequence, method: Radau, ts: Any, y0: Any,
-                 found: search.State, most: int) -> tuple[Any, Any]:
+def _radau_steps(eq: Equation, consts: Sequence, method: Radau, ts: Any, y0: Any,
+                 found: search.State, most: int, dense: bool) -> tuple[Any, list]:
     root = collocation(eq._replace(consts=[]), method)
     guesses = stop(found.extra[0])
 
     def step(state: Sequence, entries: Sequence) -> tuple[list, list]:
         (y,), (t, end, guess) = state, entries
         Z = root(guess, t, end - t, y, list(consts))
-        return [y + Z[2]], [y, Z]
+        return [y + Z[2]], [y, Z] if dense else []
 
     columns = [ts[:-1], ts[1:], guesses]
-    _, collected = counted_scan(step, [y0], columns, most, found.n, "steps")
-    return collected[0], collected[1]
+    (y,), collected = counted_scan(step, [y0], columns, most, found.n, "steps")
+    return y, collected
 
 
 def collocation(eq: Equation, method: Radau) -> Callable:

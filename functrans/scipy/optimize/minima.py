@@ -13,6 +13,7 @@ from functrans._transforms.forward.api import derivative
 from functrans._transforms.matrices.jacobian import hessian
 from functrans._transforms.matrices.products import hvp
 from functrans._transforms.reverse.grad import grad, value_and_grad
+from functrans.errors import SolverError
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args, exactly
 from functrans.scipy.implicit import concrete, require_success
@@ -30,6 +31,12 @@ GRADIENT = frozenset([
 ])
 HESSIAN = frozenset(["dogleg", "trust-exact"])
 PRODUCT = frozenset(["newton-cg", "trust-ncg", "trust-krylov", "trust-constr"])
+
+# The tolerances of those that stopped too early, and the options that would override them.
+FINER = (1e-10, 1e-14, 1e-18)
+TOLERANCES = frozenset(["ftol", "gtol", "xtol", "barrier_tol", "xatol", "fatol", "disp"])
+# What messages say where a line search finds nothing less: in BFGS, SLSQP and L-BFGS-B.
+SEARCHED = ("precision loss", "Positive directional derivative", "ABNORMAL")
 
 
 @in_programs
@@ -57,23 +64,59 @@ def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bou
     plain = bounds if ends is None else so.Bounds(
         *concrete(ends), getattr(bounds, "keep_feasible", False))
 
-    def solve(exact: bool) -> tuple:
+    def solve(exact: bool, start: Any, tol: Any, options: Any, callback: Any) -> tuple:
         f, primes = _for_scipy(fun, numbers, method, jac, hess, hessp, exact)
         limits = [for_scipy(c, second, exact) for c in given]
         sol = so.minimize(f, start, numbers, method, *primes, plain, [c for c, _ in limits], tol,
                           callback, options)
+        if sol.get("nit") == 0 and isinstance(sol.get("hess_inv"), np.ndarray):
+            sol.hess_inv = sol.hess_inv.astype(float)  # an eye of integers, in BFGS
         return sol, [f, *[n for _, ns in limits for n in ns]]
 
-    sol, watched = exactly(solve)
+    sol, watched = exactly(lambda exact: solve(exact, start, tol, options, callback))
     if not (is_traced((args, ends)) or is_given(given) or any([n.traced for n in watched])):
         return sol
-    if "precision loss" not in sol.message:  # that may be a minimum: its equations will tell
-        require_success("minimize", sol.success, sol.message)
+    _require_end(sol)
     values = (lambda x: fun(x, *args)[0]) if jac is True else (lambda x: fun(x, *args))
     gradient = (lambda x: jac(x, *args)) if callable(jac) else grad(values)
-    sol.x = Conditions("minimize", gradient, sol.x, ends, constraints).solution()
+
+    def end(x: Any) -> AnyArray:
+        return Conditions("minimize", gradient, x, ends, constraints).solution()
+
+    def further(x: Any, tol: float) -> Any:
+        finer = {k: v for k, v in (options or {}).items() if k not in TOLERANCES}
+        return exactly(lambda exact: solve(exact, x, tol, finer, None))[0]
+
+    sol.x = _at_the_end(sol.x, end, further)
     sol.fun = values(sol.x)
     return sol
+
+
+def _at_the_end(x: Any, end: Callable, further: Callable) -> AnyArray:
+    """``end(x)``, or if the solver stopped too early for it, at what it finds ``further`` on.
+
+    SciPy's tolerances are absolute: of values that are small beside 1 it stops too early.
+    """
+    try:
+        return end(x)
+    except SolverError as error:
+        failed = error
+    for tol in FINER:
+        try:
+            sol = further(x, tol)
+            _require_end(sol)
+            return end(sol.x)
+        except SolverError:
+            continue
+    raise failed
+
+
+def _require_end(sol: optimize.OptimizeResult) -> None:
+    """SolverError where the solver failed, and not where a line search finds nothing less: that may
+    be a minimum, as its equations will tell.
+    """
+    if not any([text in sol.message for text in SEARCHED]):
+        require_success("minimize", sol.success, sol.message)
 
 
 def _for_scipy(

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from scipy import optimize
 
-from functrans.scipy.calls import Derivative, Numbers, as_args, exactly, jacobian_at
+from functrans.scipy.calls import (
+    Derivative,
+    Followed,
+    Numbers,
+    alone,
+    as_args,
+    exactly,
+    jacobian_at,
+)
 from functrans.scipy.implicit import concrete, implicit, require_success
 from functrans.scipy.programs import in_programs
+from functrans.scipy.public import is_traced
 
 so: Any = optimize  # its types say less than its functions take
 
@@ -52,22 +62,25 @@ def fsolve(func, x0, args=(), fprime=None, full_output=False, **options):
     Array(0.25)
     """
     args = as_args(args)
-    f = Numbers(func)
-    column = options.get("col_deriv")
     x0, numbers = concrete((x0, args))
     given = Numbers(fprime) if fprime is not None else None
+    wanted = given is None and not options.get("col_deriv")
 
-    def solve(exact: bool, full_output: bool = True) -> tuple:
-        prime = Derivative(jacobian_at, func, numbers) if exact else given
-        return so.fsolve(f, x0, numbers, prime, full_output=full_output, **options)
+    def run(f: Callable, full_output: bool) -> Any:
+        def solve(exact: bool) -> Any:
+            prime = Derivative(jacobian_at, func, numbers) if exact else given
+            return so.fsolve(f, x0, numbers, prime, full_output=full_output, **options)
 
-    wanted = given is None and not column
-    x, info, flag, message = exactly(solve, wanted)
+        return exactly(solve, wanted)
+
+    if not is_traced(args):
+        with contextlib.suppress(Followed):
+            return run(alone(func), full_output)
+    f = Numbers(func)
+    x, info, flag, message = run(f, True)
     if f.depends_on(args):
         require_success("fsolve", flag == 1, message)
         x = implicit("fsolve", lambda x: func(x, *args), x)
-    elif flag != 1 and not full_output:
-        return exactly(lambda exact: solve(exact, False), wanted)  # which warns as SciPy does
     return (x, info, flag, message) if full_output else x
 
 
@@ -95,10 +108,13 @@ def root_scalar(f, args=(), method=None, bracket=None, fprime=None, fprime2=None
     Array(0.25)
     """
     args = as_args(args)
+    primes = [Numbers(p) if callable(p) else p for p in (fprime, fprime2)]
+    if not is_traced((args, bracket, options)):
+        with contextlib.suppress(Followed):
+            return so.root_scalar(alone(f), args, method, bracket, *primes, **options)
     values = (lambda x, *args: f(x, *args)[0]) if fprime is True or fprime2 is True else f
     plain = Numbers(f)
     numbers, bracket, options = concrete((args, bracket, options))
-    primes = [Numbers(p) if callable(p) else p for p in (fprime, fprime2)]
     sol = so.root_scalar(plain, numbers, method, bracket, *primes, **options)
     if plain.depends_on(args):
         require_success("root_scalar", sol.converged, sol.flag)

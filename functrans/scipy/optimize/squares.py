@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from functrans._transforms.matrices.jacobian import jacobian
 from functrans._transforms.reverse.grad import grad
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Derivative, Numbers, as_args, exactly
+from functrans.scipy.calls import Derivative, Followed, Numbers, alone, as_args, exactly
 from functrans.scipy.implicit import concrete, require_success
 from functrans.scipy.optimize.conditions import Conditions
 from functrans.scipy.optimize.constraints import vector
@@ -85,16 +86,22 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
     Array(1.)
     """
     args = as_args(args)
-    f = Numbers(func)
     start, numbers = concrete((x0, args))
     given = None if Dfun is None else Numbers(Dfun)
     wanted = Dfun is None and not col_deriv
 
-    def solve(exact: bool, full_output: bool = True) -> tuple:
-        prime = Derivative(_jacobian_at, func, numbers) if exact else given
-        return so.leastsq(f, start, numbers, prime, full_output, col_deriv, **options)
+    def run(f: Callable, full_output: bool) -> tuple:
+        def solve(exact: bool) -> tuple:
+            prime = Derivative(_jacobian_at, func, numbers) if exact else given
+            return so.leastsq(f, start, numbers, prime, full_output, col_deriv, **options)
 
-    x, covariance, info, message, flag = exactly(solve, wanted)
+        return exactly(solve, wanted)
+
+    if not is_traced(args):
+        with contextlib.suppress(Followed):
+            return run(alone(func), full_output)
+    f = Numbers(func)
+    x, covariance, info, message, flag = run(f, True)
     if f.depends_on(args):
         require_success("leastsq", flag in (1, 2, 3, 4), message)
 
@@ -103,8 +110,6 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
 
         x = _least("leastsq", residuals, x, (-np.inf, np.inf), "linear", 1.0)
         covariance = _covariance(residuals, x, True)
-    elif flag not in (1, 2, 3, 4) and not full_output:
-        return exactly(lambda exact: solve(exact, False), wanted)  # which warns
     return (x, covariance, info, message, flag) if full_output else (x, flag)
 
 

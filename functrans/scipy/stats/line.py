@@ -215,6 +215,20 @@ def _share(a, b, log_total):
     return where(straddles, inner, exp(above - log_total) * part)
 
 
+def _truncnorm_cdf(x, a, b):
+    """The smaller of the two shares, or what it leaves of 1: so its slopes are kept near 1 too."""
+    total = _log_mass(a, b)
+    below, above = _share(a, x, total), _share(x, b, total)
+    return where(below < above, below, 1 - above)
+
+
+def _truncnorm_logcdf(x, a, b):
+    total = _log_mass(a, b)
+    above = _share(x, b, total)
+    most = above < 0.5
+    return where(most, log1p(where(most, -above, 0.0)), _log_mass(a, x) - total)
+
+
 def _log_density_of_truncnorm(x, a, b):
     return -0.5 * (x * x) - LOG_ROOT_2PI - _log_mass(a, b)
 
@@ -227,37 +241,78 @@ def _density_at(end, a, b):
     return density, z * density
 
 
-def _mean_of_truncnorm(a, b):
-    narrow, mean, _ = _moments_between(a, b)
-    return where(narrow, mean, _density_at(a, a, b)[0] - _density_at(b, a, b)[0])
-
-
 def _edges_of_truncnorm(a, b):
     return _density_at(a, a, b)[1] - _density_at(b, a, b)[1]
 
 
+def _mean_of_truncnorm(a, b):
+    inner, mean, _, _ = _moments_of_truncnorm(a, b)
+    return where(inner, mean, _density_at(a, a, b)[0] - _density_at(b, a, b)[0])
+
+
 def _var_of_truncnorm(a, b):
-    narrow, _, var = _moments_between(a, b)
+    inner, _, var, _ = _moments_of_truncnorm(a, b)
     mean = _density_at(a, a, b)[0] - _density_at(b, a, b)[0]
-    return where(narrow, var, 1 + _edges_of_truncnorm(a, b) - mean * mean)
+    return where(inner, var, 1 + _edges_of_truncnorm(a, b) - mean * mean)
+
+
+def _entropy_of_truncnorm(a, b):
+    inner, _, _, entropy = _moments_of_truncnorm(a, b)
+    closed = _log_mass(a, b) + LOG_ROOT_2PI + 0.5 + 0.5 * _edges_of_truncnorm(a, b)
+    return where(inner, entropy, closed)
 
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(32)
+# From this end on the tail is integrated; and where exp(-x**2 / 2) is less than exp(-40) of it.
+TAIL = 3.0
+RANGE = 40.0
+
+
+def _moments_of_truncnorm(a, b):
+    """Mean, variance and entropy by quadrature, and where that is right to rounding: the
+    differences of densities and products lose all digits in the tails, and where the ends are close
+    to each other."""
+    mirrored = b < -a
+    low, high = _ends(a, b, mirrored)
+    tail = low > TAIL
+    near = where(tail, low, TAIL)
+    cut, reach = near + _reach(near), where(high < np.inf, high, near)
+    beyond = tail & (high > cut)
+    narrow = ~tail & (high - low < 4.0) & (absolute(high * high - low * low) < 24.0)
+    inner = tail | narrow
+    start = where(inner, low, 0.0)
+    end = where(beyond, cut, where(inner, reach, 1.0))
+    mean, var, entropy = _moments_between(start, end)
+    # what is beyond the cut is taken off again: there it is a share r of all
+    far = where(beyond & (high < np.inf), high, cut)
+    share = where(beyond & (high < np.inf), exp(log_ndtr(-far) - log_ndtr(-near)), 0.0)
+    log_share = where(beyond & (high < np.inf), log_ndtr(-far) - log_ndtr(-near), 0.0)
+    rest = _moments_between(far, far + _reach(far))
+    whole = mean
+    mean = whole + share / (1 - share) * (whole - rest[0])
+    off = mean - rest[0]
+    var = (var - share * rest[1]) / (1 - share) - share * (off * off)
+    entropy = (entropy - share * (rest[2] - log_share)) / (1 - share) + log1p(-share)
+    return inner, where(mirrored, -mean, mean), var, entropy
+
+
+def _reach(low):
+    """How far beyond ``low`` the density is more than exp(-RANGE) of what it is there."""
+    return 2 * RANGE / (low + sqrt(low * low + 2 * RANGE))
 
 
 def _moments_between(a, b):
-    """Mean and variance by quadrature, and where that is right to rounding: the differences of
-    densities and products lose all digits where the ends are close to each other."""
     half = 0.5 * (b - a)
     middle = a + half
-    narrow = (half < 2.0) & (absolute(middle * half) < 6.0)
-    h, m = where(narrow, half, 1.0), where(narrow, middle, 0.0)
-    slope, bend = (m * h)[..., None], (h * h)[..., None]
-    mass = WEIGHTS * exp(-NODES * (slope + 0.5 * bend * NODES))
-    mass = mass / np.sum(mass, axis=-1)[..., None]
+    slope, bend = (middle * half)[..., None], (half * half)[..., None]
+    exponent = NODES * (slope + 0.5 * bend * NODES)
+    mass = WEIGHTS * exp(-exponent)
+    total = np.sum(mass, axis=-1)
+    mass = mass / total[..., None]
     center = np.sum(mass * NODES, axis=-1)
     spread = np.sum(mass * (NODES - center[..., None]) ** 2, axis=-1)
-    return narrow, m + h * center, h * h * spread
+    entropy = log(half * total) + np.sum(mass * exponent, axis=-1)
+    return middle + half * center, half * half * spread, entropy
 
 
 def _truncnorm_ppf(q, a, b):
@@ -274,15 +329,15 @@ truncnorm = Continuous(theirs.truncnorm, "a b", Form(
     valid=lambda a, b: a < b,
     support=(lambda a, b: a, lambda a, b: b),
     log_density=_log_density_of_truncnorm,
-    cdf=lambda x, a, b: _share(a, x, _log_mass(a, b)),
-    sf=lambda x, a, b: _share(x, b, _log_mass(a, b)),
-    logcdf=lambda x, a, b: _log_mass(a, x) - _log_mass(a, b),
-    logsf=lambda x, a, b: _log_mass(x, b) - _log_mass(a, b),
+    cdf=_truncnorm_cdf,
+    sf=lambda x, a, b: _truncnorm_cdf(-x, -b, -a),
+    logcdf=_truncnorm_logcdf,
+    logsf=lambda x, a, b: _truncnorm_logcdf(-x, -b, -a),
     ppf=_truncnorm_ppf,
     isf=lambda q, a, b: -_truncnorm_ppf(q, -b, -a),
     mean=_mean_of_truncnorm,
     var=_var_of_truncnorm,
-    entropy=lambda a, b: _log_mass(a, b) + LOG_ROOT_2PI + 0.5 + 0.5 * _edges_of_truncnorm(a, b),
+    entropy=_entropy_of_truncnorm,
 ))
 
 # ---- the circle
