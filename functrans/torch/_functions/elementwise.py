@@ -105,6 +105,9 @@ def _truncated(x1: Any, x2: Any) -> AnyArray:
 
 def _power_of_integers(x1: Any, x2: Any) -> AnyArray:
     dtype = (x2 if type(x1) in NUMBERS else x1).dtype
+    if dtype.kind == "b" and type(x1) not in NUMBERS and type(x2) not in NUMBERS:
+        raise NotImplementedError("\"pow\" not implemented for 'Bool'; convert it to another type "
+                                  "first")
     x1, x2 = np.asarray(x1, dtype), np.asarray(x2, dtype)
     if dtype.kind == "b":
         return x1 | ~x2
@@ -389,6 +392,8 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 def positive(input: Tensor) -> Tensor:
     """The tensor itself."""
+    if input._array.dtype.kind == "b":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
 
 

@@ -28,6 +28,8 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 def in_place(f: Callable, name: str) -> Callable:
     """The variant of ``f`` that writes its result to its first argument."""
     of = getattr(f, "of", None)
+    if of is not None and of.tensors_only:
+        of = None  # refuses numbers
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         recorded = state.grad and any_requires((self, *args))

@@ -14,7 +14,10 @@ import numpy as np
 from functrans.torch._tensors import dtypes
 
 # in torch too of another type than the operands
-_WIDENING = frozenset({"float_power"})
+_WIDENING = frozenset({
+    "cosine_embedding_loss", "cosine_similarity", "float_power", "kron", "l1_loss", "mse_loss",
+    "poisson_nll_loss", "smooth_l1_loss",
+})
 
 
 def in_torchs_type(name: str, out: Any, operands: Sequence, options: dict[str, Any]) -> object:
@@ -26,7 +29,7 @@ def in_torchs_type(name: str, out: Any, operands: Sequence, options: dict[str, A
     if d is None or d.kind not in "fc":
         return out
     for x in operands:
-        if getattr(x, "dtype", None) is d:
+        if getattr(x, "dtype", None) is d and x.shape:
             return out
     target = _target(d, operands, options)
     return out if target is None or name in _WIDENING else out.astype(target)

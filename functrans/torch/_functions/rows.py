@@ -16,6 +16,7 @@ from numpy import ndarray
 from functrans._kernels import sizes
 from functrans._kernels.large import SCALAR, elementwise, in_one_pass
 from functrans.extend import AnyArray, Elementwise, Tracer, bind
+from functrans.torch._functions.accepted import acceptance
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import in_batch
 from functrans.torch._functions.table import (
@@ -50,12 +51,13 @@ class Row:
     """A row of two operands as a function: its class of nodes and what they keep. ``integers``
     computes it where all operands are integers or booleans."""
 
-    __slots__ = ("actions", "floats", "integers", "name", "record", "row", "singular", "title",
-                 "ufunc")
+    __slots__ = ("accepted", "actions", "floats", "integers", "name", "record", "row", "singular",
+                 "title", "ufunc")
 
     def __init__(self, name: str, row: Elementwise, floats: bool, title: str | None,
                  integers: Callable | None = None):
         self.name = name
+        self.accepted = acceptance(name)
         self.row = row
         self.ufunc = of_arrays(row)
         self.actions: list[Any] = [a or ZERO for a in row.actions]
@@ -65,11 +67,18 @@ class Row:
         self.title = title or title_for(name)
         self.record = _recorder(self.title, self.actions, kept_by(self.actions))
 
+    @property
+    def tensors_only(self) -> bool:
+        """Whether the second operand is no number either."""
+        return self.accepted is not None and len(self.accepted.tensors) == 2
+
     def general(self, x1: Any, x2: Any) -> Tensor:
         """On any operands: tensors, numbers, arrays."""
         for name, position, x in (("input", 1, x1), ("other", 2, x2)):
             if _declines(x):
                 raise not_a_tensor(self.name, name, position, x)
+        if self.accepted is not None:
+            self.accepted.check((x1, x2))
         a, b = operand(x1), operand(x2)
         if self.name == "sub":
             no_booleans(a, b)
@@ -210,6 +219,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
     of = Row(name, row, floats, title, integers)
     general, record, ufunc = of.general, of.record, of.ufunc
     compute = silent(ufunc, 2) if of.singular else ufunc
+    reals = frozenset() if of.tensors_only else _REALS
 
     def f(input: Any, other: Any) -> Tensor:
         if not isinstance(input, Tensor):
@@ -221,7 +231,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             plain = b.dtype is d
         else:
             b = other
-            plain = type(b) in _REALS
+            plain = type(b) in reals
         if not plain or (d is not _F32 and d is not _F64):
             return NotImplemented if operator and _declines(other) else general(input, other)
         try:
@@ -277,6 +287,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
     ``inverse`` saves its result: see ``ResultNode``."""
     shown = title or title_for(name)
     of_arrays = _unary_of_arrays(row)
+    accepted = acceptance(name)
     action: Any = row.actions[0] or ZERO
     needs = action.needs
     both = len(needs) == 2
@@ -292,8 +303,11 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         except AttributeError:
             raise not_a_tensor(name, "input", 1, input) from None
         d = a.dtype
-        if floats and d is not _F32 and d is not _F64:
-            a = floating(a)
+        if d is not _F32 and d is not _F64:
+            if accepted is not None:
+                accepted.check((input,))
+            if floats:
+                a = floating(a)
         try:
             if booleans is not None and d.kind == "b":
                 y = booleans(a)

@@ -138,8 +138,6 @@ def polygamma(n, input):
 def mvlgamma(input, p):
     """The logarithm of the multivariate gamma function of dimension ``p``."""
     x = floating(input)
-    if not (plain(x) > (p - 1) / 2).all():
-        raise RuntimeError(f"All elements must be greater than (p-1)/2, which is {(p - 1) / 2}")
     total = p * (p - 1) / 4 * math.log(math.pi)
     for j in range(p):
         total = total + scipy().gammaln(x - j / 2)

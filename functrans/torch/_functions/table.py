@@ -27,6 +27,12 @@ import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import TABLE, AnyArray, Tracer
+from functrans.torch._functions.accepted import (
+    BOOLEAN_NEGATION,
+    acceptance,
+    floats_only,
+    no_booleans,
+)
 from functrans.torch._functions.direct import ByRow, RowCall, record_row
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
 from functrans.torch._functions.keywords import parameters_of, renamed, renaming, wrong_arguments
@@ -41,7 +47,6 @@ from functrans.torch._graph.quiet import quietly
 from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import NUMBERS
-from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, lift_operand
 
 # Any: what ``op`` returns has a ``body``, other functions have not
@@ -74,6 +79,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
     shown = title or title_for(name)
     returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"
     wanted = parameters_of(body)
+    accepted = acceptance(name)
     if by_row is not None:
         named(by_row, name, None)  # of whose arguments its errors speak
 
@@ -89,12 +95,16 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             y = _directly(shown, by_row, args, kwargs)
             if y is not None:
                 return y
+        if accepted is not None:
+            accepted.check(args, kwargs.get("dtype"))
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
             operands = [_lifted(x) for x in args]
             options = {k: _lifted(x) for k, x in kwargs.items()}
         else:
             operands = [_plain(x) for x in args]
             options = {k: _plain(x) for k, x in kwargs.items()}
+        if accepted is not None:
+            operands = accepted.together(operands)
         try:
             out = quietly(body, *operands, **options)
         except (TypeError, ValueError, IndexError, AttributeError) as failure:
@@ -158,23 +168,13 @@ def refuse(name: str, failure: TypeError, xs: Any) -> None:
     kinds = [dtypes.BY_ARRAY_DTYPE[x.dtype].name for x in xs if hasattr(x, "dtype")]
     name = name.strip("_")
     if kinds == ["bool"] and name == "neg":
-        raise NotImplementedError(_BOOLEAN_NEGATION) from failure
+        raise NotImplementedError(BOOLEAN_NEGATION) from failure
     raise NotImplementedError(
         f"{name} is not implemented for {' and '.join(dict.fromkeys(kinds))}; convert "
         "the operands to another type first"
     ) from failure
 
 
-_BOOLEAN_DIFFERENCES = (
-    "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
-    "`logical_xor()` operator instead.",
-    "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to "
-    "invert a mask, use the `~` or `logical_not()` operator instead.",
-)
-_BOOLEAN_NEGATION = (
-    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
-    "mask, use the `~` or `logical_not()` operator instead."
-)
 _NO_LOOP = re.compile("ufunc '|The numpy boolean|numpy boolean|Cannot cast ufunc")
 
 
@@ -255,22 +255,6 @@ def ordered(who: str, *xs: Any) -> None:
                                   "order; take .abs() or .real first")
 
 
-def no_booleans(*xs: Any) -> None:
-    """Raise if an operand of a difference is boolean."""
-    found = [type(x) is bool or getattr(getattr(x, "dtype", None), "kind", "") == "b" for x in xs]
-    if any(found):
-        raise RuntimeError(_BOOLEAN_DIFFERENCES[0 if all(found) else 1])
-
-
-def floats_only(who: str, *xs: Any) -> None:
-    """Raise if an operand is of integers or booleans, for which torch has no kernel ``who``."""
-    for x in xs:
-        if x.dtype.kind in "biu":
-            raise NotImplementedError(
-                f"\"{who}\" not implemented for '{scalar_name(x)}'; convert it to a floating-point "
-                "type first")
-
-
 def floating(x: Any) -> Any:
     """``x``, where it is of integers or booleans, in the default floating-point type."""
     if type(x) in NUMBERS:
@@ -302,6 +286,9 @@ def _python_number(x, target):
         return x
     limits = np.iinfo(target)
     return x if limits.min <= x <= limits.max else np.int64(x).astype(target)
+
+
+assert floats_only and no_booleans  # for other modules
 
 
 def row(name: str) -> Any:

@@ -48,6 +48,10 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
 
 
 def _bounded(x: Any, low: float, high: float) -> AnyArray:
+    if x.dtype.kind == "b":
+        raise RuntimeError("Bool inputs not supported for hardtanh")
+    if x.dtype.kind == "u" and low < 0:
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     bound = np.where(plain(x) <= low, low, high).astype(x.dtype)
     return np.where(((x > low) & (x < high)) | (x != x), x, bound)
 
