@@ -156,7 +156,7 @@ for _name in ("ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2"
               "ihfft2", "fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn"):
     SENTENCES[_name] = SENTENCES["fft"]
 # functions whose operands are tensors, never numbers: names of the arguments
-TENSORS = dict.fromkeys(
+TENSORS: dict[str, tuple[str, ...]] = dict.fromkeys(
     ("atan2", "hypot", "maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2",
      "nextafter", "logical_and", "logical_or", "logical_xor", "gcd", "lcm", "ldexp", "dist",
      "isclose", "kron", "linalg_cross", "inner", "gammainc", "gammaincc"),
@@ -238,8 +238,8 @@ class Acceptance:
         self.alike = ALIKE.get(name, 0)
         self.joint = JOINT.get(name, 0)
         self.as_first = name in AS_FIRST
-        self.first_only = not (self.tensors or self.alike or self.differences or self.as_first) and (
-            all([r.operands == 1 for r in self.refusals]))
+        pairs = self.tensors or self.alike or self.differences or self.as_first
+        self.first_only = not pairs and all([r.operands == 1 for r in self.refusals])
 
     def __bool__(self) -> bool:
         return bool(self.refusals or self.tensors or self.differences or self.alike or self.joint

@@ -10,6 +10,7 @@ Fields (all but ``_array`` and ``_storage`` are class attributes until they are 
                  the view (None: it was made under ``no_grad``), and the ``storage.history`` for
                  which ``_node`` is right; see ``views``
     _turned      whether it is a view only of itself, in the shape that it had
+    _partial     whether part of the memory of a view is not in its history until it is written to
     _made        why a view cannot be written to while recording, None if it can
     _grad, _accumulator, _hooks, _post_hooks  what only leaves have
 
@@ -53,7 +54,7 @@ class Tensor(Facts, Retaining):
     _base: Tensor | None = None
     _steps: tuple | None = ()
     _made: str | None = None
-    _turned = False
+    _turned = _partial = False
     _seen = 0
     _grad: Tensor | None = None
     _accumulator: Callable[[], Node | None] | None = None
@@ -412,6 +413,7 @@ def look_up(t: Tensor) -> None:
     """Find the place of a view whose memory was written through another tensor."""
     base: Any = t._base
     t._seen = t._storage.history
+    t._partial = False
     edge = edge_of(base)
     if t._steps is None:
         if edge is not None:
