@@ -309,7 +309,7 @@ def test_numbers_and_their_parts_are_one_memory():
     y.mul_(3)
     pairs[:, 1].sum().backward()
     assert x.grad.tolist() == [3j, 3j]
-    with pytest.raises(RuntimeError, match="is not recorded. Call mul_ on a clone"):
+    with pytest.raises(RuntimeError, match=r"is not recorded\. Call mul_ on a clone"):
         pairs.mul_(2)
     with pytest.raises(RuntimeError, match="must have a last dimension with stride 1"):
         torch.view_as_complex(torch.ones(2, 2).t())
