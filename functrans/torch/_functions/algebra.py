@@ -376,7 +376,8 @@ def tensordot(a, b, dims: Any = 2):
 def kron(input, other):
     """The Kronecker product."""
     target = dtypes.promote(input.dtype, other.dtype)  # an operand of one entry is one with axes
-    return np.kron(*[x if x.dtype == target else x.astype(target) for x in (input, other)])
+    return np.kron(*[(x if x.dtype == target else x.astype(target)) * 1  # torch saves copies
+                     for x in (input, other)])
 
 
 @op(space=LINALG, names="cross")

@@ -100,7 +100,7 @@ _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 def _quantile(who: str, function: Callable, doc: str) -> None:
     def body(input, q, dim=None, keepdim=False, *, interpolation: Any = "linear"):
-        x = input
+        x = input * 1  # torch does not save the operand
         if x.dtype.kind != "f":
             raise RuntimeError(f"{who}() input tensor must be either float or double dtype")
         if interpolation not in _METHODS:

@@ -158,6 +158,9 @@ ROWS = {
         "logits", _logits, (lambda g, x1, x2: _logits_slope(g, x1, x2), lambda g, x1: -g * x1), 2,
         False),
     "relu": _alone("relu", _relu, _relu_slope),
+    # of its result, which rounds to -1, the slope would have no tail
+    "expm1": Elementwise("expm1", row("expm1").impl, (lambda g, x, y: g * np.exp(x),), 1, True,
+                         libm="expm1"),
     "divide": _reading("divide", lambda g, x2: g / x2, lambda g, x1, x2: -(g * (x1 / x2)) / x2),
     "power": _reading("power", row("power").actions[0].act, _by_exponent, impl=power),
     "logaddexp": _reading(

@@ -62,7 +62,7 @@ def heaviside(input, values):
 @op
 def ldexp(input, other):
     """input * 2**other."""
-    x, power = promoted(input, np.exp2(floating(other)))
+    x, power = promoted(input * 1, np.exp2(floating(other)))
     return x * power
 
 

@@ -18,7 +18,7 @@ from functrans._kernels.large import SCALAR, elementwise, in_one_pass
 from functrans.extend import AnyArray, Elementwise, Tracer, bind
 from functrans.torch._functions.accepted import acceptance
 from functrans.torch._functions.failures import misfit, not_a_tensor
-from functrans.torch._functions.outputs import in_batch
+from functrans.torch._functions.outputs import OF_ONE, OF_TWO, in_batch
 from functrans.torch._functions.table import (
     NUMBERS,
     floating,
@@ -138,7 +138,9 @@ def _recorder(title: str, actions: Sequence, reads: Sequence) -> Callable:
             storage = x2._storage
             marks.append((storage, storage.version))
         if where is None:
-            frame = sys._getframe(3)
+            frame: Any = sys._getframe(3)
+            if frame.f_code is OF_TWO:
+                frame = frame.f_back
             where = frame.f_code, frame.f_lasti
         out._node = ElementwiseNode(title, (e1, e2), parts, marks, where)
         return out
@@ -330,7 +332,9 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         if not needs:
             out._node = ElementwiseNode(shown, (edge,), ((0, action, (), unlike),), (), None)
             return out
-        frame = sys._getframe(2)
+        frame: Any = sys._getframe(2)
+        if frame.f_code is OF_ONE:
+            frame = frame.f_back
         if by_result:
             part = 0, action, (a, y), unlike
             out._node = ResultNode(shown, edge, part, y, out._storage, input._storage, inverse,

@@ -64,8 +64,10 @@ POLYNOMIALS = {
 
 
 def _one(name: str, theirs: str, space: dict[str, Callable] | None = SPECIAL) -> Callable:
+    apart = name in ("ndtr", "bessel_j0")  # torch does not save their operand
+
     def body(input):
-        x = floating(input)
+        x = floating(input) * 1 if apart else floating(input)
         return getattr(scipy(), theirs)(x).astype(x.dtype)
 
     return op(body, name, f"SciPy's ``{theirs}`` of each entry.", space=space)

@@ -35,6 +35,7 @@ from functrans.torch._functions.accepted import (
 )
 from functrans.torch._functions.direct import ByRow, RowCall, record_row
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
+from functrans.torch._functions.kept import keeping, mark, mark_row
 from functrans.torch._functions.keywords import parameters_of, renamed, renaming, wrong_arguments
 from functrans.torch._functions.narrowing import in_torchs_type
 from functrans.torch._functions.outputs import any_requires, write_out
@@ -79,7 +80,8 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
     shown = title or title_for(name)
     returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"
     wanted = parameters_of(body)
-    accepted = acceptance(name)
+    accepted, saved = acceptance(name), keeping(name)
+    keeps_result = saved is not None and saved[1]
     if by_row is not None:
         named(by_row, name, None)  # of whose arguments its errors speak
 
@@ -93,8 +95,8 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
                                  (args, kwargs))
         if by_row is not None:
             y = _directly(shown, by_row, args, kwargs)
-            if y is not None:
-                return y
+            if y is not None:  # which marks its operands itself
+                return mark_row(y, y) if keeps_result and state.grad else y
         if accepted is not None:
             accepted.check(args, kwargs.get("dtype"))
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
@@ -109,7 +111,10 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             out = quietly(body, *operands, **options)
         except (TypeError, ValueError, IndexError, AttributeError) as failure:
             return _failed(name, failure, operands, args, kwargs)
-        return wrap(in_torchs_type(name, out, operands, options), operands, shown, returned)
+        y = wrap(in_torchs_type(name, out, operands, options), operands, shown, returned)
+        if saved is not None and state.grad:
+            mark(y, args, saved)
+        return y
 
     called = observed(named(run, name, body.__doc__), name)
     called.body = body  # type: ignore[attr-defined]  # for other bodies

@@ -88,7 +88,7 @@ def softshrink(input, lambd=0.5):
 @op(space=NN)
 def tanhshrink(input):
     """input - tanh(input)."""
-    return ROWS["tanhshrink"](floating(input))
+    return ROWS["tanhshrink"](floating(input) * 1)  # torch does not save the operand
 
 
 @op(space=NN)
@@ -159,7 +159,7 @@ def softmin(input, dim=-1, *, dtype=None):
 def normalize(input, p=2.0, dim: Any = 1, eps=1e-12):
     """input divided by its p-norms along ``dim``, which are at least ``eps``."""
     size = np.linalg.vector_norm(input, ord=p, axis=axes(dim, input), keepdims=True)
-    return input / np.maximum(size, eps)
+    return ROWS["divide"](input, np.maximum(size, eps))
 
 
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
