@@ -387,3 +387,36 @@ def test_results_have_torchs_type(name):
 def test_a_variance_that_is_a_number_is_not_cut_to_an_integer():
     loss = F.gaussian_nll_loss(torch.tensor([1]), torch.tensor([2]), 2.5)
     assert loss.item() == pytest.approx(0.5 * (np.log(2.5) + 1 / 2.5), rel=1e-6)  # float32
+
+
+# in float16 and bfloat16: the call, and the size of the numbers where it loses most
+HALVES = {
+    "sinc": (torch.sinc, 100), "normalize": (F.normalize, 100), "sigmoid": (torch.sigmoid, 1),
+    "cosine_similarity": (lambda x: F.cosine_similarity(x, x.flip(0)), 100),
+    "softmax": (lambda x: x.softmax(1), 1), "silu": (F.silu, 100), "mish": (F.mish, 100),
+    "glu": (F.glu, 1), "gelu": (lambda x: F.gelu(x, approximate="tanh"), 1),
+    "rms_norm": (lambda x: F.rms_norm(x, (8,)), 100), "cumprod": (lambda x: x.cumprod(0), 1),
+    "layer_norm": (lambda x: F.layer_norm(x, (8,)), 100), "selu": (F.selu, 1),
+    "sum": (torch.sum, 1), "mse_loss": (lambda x: F.mse_loss(x, x.flip(0)), 1),
+    "norm": (torch.norm, 100), "softsign": (F.softsign, 1), "hardswish": (F.hardswish, 1),
+    "softplus": (F.softplus, 1), "tanhshrink": (F.tanhshrink, 1),
+    "logits": (lambda x: F.binary_cross_entropy_with_logits(x, x.abs()), 1),
+    "cross_entropy": (lambda x: F.cross_entropy(x, torch.arange(8)), 1),
+    "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", HALVES)
+def test_half_precision_is_rounded_once(name, dtype):
+    call, size = HALVES[name]
+    x = torch.tensor(np.random.default_rng(3).standard_normal((8, 8)) * size).to(dtype)
+    y, exact = call(x), call(x.float()).double()
+    assert y.dtype is dtype
+    found = np.abs(y.double().numpy() - exact.numpy())
+    # an ulp of the type at its largest, and of subnormal numbers
+    assert (found <= torch.finfo(dtype).eps * (np.abs(exact.numpy()) + 6.2e-5)).all()
+    a, b = x.requires_grad_(), x.detach().float().requires_grad_()
+    (g,), (h,) = [torch.autograd.grad(call(v).sum(), v) for v in (a, b)]
+    bound = 2 * torch.finfo(dtype).eps * np.abs(h.numpy()).max() + 1e-3
+    assert (np.abs(g.float().numpy() - h.numpy()) <= bound).all()  # a cotangent is rounded too

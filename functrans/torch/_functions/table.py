@@ -37,7 +37,13 @@ from functrans.torch._functions.direct import ByRow, RowCall, record_row
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
 from functrans.torch._functions.kept import keeping, mark, mark_row
 from functrans.torch._functions.keywords import parameters_of, renamed, renaming, wrong_arguments
-from functrans.torch._functions.narrowing import in_torchs_type
+from functrans.torch._functions.narrowing import (
+    computes_wide,
+    in_single,
+    in_torchs_type,
+    narrowed,
+    widened,
+)
 from functrans.torch._functions.outputs import any_requires, write_out
 from functrans.torch._functions.returned import return_type
 from functrans.torch._graph.graph import RowNode, Value, is_outer
@@ -81,6 +87,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
     returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"
     wanted = parameters_of(body)
     accepted, saved = acceptance(name), keeping(name)
+    wide = computes_wide(name)
     keeps_result = saved is not None and saved[1]
     if by_row is not None:
         named(by_row, name, None)  # of whose arguments its errors speak
@@ -107,10 +114,17 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             options = {k: _plain(x) for k, x in kwargs.items()}
         if accepted is not None:
             operands = accepted.together(operands)
+        half = None
+        if wide and options.get("dtype") is None:
+            half = widened(name, operands, options)
+            if half is not None:
+                operands = [in_single(x) for x in operands]
+                options = {k: in_single(x) for k, x in options.items()}
         try:
             out = quietly(body, *operands, **options)
         except (TypeError, ValueError, IndexError, AttributeError) as failure:
             return _failed(name, failure, operands, args, kwargs)
+        out = out if half is None else narrowed(out, half)
         y = wrap(in_torchs_type(name, out, operands, options), operands, shown, returned)
         if saved is not None and state.grad:
             mark(y, args, saved)

@@ -9,6 +9,7 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.failures import WrongValue, misfit
+from functrans.torch._functions.narrowing import in_single
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.shares import log_softmax as _log_softmax
 from functrans.torch._functions.table import (
@@ -345,11 +346,13 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
             f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found "
             f"inputs with sizes {list(input1.shape)} and {list(input2.shape)}.")
     input1, input2 = promoted(floating(input1), floating(input2))
+    dtype = input1.dtype
+    input1, input2 = in_single(input1), in_single(input2)
     dot = np.sum(input1 * input2, axis=-1)
     sizes = [np.sum(x * x, axis=-1) + 1e-12 for x in (input1, input2)]
     cos = dot / np.sqrt(sizes[0] * sizes[1])
     loss = np.where(target == 1, 1 - cos, 0) + np.where(target == -1, _positive(cos - margin), 0)
-    loss = loss.astype(input1.dtype)
+    loss = loss.astype(dtype)
     return reduced(loss, _old(size_average, reduce, reduction), "cosine_embedding_loss")
 
 
