@@ -1,5 +1,6 @@
 """Views and changes in place, where torch refuses them and where it does not."""
 
+import numpy as np
 import pytest
 
 import functrans.torch as torch
@@ -327,3 +328,37 @@ def test_such_views_are_differentiated_twice_and_in_batches(name):
     batched = torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))(rows)
     for row, found in zip(rows, batched, strict=True):
         assert found.tolist() == torch.func.grad(lambda x: f(x).sum())(row).tolist()
+
+
+def test_a_tensor_that_has_turned_is_no_view():
+    y = torch.ones(2, 3, requires_grad=True) * 1
+    assert not y.t_()._is_view() and y[0]._is_view()
+
+
+def test_a_copy_does_not_share_the_changes_of_what_it_was_made_of():
+    x = torch.ones(4, requires_grad=True)
+    y = x * 1
+    turned = y.flip(0)
+    loss = turned.exp()
+    y.mul_(3)
+    assert turned._version == 0
+    (g,) = torch.autograd.grad((loss + turned.square()).sum(), x)
+    assert g.tolist() == pytest.approx([np.e + 2] * 4)
+
+
+@pytest.mark.parametrize("name", ["exp_", "sigmoid_", "sqrt_", "tanh_"])
+def test_a_result_that_was_saved_in_place_must_not_be_changed(name):
+    y = torch.full((3,), 0.5, requires_grad=True) * 1
+    getattr(y, name)()
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.* and mul_ at"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["mT", "mH"])
+def test_transposes_of_matrices_want_matrices(name):
+    with pytest.raises(RuntimeError, match=rf"tensor\.{name} is only supported on matrices"):
+        getattr(torch.ones(3), name)
+    assert torch.ones(()).movedim(0, -1).shape == ()
+    with pytest.raises(RuntimeError, match="number of dimensions in the tensor input does not"):
+        torch.ones(3).permute(1, 0)

@@ -86,7 +86,17 @@ def _recorded_write(t: Tensor, f: Callable, args: tuple, kwargs: dict, name: str
     if isinstance(y._node, ElementwiseNode | RowNode) and y._node.where is not None:
         y._node.where = caller()
     write(t, lift(y), name)
+    _watch_result(t, y)
     return t
+
+
+def _watch_result(t: Tensor, y: Tensor) -> None:
+    """A result that a node has saved is now the content of ``t``: changes of that are refused."""
+    node: Any = y._node
+    own = y._storage
+    if isinstance(node, ElementwiseNode | RowNode) and any([s is own for s, _ in node.marks]):
+        node.marks = [(t._storage, t._storage.version) if s is own else (s, v)
+                      for s, v in node.marks]
 
 
 def write(t: Tensor, value: Value, name: str) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.inplace import enter_in_place
-from functrans.torch._functions.shapes import expand, narrow, reshape, sizes, transpose
+from functrans.torch._functions.shapes import (
+    expand,
+    matrix_transpose,
+    narrow,
+    reshape,
+    sizes,
+    transpose,
+)
 from functrans.torch._functions.splitting import split
 from functrans.torch._functions.table import (
     FUNCTIONS,
@@ -243,10 +250,10 @@ _places("triu_indices", np.triu_indices, "The indices of the upper triangle of a
 @method
 def adjoint(input: Tensor) -> Tensor:
     """The matrices conjugated and transposed."""
-    return METHODS["conj"](METHODS["transpose"](input, -2, -1))
+    return METHODS["conj"](matrix_transpose("adjoint()", input))
 
 
-PROPERTIES["mH"] = adjoint
+PROPERTIES["mH"] = lambda self: METHODS["conj"](matrix_transpose("mH", self))
 
 
 def _conjugate_transpose(self: Tensor) -> Tensor:

@@ -228,7 +228,9 @@ def wrap(out: Any, operands: Any, title: str, name: str) -> Any:
     if type(out) is Value and not is_outer(out):
         if out.node is not None and not any(_is_output(x, out.node) for x in operands):
             out.node.title = title
-        return from_array(_apart(out.primal, operands), out.storage, out.node, out.index)
+        array = _apart(out.primal, operands)
+        storage = out.storage if array is out.primal else None  # a copy is on memory of its own
+        return from_array(array, storage, out.node, out.index)
     if isinstance(out, np.ndarray | np.generic):
         return from_array(_apart(np.asarray(out), operands))
     if isinstance(out, Tracer):

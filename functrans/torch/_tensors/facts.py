@@ -141,7 +141,7 @@ class Facts:
         return (a.shape, a.strides, self.data_ptr()) == (b.shape, b.strides, tensor.data_ptr())
 
     def _is_view(self) -> bool:
-        return self._base is not None
+        return self._base is not None and not self._turned
 
     @property
     def names(self) -> tuple:
