@@ -362,3 +362,15 @@ def test_transposes_of_matrices_want_matrices(name):
     assert torch.ones(()).movedim(0, -1).shape == ()
     with pytest.raises(RuntimeError, match="number of dimensions in the tensor input does not"):
         torch.ones(3).permute(1, 0)
+
+
+def test_one_of_several_views_is_not_read_once_its_base_has_changed():
+    y = torch.ones(3, requires_grad=True) * 1
+    first, second = y.split([1, 2])
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match=r"Output 1 of SplitWithSizes is a view and its base or"):
+        second.sin()
+    plain = torch.ones(3)
+    part = plain.split(1)[0]
+    plain.mul_(2)
+    assert part.tolist() == [2] and first.shape == (1,)

@@ -34,6 +34,7 @@ class Facts:
     _array: np.ndarray
     _storage: Storage
     _base: Any
+    _turned: bool
 
     _inference = False  # it was made in ``inference_mode``
 

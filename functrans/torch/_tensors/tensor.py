@@ -409,9 +409,17 @@ def recorded_edge(t: Tensor) -> Edge | None:
     return edge_of(t)
 
 
+_SEVERAL = "This view is the output of a function that returns multiple views."
+
+
 def look_up(t: Tensor) -> None:
     """Find the place of a view whose memory was written through another tensor."""
     base: Any = t._base
+    if t._made is not None and t._made.startswith(_SEVERAL) and t._node is not None:
+        function = t._node.name().removesuffix("0").removesuffix("Backward")
+        raise RuntimeError(
+            f"Output {t._index} of {function} is a view and its base or another view of its base "
+            f"has been modified inplace. {t._made}Make the view after the change, or of a clone().")
     t._seen = t._storage.history
     t._partial = False
     edge = edge_of(base)
