@@ -357,7 +357,7 @@ def test_an_operand_that_must_be_a_tensor_is_no_number(name):
 
 F = torch.nn.functional
 RESULTS = {  # of two operands: types, "0" of one without axes, and the type in torch
-    "kron": (torch.kron, "f 0d d, h 0f f, u 0i i"),
+    "kron": (torch.kron, "f 0d d, h 0f f, u 0i i, b b b"),
     "ldexp": (torch.ldexp, "h 0f h, u 0i f, i 0d d"),
     "dist": (torch.dist, "h 0f h, w 0d w, f d d"),
     "huber_loss": (F.huber_loss, "f d f, h w h, d f d"),

@@ -376,8 +376,10 @@ def tensordot(a, b, dims: Any = 2):
 def kron(input, other):
     """The Kronecker product."""
     target = dtypes.promote(input.dtype, other.dtype)  # an operand of one entry is one with axes
-    return np.kron(*[(x if x.dtype == target else x.astype(target)) * 1  # torch saves copies
-                     for x in (input, other)])
+    xs = [x if x.dtype == target else x.astype(target) for x in (input, other)]
+    if target.kind in "fcV":
+        xs = [x * 1 for x in xs]  # torch saves copies
+    return np.kron(*xs)
 
 
 @op(space=LINALG, names="cross")

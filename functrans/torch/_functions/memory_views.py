@@ -14,12 +14,19 @@ from numpy import ndarray
 from numpy.lib.stride_tricks import as_strided as strided_array
 from numpy.lib.stride_tricks import sliding_window_view
 
-from functrans.extend import Aval, bind, linear
+from functrans.extend import Aval, Linear, bind
 from functrans.torch._functions.table import FUNCTIONS, METHODS, method, op
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import view, way_to
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
+
+
+def _linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable, drops: bool = False,
+            fills: bool = False, **columns: Any) -> Linear:
+    """A linear row for this module alone."""
+    return Linear(name, impl, transpose, batch, 1, drops=drops, fills=fills, **columns)
+
 
 # ---- windows
 
@@ -42,7 +49,7 @@ def _added_windows(ct: ndarray, axis: int, step: int, length: int) -> ndarray:
 
 
 # row: overlapping windows of an array, read from it and written to it, are one view
-_unfold = linear(
+_unfold = _linear(
     "unfold_windows", _windows,
     lambda ct, x, axis, size, step: bind(_fold, ct, axis=axis, step=step, length=x.shape[axis]),
     batch=lambda size_, xs, batched, axis, size, step: bind(
@@ -52,7 +59,7 @@ _unfold = linear(
     drops=True, rounds="never",
 )
 # row: windows added where they were read; the transpose of ``unfold_windows``
-_fold = linear(
+_fold = _linear(
     "fold_windows", _added_windows,
     lambda ct, x, axis, step, length: bind(_unfold, ct, axis=axis, size=x.shape[-1], step=step),
     batch=lambda size_, xs, batched, axis, step, length: bind(
@@ -142,7 +149,7 @@ def _each(size_: int, shape: tuple, size: tuple, stride: tuple, offset: int, ord
 
 
 # row: entries by their places in memory; as indices they would be an operand of each step of a view
-_read_apart = linear(
+_read_apart = _linear(
     "as_strided", _apart,
     lambda ct, x, **params: bind(_write_apart, ct, shape=x.shape, **params),
     batch=lambda size_, xs, batched, **params: bind(
@@ -151,7 +158,7 @@ _read_apart = linear(
     drops=True, rounds="never",
 )
 # row: the transpose of ``as_strided``
-_write_apart = linear(
+_write_apart = _linear(
     "put_strided", _put_apart,
     lambda ct, x, shape, **params: bind(_read_apart, ct, **params),
     batch=lambda size_, xs, batched, shape, **params: bind(
@@ -263,13 +270,13 @@ def _alike(row: Callable) -> Callable:
 
 
 # row: a complex number and its parts are one memory; joined of ``real`` and ``imag`` they are not
-_as_real = linear(
+_as_real = _linear(
     "view_as_real", _pairs, lambda ct, x: np.conjugate(bind(_as_complex, ct)),
     batch=_alike(lambda: _as_real),
     abstract=lambda x: Aval((*x.shape, 2), np.abs(np.empty(0, x.dtype)).dtype), rounds="never",
 )
 # row: the inverse of ``view_as_real``, in the same memory
-_as_complex = linear(
+_as_complex = _linear(
     "view_as_complex", _numbers, lambda ct, x: bind(_as_real, np.conjugate(ct)),
     batch=_alike(lambda: _as_complex),
     abstract=lambda x: Aval(x.shape[:-1], np.result_type(x.dtype, np.complex64)), rounds="never",

@@ -18,6 +18,7 @@ from functrans.torch._functions.table import (
     op,
     ordered,
     plain,
+    promoted,
 )
 from functrans.torch._graph.graph import Value
 from functrans.torch._tensors.kinds import scalar_name
@@ -291,7 +292,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
         if type(x) in (bool, complex) or (type(x) not in NUMBERS and x.dtype.kind in "bc"):
             raise RuntimeError("Unsupported input type encountered for isin(): "
                                f"{scalar_name(np.asarray(x))}")
-    return np.isin(plain(elements), plain(test_elements), invert=invert)
+    return np.isin(*promoted(plain(elements), plain(test_elements)), invert=invert)
 
 
 @op

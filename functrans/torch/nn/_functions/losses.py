@@ -333,6 +333,13 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target input))."""
     x, y = promoted(input, target)
+    try:
+        shape = np.broadcast_shapes(x.shape, y.shape)
+    except ValueError as failure:
+        raise RuntimeError(misfit("soft_margin_loss", x.shape, y.shape)) from failure
+    if shape != x.shape:
+        raise RuntimeError(f"output with shape {list(x.shape)} doesn't match the broadcast shape "
+                           f"{list(shape)}")
     loss = _softplus(-y * x).astype(input.dtype)
     return reduced(loss, _old(size_average, reduce, reduction), "soft_margin_loss")
 
@@ -359,7 +366,8 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 @op(space=NN)
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of x1 - x2 + eps along the last dimension."""
-    d = np.subtract(*promoted(x1, x2, floats=True))
+    d = floating(np.subtract(*promoted(x1, x2)))
+    d = d if d.ndim else d.reshape(1)
     return np.linalg.vector_norm(d + eps, axis=-1, ord=p, keepdims=keepdim)
 
 
