@@ -54,6 +54,7 @@ from functrans.torch._functions import (
     indexing,
     joining,
     lowrank,
+    memory_views,
     order,
     outputs,
     parts,
@@ -186,7 +187,8 @@ for _name, _f in table.FUNCTIONS.items():
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions
-assert lowrank and parts and sampling and scattering and shares and synonyms and systems and windows
+assert lowrank and memory_views and parts and sampling and scattering and shares and synonyms
+assert systems and windows
 assert _C and _six  # which programs import by name
 
 __getattr__ = absent(__name__)

@@ -449,3 +449,60 @@ def test_a_log_normal_is_a_transformed_normal_that_keeps_its_class():
     wide = d.expand((3, 2))
     assert type(wide) is D.LogNormal and wide.batch_shape == (3, 2)
     np.testing.assert_array_equal(wide.log_prob(X)[0], d.log_prob(X))
+
+
+OUTSIDE = {
+    "one hot": lambda: D.OneHotCategorical(torch.ones(3)).log_prob(torch.tensor([1.0, 1.0, 0.0])),
+    "geometric": lambda: D.Geometric(torch.tensor(0.0)),
+    "cauchy": lambda: D.Cauchy(0.0, 1.0).cdf(torch.tensor(float("nan"))),
+    "list": lambda: D.Normal([0.0], 1.0),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_torch_refuses_of_values_and_parameters_is_refused(name):
+    with pytest.raises(ValueError, match=r"within the support|to be positive|must all be inst"):
+        OUTSIDE[name]()
+
+
+def test_a_gamma_density_is_in_the_type_of_its_parameters():
+    d = D.Gamma(torch.tensor(1.5), torch.tensor(2.0))
+    x = torch.tensor(0.3, dtype=torch.float64)
+    assert d.log_prob(x).dtype == torch.float32
+    assert d.log_prob(0.3).item() == d.log_prob(x).item()
+
+
+P = {
+    D.Laplace: (0.3, 0.7), D.Gumbel: (0.3, 0.7), D.Gamma: (1.5, 1.1), D.Beta: (1.5, 2.2),
+    D.Exponential: (1.3,), D.Uniform: (0.2, 0.9), D.Pareto: (0.1, 2.5),
+    D.ContinuousBernoulli: (0.3,), D.Normal: (0.3, 0.7),
+}
+
+
+def _drawn_from(kind, **options):
+    return kind(*[torch.tensor(v, dtype=torch.float64) for v in P[kind]], **options)
+
+
+@pytest.mark.parametrize(("first", "second"), [
+    *[(p, D.Normal) for p in P if p is not D.Normal],
+    *[(p, D.Exponential) for p in (D.Beta, D.Uniform, D.Pareto, D.ContinuousBernoulli)],
+], ids=lambda d: d.__name__)
+def test_divergences_are_means_of_the_difference_of_densities(first, second):
+    p, q = _drawn_from(first), _drawn_from(second)
+    u = torch.arange(0.5, 40000, dtype=torch.float64) / 40000
+    x = torch.tensor({
+        D.Laplace: stats.laplace(0.3, 0.7), D.Gumbel: stats.gumbel_r(0.3, 0.7),
+        D.Gamma: stats.gamma(1.5, scale=1 / 1.1), D.Beta: stats.beta(1.5, 2.2),
+        D.Exponential: stats.expon(scale=1 / 1.3), D.Uniform: stats.uniform(0.2, 0.7),
+        D.Pareto: stats.pareto(2.5, scale=0.1),
+    }[first].ppf(u.numpy())) if first is not D.ContinuousBernoulli else p.icdf(u)
+    mean = (p.log_prob(x) - q.log_prob(x)).mean().item()
+    # the midpoint rule in the distribution function leaves its ends
+    assert D.kl_divergence(p, q).item() == pytest.approx(mean, rel=2e-2, abs=2e-3)
+
+
+@pytest.mark.parametrize(("first", "second"), [
+    (D.Normal, D.Gamma), (D.Gamma, D.Uniform), (D.Laplace, D.Beta), (D.Pareto, D.Uniform),
+    (D.Exponential, D.Pareto), (D.Beta, D.Pareto)], ids=lambda d: d.__name__)
+def test_a_divergence_from_what_is_nowhere_there_is_infinite(first, second):
+    assert D.kl_divergence(_drawn_from(first), _drawn_from(second)).item() == np.inf

@@ -263,3 +263,159 @@ def test_random_choices_and_sigmoids_are_written_to_out():
     places = torch.empty(3, dtype=torch.int64)
     torch.multinomial(torch.tensor([0.0, 1.0]), 3, True, out=places)
     assert places.tolist() == [1, 1, 1]
+
+
+LETTERS = {"b": torch.bool, "u": torch.uint8, "i": torch.int64, "h": torch.float16,
+           "w": torch.bfloat16, "f": torch.float32, "c": torch.complex64}
+# types that torch 2.13 refuses on CPU, by letters: of functions of one operand, and of two
+REFUSED_OF_ONE = {
+    "b": "abs cov trapezoid trace nn.functional.tanhshrink nn.functional.softsign",
+    "bc": "ceil floor trunc round relu topk kthvalue median nanmedian nn.functional.relu6",
+    "c": "sign digamma erf erfc i0 logit isposinf nansum unique special.i1 special.ndtr",
+    "": "sigmoid exp",
+    "bui": "logcumsumexp nn.functional.silu nn.functional.normalize",
+    "bu": "gradient",
+    "buc": "nn.functional.hardtanh",
+    "buic": "frac selu celu softmax log_softmax histc frexp nn.functional.gelu nn.functional.elu "
+            "nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardshrink "
+            "nn.functional.softshrink nn.functional.mish nn.functional.logsigmoid "
+            "nn.functional.leaky_relu nn.functional.glu nn.functional.softmin "
+            "nn.functional.layer_norm",
+    "buihw": "linalg.eigh linalg.qr linalg.det",
+    "buihwc": "quantile nanquantile",
+    "hwc": "fft.rfft special.erfcx special.log_ndtr special.ndtri special.bessel_j0 "
+           "special.airy_ai special.spherical_bessel_j0",
+    "hw": "fft.ifft2",
+}
+REFUSED_OF_TWO = {
+    "b": "mm nn.functional.pairwise_distance",
+    "bc": "isin",
+    "bui": "dist nn.functional.l1_loss nn.functional.soft_margin_loss",
+    "buic": "hypot logaddexp2 nextafter floor_divide remainder fmod special.gammainc "
+            "nn.functional.mse_loss nn.functional.smooth_l1_loss nn.functional.huber_loss "
+            "nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits "
+            "nn.functional.kl_div nn.functional.hinge_embedding_loss "
+            "nn.functional.cosine_similarity nn.functional.cross_entropy",
+    "buihwc": "cdist",
+    "buihwfc": "nn.functional.multilabel_margin_loss",
+    "c": "atan2 maximum special.xlog1py",
+    "hwfc": "bitwise_and",
+    "bhwfc": "bitwise_left_shift gcd",
+    "hwc": "special.zeta",
+}
+ARGUMENTS = {"topk": (1,), "kthvalue": (1,), "quantile": (0.5,), "nanquantile": (0.5,),
+             "nn.functional.layer_norm": ((2,),)}
+ARGUMENTS |= dict.fromkeys(["logcumsumexp", "softmax", "log_softmax", "nn.functional.softmin"],
+                           (0,))
+
+
+def _numbers(letter):
+    numbers = [[0, 1], [2, 0]] if letter in "ui" else [[0.25, 0.5], [0.75, 0.25]]
+    return torch.tensor(numbers).to(LETTERS[letter])
+
+
+def _named(path):
+    found = torch
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _refuses(f, *args):
+    try:
+        f(*args)
+    except (RuntimeError, TypeError, IndexError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("name", "letters"), [
+    (name, letters) for letters, names in REFUSED_OF_ONE.items() for name in names.split()])
+def test_types_that_torch_refuses_are_refused(name, letters):
+    more = ARGUMENTS.get(name, ())
+    assert "".join(x for x in LETTERS if _refuses(_named(name), _numbers(x), *more)) == "".join(
+        x for x in LETTERS if x in letters)
+
+
+@pytest.mark.parametrize(("name", "letters"), [
+    (name, letters) for letters, names in REFUSED_OF_TWO.items() for name in names.split()])
+def test_types_of_pairs_that_torch_refuses_are_refused(name, letters):
+    found = [x for x in LETTERS if _refuses(_named(name), _numbers(x), _numbers(x))]
+    assert "".join(found) == "".join(x for x in LETTERS if x in letters)
+
+
+@pytest.mark.parametrize("name", ["atan2", "hypot", "maximum", "fmin", "logaddexp", "gcd", "ldexp",
+                                  "logical_and", "nextafter", "kron", "dist", "heaviside"])
+def test_an_operand_that_must_be_a_tensor_is_no_number(name):
+    x = torch.ones(2)
+    with pytest.raises(TypeError, match=r"\(position 2\) must be Tensor, not float"):
+        _named(name)(x, 1.5)
+    with pytest.raises(TypeError, match="must be Tensor, not float"):
+        getattr(x, name)(1.5)
+
+
+F = torch.nn.functional
+RESULTS = {  # of two operands: types, "0" of one without axes, and the type in torch
+    "kron": (torch.kron, "f 0d d, h 0f f, u 0i i, b b b"),
+    "ldexp": (torch.ldexp, "h 0f h, u 0i f, i 0d d"),
+    "dist": (torch.dist, "h 0f h, w 0d w, f d d"),
+    "huber_loss": (F.huber_loss, "f d f, h w h, d f d"),
+    "soft_margin_loss": (F.soft_margin_loss, "f d f, h w h, d f d"),
+    "logits": (F.binary_cross_entropy_with_logits, "f d d, d f f, h w w"),
+    "kl_div": (F.kl_div, "h 0f h, f d d"),
+    "poisson_nll_loss": (F.poisson_nll_loss, "h 0f h, i h f, i 0d d, f d d"),
+    "smooth_l1_loss": (F.smooth_l1_loss, "h 0f f, w i w, f d d"),
+    "cosine_similarity": (F.cosine_similarity, "h 0f f, f 0d d, w w w, i w w"),
+    "einsum": (lambda x, y: torch.einsum("ij,jk", x, y), "w w w, h h h"),
+    "inner": (torch.inner, "f 0d f, u 0i u, h 0w h"),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_have_torchs_type(name):
+    f, cases = RESULTS[name]
+    kinds = LETTERS | {"d": torch.float64}
+    for case in cases.split(", "):
+        first, second, expected = case.split()
+        x = _numbers("f").to(kinds[first])
+        y = _numbers("f").to(kinds[second[-1]])
+        y = y[0, 1] if second[0] == "0" else y
+        assert f(x, y).dtype == kinds[expected], case
+
+
+def test_a_variance_that_is_a_number_is_not_cut_to_an_integer():
+    loss = F.gaussian_nll_loss(torch.tensor([1]), torch.tensor([2]), 2.5)
+    assert loss.item() == pytest.approx(0.5 * (np.log(2.5) + 1 / 2.5), rel=1e-6)  # float32
+
+
+# in float16 and bfloat16: the call, and the size of the numbers where it loses most
+HALVES = {
+    "sinc": (torch.sinc, 100), "normalize": (F.normalize, 100), "sigmoid": (torch.sigmoid, 1),
+    "cosine_similarity": (lambda x: F.cosine_similarity(x, x.flip(0)), 100),
+    "softmax": (lambda x: x.softmax(1), 1), "silu": (F.silu, 100), "mish": (F.mish, 100),
+    "glu": (F.glu, 1), "gelu": (lambda x: F.gelu(x, approximate="tanh"), 1),
+    "rms_norm": (lambda x: F.rms_norm(x, (8,)), 100), "cumprod": (lambda x: x.cumprod(0), 1),
+    "layer_norm": (lambda x: F.layer_norm(x, (8,)), 100), "selu": (F.selu, 1),
+    "sum": (torch.sum, 1), "mse_loss": (lambda x: F.mse_loss(x, x.flip(0)), 1),
+    "norm": (torch.norm, 100), "softsign": (F.softsign, 1), "hardswish": (F.hardswish, 1),
+    "softplus": (F.softplus, 1), "tanhshrink": (F.tanhshrink, 1),
+    "logits": (lambda x: F.binary_cross_entropy_with_logits(x, x.abs()), 1),
+    "cross_entropy": (lambda x: F.cross_entropy(x, torch.arange(8)), 1),
+    "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", HALVES)
+def test_half_precision_is_rounded_once(name, dtype):
+    call, size = HALVES[name]
+    x = torch.tensor(np.random.default_rng(3).standard_normal((8, 8)) * size).to(dtype)
+    y, exact = call(x), call(x.float()).double()
+    assert y.dtype is dtype
+    found = np.abs(y.double().numpy() - exact.numpy())
+    # an ulp of the type at its largest, and of subnormal numbers
+    assert (found <= torch.finfo(dtype).eps * (np.abs(exact.numpy()) + 6.2e-5)).all()
+    a, b = x.requires_grad_(), x.detach().float().requires_grad_()
+    (g,), (h,) = [torch.autograd.grad(call(v).sum(), v) for v in (a, b)]
+    bound = 2 * torch.finfo(dtype).eps * np.abs(h.numpy()).max() + 1e-3
+    assert (np.abs(g.float().numpy() - h.numpy()) <= bound).all()  # a cotangent is rounded too

@@ -1,5 +1,6 @@
 """Views and changes in place, where torch refuses them and where it does not."""
 
+import numpy as np
 import pytest
 
 import functrans.torch as torch
@@ -235,3 +236,141 @@ def test_a_view_of_one_of_several_views_is_not_written_to_either():
     part = y.unbind()[0].view(1)
     with pytest.raises(RuntimeError, match="This view is the output of a function that returns m"):
         part.mul_(2)
+
+
+WINDOWS = {  # a view that no index makes, of six entries; each in torch 2.13
+    "windows": lambda y: y.unfold(0, 2, 2),
+    "overlapping windows": lambda y: y.unfold(0, 3, 1),
+    "windows of windows": lambda y: y.reshape(2, 3).unfold(1, 3, 1).unfold(0, 2, 1),
+    "strided": lambda y: y.as_strided((2, 2), (2, 1), 1),
+    "strided and overlapping": lambda y: y.as_strided((3, 2), (1, 2)),
+    "strided beyond a view": lambda y: y[1:3].as_strided((2, 2), (3, 1), 0),
+    "strided of a transpose": lambda y: y.reshape(2, 3).t().as_strided((3,), (2,)),
+    "as pairs": lambda y: torch.view_as_complex(y.view(3, 2)).abs(),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_view_follows_its_base(name):
+    x = torch.arange(1.0, 7.0, dtype=torch.float64, requires_grad=True)
+    y = x * 1
+    seen = WINDOWS[name](y)
+    stale = seen.tolist()
+    y.mul_(3)
+    fresh = WINDOWS[name](x * 3)
+    if name != "as pairs":  # whose absolute values are new memory
+        assert seen.tolist() == fresh.tolist() != stale
+        (got,) = torch.autograd.grad((seen**2).sum(), x)
+        (expected,) = torch.autograd.grad((fresh**2).sum(), x)
+        if name != "strided beyond a view":  # ``fresh`` has no history of what is beyond
+            assert got.tolist() == expected.tolist()
+    with torch.no_grad():
+        plain = torch.arange(6.0)
+        seen = WINDOWS[name](plain)
+        plain.zero_()
+    assert name == "as pairs" or not seen.any()
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("windows", [2, 3, 2, 3, 2, 3]), ("strided", [1, 2, 3, 2, 3, 1]),
+    ("strided beyond a view", [2, 3, 1, 2, 3, 1]), ("strided of a transpose", [1] * 6)])
+def test_writes_to_such_a_view_reach_its_base(name, expected):
+    x = torch.zeros(6, dtype=torch.float64, requires_grad=True)
+    y = x * 1
+    seen = WINDOWS[name](y)
+    factors = torch.tensor([2.0, 3.0], dtype=torch.float64)
+    seen.mul_(factors if seen.ndim == 2 else torch.ones(3, dtype=torch.float64))
+    y.sum().backward()
+    assert x.grad.tolist() == expected
+    plain = torch.zeros(6)
+    WINDOWS[name](plain).add_(1)
+    assert plain.sum() == (6 if name == "windows" else 4 if "transpose" not in name else 3)
+
+
+@pytest.mark.parametrize("name", ["overlapping windows", "strided and overlapping"])
+def test_entries_that_share_a_place_are_not_written_to(name):
+    y = torch.zeros(6)
+    for write in (lambda t: t.add_(1), lambda t: t.zero_(), lambda t: t.__setitem__(0, 1.0)):
+        with pytest.raises(RuntimeError, match="refers to a single memory location"):
+            write(WINDOWS[name](y))
+    assert not y.any()
+
+
+def test_numbers_and_their_parts_are_one_memory():
+    z = torch.zeros(2, dtype=torch.complex64)
+    pairs = torch.view_as_real(z)
+    pairs[0, 1] = 5
+    z[1] = 2 + 3j
+    assert z.tolist() == [5j, 2 + 3j] and pairs.tolist() == [[0, 5], [2, 3]]
+    torch.view_as_complex(pairs)[0] = 7
+    assert z.tolist() == [7, 2 + 3j]
+    x = torch.ones(2, dtype=torch.complex128, requires_grad=True)
+    y = x * 1
+    pairs = torch.view_as_real(y)
+    y.mul_(3)
+    pairs[:, 1].sum().backward()
+    assert x.grad.tolist() == [3j, 3j]
+    with pytest.raises(RuntimeError, match=r"is not recorded\. Call mul_ on a clone"):
+        pairs.mul_(2)
+    with pytest.raises(RuntimeError, match="must have a last dimension with stride 1"):
+        torch.view_as_complex(torch.ones(2, 2).t())
+
+
+@pytest.mark.parametrize("name", [
+    n for n in WINDOWS if n not in ("as pairs", "strided beyond a view")])
+def test_such_views_are_differentiated_twice_and_in_batches(name):
+    def f(x):
+        return WINDOWS[name](x * 1) ** 3
+
+    x = torch.linspace(0.5, 1.0, 6, dtype=torch.float64).requires_grad_()
+    assert gradcheck(f, x, check_forward_ad=True) and gradgradcheck(f, x)
+    rows = torch.linspace(0.1, 1.2, 12, dtype=torch.float64).reshape(2, 6)
+    batched = torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))(rows)
+    for row, found in zip(rows, batched, strict=True):
+        assert found.tolist() == torch.func.grad(lambda x: f(x).sum())(row).tolist()
+
+
+def test_a_tensor_that_has_turned_is_no_view():
+    y = torch.ones(2, 3, requires_grad=True) * 1
+    assert not y.t_()._is_view() and y[0]._is_view()
+
+
+def test_a_copy_does_not_share_the_changes_of_what_it_was_made_of():
+    x = torch.ones(4, requires_grad=True)
+    y = x * 1
+    turned = y.flip(0)
+    loss = turned.exp()
+    y.mul_(3)
+    assert turned._version == 0
+    (g,) = torch.autograd.grad((loss + turned.square()).sum(), x)
+    assert g.tolist() == pytest.approx([np.e + 2] * 4)
+
+
+@pytest.mark.parametrize("name", ["exp_", "sigmoid_", "sqrt_", "tanh_"])
+def test_a_result_that_was_saved_in_place_must_not_be_changed(name):
+    y = torch.full((3,), 0.5, requires_grad=True) * 1
+    getattr(y, name)()
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.* and mul_ at"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["mT", "mH"])
+def test_transposes_of_matrices_want_matrices(name):
+    with pytest.raises(RuntimeError, match=rf"tensor\.{name} is only supported on matrices"):
+        getattr(torch.ones(3), name)
+    assert torch.ones(()).movedim(0, -1).shape == ()
+    with pytest.raises(RuntimeError, match="number of dimensions in the tensor input does not"):
+        torch.ones(3).permute(1, 0)
+
+
+def test_one_of_several_views_is_not_read_once_its_base_has_changed():
+    y = torch.ones(3, requires_grad=True) * 1
+    first, second = y.split([1, 2])
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match=r"Output 1 of SplitWithSizes is a view and its base or"):
+        second.sin()
+    plain = torch.ones(3)
+    part = plain.split(1)[0]
+    plain.mul_(2)
+    assert part.tolist() == [2] and first.shape == (1,)

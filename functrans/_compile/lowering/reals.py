@@ -179,6 +179,21 @@ def exp_within(x: Real) -> Real:
     return y * x.number(1.0).if_(fine, raised_by)
 
 
+def exp_normal(x: Real) -> Real:
+    """The exponential of what is not too large; where digits would be lost, that of the least
+    number that keeps all."""
+    digits, log2, _, whole, _, rest = EXP[x.t]
+    nearest, code = 1.5 * 2.0**digits, x.code
+    within = x.number(whole).if_(x.is_("lt", whole), x)
+    with code.contracting():
+        shifted = within * PER_LOG2 + nearest
+        n = shifted - nearest
+        r = (within - n * log2[0]) - n * log2[1]
+        y = (r * r * r.polynomial(rest) + r) + 1.0
+    power = code.op(f"shl {x.bits_type} {shifted.bits()}, {digits}")
+    return x.of_bits(code.op(f"add {x.bits_type} {y.bits()}, {power}")) + within * 0.0  # or NaN
+
+
 # (log((1 + s) / (1 - s)) / s - 2) / s**2 in s**2, for (1 + s) / (1 - s) up to the root of 2
 LOG = (0.6666666666666681, 0.3999999999973949, 0.2857142867536473, 0.22222205018571178,
        0.18183247968228072, 0.15321741487637, 0.14722467084878654)

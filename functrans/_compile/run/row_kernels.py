@@ -154,16 +154,20 @@ class _Writer:
     def total_and_most(self, f: Callable, lo: str, hi: str, *pointers: str) -> tuple[str, str]:
         """The sum of ``f`` of the entries of two operands, and whether one of the second, which are
         shares, is more than a half, so that what the others have together may be little."""
-        code, bound = self.code, self.number(0.5)
-        totals = [self.variable("double", code.number("double", 0)) for _ in range(2)]
+        code, n = self.code, self.bits
+        total = self.variable("double", code.number("double", 0))
+        most = self.variable(f"i{n}", "0")
         with self.loop(lo, hi) as i:
             g, y = [self.load(p, i) for p in pointers]
-            most = code.op(f"uitofp i1 {code.compare('gt', self.t, y, bound)} to double")
-            for at, x in zip(totals, (self.double(f(g, y)), most), strict=True):
-                have = code.op(f"load double, ptr {at}")
-                code.line(f"store double {code.op(f'fadd reassoc double {have}, {x}')}, ptr {at}")
-        total, most = [code.op(f"load double, ptr {at}") for at in totals]
-        return total, code.compare("gt", "double", most, code.number("double", 0))
+            have = code.op(f"load double, ptr {total}")
+            have = code.op(f"fadd reassoc double {have}, {self.double(f(g, y))}")
+            code.line(f"store double {have}, ptr {total}")
+            key = code.op(f"bitcast {self.t} {y} to i{n}")  # in order, as none is negative
+            best = code.op(f"load i{n}, ptr {most}")
+            code.line(f"store i{n} {code.call('smax', f'i{n}', best, key)}, ptr {most}")
+        half = code.op(f"bitcast {self.t} {self.number(0.5)} to i{n}")
+        above = code.op(f"icmp sgt i{n} {code.op(f'load i{n}, ptr {most}')}, {half}")
+        return code.op(f"load double, ptr {total}"), above
 
     def keep(self, x: str, row: str) -> None:
         """Keep a number in double precision for a row."""
@@ -213,9 +217,12 @@ def _sigmoid(x: Real) -> Real:
 
 
 def _sigmoid_slope(g: Real, x: Real) -> Real:
-    small = reals.exp_within(0.0 - abs(x))
-    unit = small + 1.0
-    return g * (small / (unit * unit))
+    """``g exp(-|x|) / (1 + exp(-|x|))**2`` as a square, which alone may be below the normal
+    numbers."""
+    small = reals.exp_normal(abs(x) * -0.5)
+    with x.code.contracting():
+        root = small / (small * small + 1.0)
+    return g * (root * root)
 
 
 def _softplus(x: Real) -> Real:

@@ -29,6 +29,7 @@ from functrans.torch._graph.nodes import OpNode, check, freed, sequence
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.packing import marked, packed, unpacked
 from functrans.torch._graph.pushing import FORWARD, Forward
+from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
@@ -276,7 +277,14 @@ def outer(input, vec2):
 
 @op
 def inner(input, other):
-    """The sum of products over the last dimension."""
+    """The sum of products over the last dimension; of an operand of one entry, with each."""
+    if not input.ndim or not other.ndim:
+        return METHODS["mul"].of.ufunc(*promoted(input, other))
+    if input.dtype != other.dtype:
+        raise RuntimeError("both inputs should have same dtype")
+    if input.dtype.kind == "b":
+        raise NotImplementedError("\"addmm_impl_cpu_\" not implemented for 'Bool'; convert it to "
+                                  "another type first")
     return np.inner(input, other)
 
 
@@ -330,6 +338,11 @@ def _combined(x, product, beta, alpha):
 @op(space=FUNCTIONS, title="UnsafeViewBackward0")
 def einsum(equation, *operands):
     """Products summed as the subscripts say."""
+    narrow = [x for x in operands if getattr(x, "dtype", None) == dtypes.BFLOAT16]
+    if narrow:  # of which NumPy's has no sums
+        wide = [x.astype(np.float32) if getattr(x, "dtype", None) == dtypes.BFLOAT16 else x
+                for x in operands]
+        return einsum.body(equation, *wide).astype(dtypes.BFLOAT16)
     if len(operands) == 1 and isinstance(operands[0], tuple | list):
         operands = tuple(operands[0])
     if not isinstance(equation, str):  # operands and their lists of subscripts, in turns
@@ -362,7 +375,11 @@ def tensordot(a, b, dims: Any = 2):
 @op
 def kron(input, other):
     """The Kronecker product."""
-    return np.kron(*promoted(input, other))
+    target = dtypes.promote(input.dtype, other.dtype)  # an operand of one entry is one with axes
+    xs = [x if x.dtype == target else x.astype(target) for x in (input, other)]
+    if target.kind in "fcV":
+        xs = [x * 1 for x in xs]  # torch saves copies
+    return np.kron(*xs)
 
 
 @op(space=LINALG, names="cross")

@@ -11,6 +11,7 @@ from functrans.torch._functions.failures import broadcast_shape
 from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.reductions import axes, count_dims, norm
 from functrans.torch._functions.table import FUNCTIONS, NUMBERS, floating, op, plain, promoted
+from functrans.torch._tensors.kinds import scalar_name
 
 
 @op
@@ -66,6 +67,8 @@ def cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1):
 @op(space=FUNCTIONS)
 def gradient(input, *, spacing=1, dim=None, edge_order=1):
     """Slopes along each of ``dim`` by differences of second order inside."""
+    if input.dtype.kind == "u":
+        raise RuntimeError("torch.gradient does not support uint8 input.")
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     spacing = 1 if spacing is None else spacing
     spacings = list(spacing) if isinstance(spacing, list | tuple) else [spacing] * len(dims)
@@ -143,6 +146,10 @@ def _norm(x: Any, p: float) -> AnyArray:
 @op(space=FUNCTIONS)
 def cdist(x1, x2, p=2.0, compute_mode=None):
     """The ``p``-norms of all differences between rows of two matrices; at 0 the slope is 0."""
+    for which, x in enumerate((x1, x2), 1):
+        if x.dtype.kind not in "fV":
+            raise RuntimeError(f"cdist only supports floating-point dtypes, X{which} got: "
+                               f"{scalar_name(x)}")
     if x1.ndim < 2 or x2.ndim < 2:
         raise RuntimeError("cdist only supports at least 2D tensors, X1 got: "
                            f"{x1.ndim}D and X2 got: {x2.ndim}D")
@@ -207,10 +214,11 @@ def logcumsumexp(input, dim):
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 . x2 / (|x1| |x2|) along ``dim``, the lengths at least ``eps``."""
     x1, x2 = promoted(x1, x2)
+    dtype = x1.dtype
     shape = broadcast_shape("cosine_similarity", x1.shape, x2.shape)
     x1, x2 = np.broadcast_to(x1, shape), np.broadcast_to(x2, shape)
     sizes = [np.maximum(np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=True), eps)
              for x in (x1, x2)]
     x1, x2 = x1 / sizes[0], x2 / sizes[1]
-    return np.sum(x1 * x2, axis=axes(dim, x1))
+    return np.sum(x1 * x2, axis=axes(dim, x1)).astype(dtype)
 

@@ -77,8 +77,6 @@ FLOATING_PAIRS = {
 }
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackward0"}
-# functions of which torch saves the result, and tails of the slope may be in the operand alone
-INVERSES = {"tanh": np.arctanh, "tan": np.arctan, "exp2": np.log2}
 # of booleans, for which NumPy's function has no loop, or one that gives int8
 _BOOLEANS = {"square": lambda x: x.astype(np.int64), "sign": np.copy}
 
@@ -105,6 +103,9 @@ def _truncated(x1: Any, x2: Any) -> AnyArray:
 
 def _power_of_integers(x1: Any, x2: Any) -> AnyArray:
     dtype = (x2 if type(x1) in NUMBERS else x1).dtype
+    if dtype.kind == "b" and type(x1) not in NUMBERS and type(x2) not in NUMBERS:
+        raise NotImplementedError("\"pow\" not implemented for 'Bool'; convert it to another type "
+                                  "first")
     x1, x2 = np.asarray(x1, dtype), np.asarray(x2, dtype)
     if dtype.kind == "b":
         return x1 | ~x2
@@ -126,11 +127,14 @@ def _binary(name: str, of: str, **options: Any) -> Callable:
     return binary(name, ROWS.get(of) or row(of), integers=INTEGERS.get(name), **options)
 
 
-# Functions of which torch saves the result, and rules read the operand too.
-INVERSES: dict[str, Callable] = {"tanh": np.arctanh, "tan": np.arctan, "exp2": np.log2}
+# functions of which torch saves the result, and tails of the slope may be in the operand alone
+INVERSES: dict[str, Callable] = {
+    "tanh": np.arctanh, "tan": np.arctan, "exp2": np.log2, "expm1": np.log1p,
+}
 
 for _name, _row in FLOATING.items():
-    METHODS[_name] = unary(_name, row(_row), inverse=INVERSES.get(_name))
+    METHODS[_name] = unary(_name, ROWS["expm1"] if _row == "expm1" else row(_row),
+                           inverse=INVERSES.get(_name))
 for _name, _row in KEEPING.items():
     METHODS[_name] = unary(_name, row(_row), floats=False, title=_TITLES.get(_name),
                            booleans=_BOOLEANS.get(_name))
@@ -389,6 +393,8 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 def positive(input: Tensor) -> Tensor:
     """The tensor itself."""
+    if input._array.dtype.kind == "b":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
 
 

@@ -261,7 +261,7 @@ def index_array(x: Any) -> Any:
 def index_select(x, dim, index):
     """The entries at ``index`` along ``dim``."""
     index = index_array(index)
-    if index.dtype.kind not in "iu":
+    if index.dtype not in (np.dtype(np.int32), np.dtype(np.int64)):
         raise RuntimeError("index_select(): Expected dtype int32 or int64 for index, but it is "
                            f"{scalar_name(index)}")
     index = from_start("index_select", index, IndexError)

@@ -28,6 +28,8 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 def in_place(f: Callable, name: str) -> Callable:
     """The variant of ``f`` that writes its result to its first argument."""
     of = getattr(f, "of", None)
+    if of is not None and of.tensors_only:
+        of = None  # refuses numbers
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         recorded = state.grad and any_requires((self, *args))
@@ -84,7 +86,17 @@ def _recorded_write(t: Tensor, f: Callable, args: tuple, kwargs: dict, name: str
     if isinstance(y._node, ElementwiseNode | RowNode) and y._node.where is not None:
         y._node.where = caller()
     write(t, lift(y), name)
+    _watch_result(t, y)
     return t
+
+
+def _watch_result(t: Tensor, y: Tensor) -> None:
+    """A result that a node has saved is now the content of ``t``: changes of that are refused."""
+    node: Any = y._node
+    own = y._storage
+    if isinstance(node, ElementwiseNode | RowNode) and any([s is own for s, _ in node.marks]):
+        node.marks = [(t._storage, t._storage.version) if s is own else (s, v)
+                      for s, v in node.marks]
 
 
 def write(t: Tensor, value: Value, name: str) -> None:

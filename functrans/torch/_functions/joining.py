@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.inplace import enter_in_place
-from functrans.torch._functions.shapes import expand, narrow, reshape, sizes, transpose
+from functrans.torch._functions.shapes import (
+    expand,
+    matrix_transpose,
+    narrow,
+    reshape,
+    sizes,
+    transpose,
+)
 from functrans.torch._functions.splitting import split
 from functrans.torch._functions.table import (
     FUNCTIONS,
@@ -26,7 +33,7 @@ from functrans.torch._graph.modes import enable_grad, state
 from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import become_view, changed, guard
 from functrans.torch._tensors.factories import factory
-from functrans.torch._tensors.tensor import Tensor, from_array, has_history
+from functrans.torch._tensors.tensor import Tensor, has_history
 
 _on_diagonal = row("embed_diagonal")
 
@@ -240,124 +247,13 @@ tril_indices = _places("tril_indices", np.tril_indices,
 _places("triu_indices", np.triu_indices, "The indices of the upper triangle of a matrix.")
 
 
-# ---- windows on memory
-
-
-@op(name="unfold")
-def windows(input, dimension, size, step):
-    """Windows of ``size`` entries, ``step`` apart along a dimension, in a new last dimension."""
-    if step <= 0:
-        raise RuntimeError(f"step is {step} but must be > 0")
-    if not input.ndim:
-        return input.reshape(1)[:size]
-    n = input.shape[dimension]
-    if size > n:
-        raise RuntimeError(f"maximum size for tensor at dimension {dimension} is {n} but size is "
-                           f"{size}")
-    starts = np.arange(0, n - size + 1, step)
-    axis = dimension % input.ndim
-    return np.moveaxis(np.take(input, starts[:, None] + np.arange(size), axis), axis + 1, -1)
-
-
-def read_only(f: Callable) -> Callable:
-    """``f``, a copy where torch has a view: an error where it is written to, not a lost write."""
-
-    def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        y = f(input, *args, **kwargs)
-        y._array = y._array.view()
-        y._array.flags.writeable = False
-        return y
-
-    return named(copied, f.__name__, f.__doc__)
-
-
-@op(method=False, title="AsStridedBackward0")
-def _strided(flat, where):
-    return np.take(flat, where)
-
-
-def _in_memory(size: Any, stride: Any, first: int) -> np.ndarray:
-    """The places in memory of entries that lie so far apart."""
-    where = np.asarray(first)
-    for n, s in zip(size, stride, strict=True):
-        where = where[..., None] + np.arange(n) * s
-    return where
-
-
-def _require_within(where: np.ndarray, entries: int, size: Any, stride: Any) -> None:
-    if where.size and not 0 <= where.min() <= where.max() < entries:
-        raise RuntimeError(f"setStorage: sizes {list(size)}, strides {list(stride)} are out of "
-                           f"bounds for storage of {entries} entries")
-
-
-def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """Entries of the memory of a tensor that lie so many entries apart. Those that are not its own
-    but of what it is a view of are constant."""
-    base = input if input._base is None else input._base
-    where = _in_memory(size, stride, input.storage_offset() if storage_offset is None
-                    else storage_offset)
-    _require_within(where, base.numel(), size, stride)
-    own = _in_memory(input.shape, input.stride(), input.storage_offset())
-    entry_at = np.full(base.numel(), -1)
-    entry_at[own.reshape(-1)] = np.arange(own.size)
-    entries = entry_at[where]
-    if (entries >= 0).all():
-        return _strided(input.reshape(-1), entries)
-    if not base.is_contiguous():
-        raise NotImplementedError("as_strided: only views of contiguous tensors are supported; "
-                                  "call .contiguous() first")
-    rest = from_array(base._array.reshape(-1)[where])
-    if not own.size:
-        return rest
-    taken = _strided(input.reshape(-1), np.maximum(entries, 0))
-    return METHODS["where"](taken, from_array(entries >= 0), rest)
-
-
-@method
-def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any,
-                       storage_offset: int | None = None) -> Tensor:
-    """``input`` with ``src`` written to entries that lie so many entries apart."""
-    where = _in_memory(size, stride, storage_offset or 0)
-    _require_within(where, input.numel(), size, stride)
-    flat = METHODS["put"](input.reshape(-1), from_array(where.reshape(-1)), src.reshape(-1))
-    return flat.reshape(input.shape)
-
-
-METHODS["unfold"] = read_only(METHODS["unfold"])
-METHODS["as_strided"] = read_only(as_strided)
-
-# ---- complex numbers as pairs
-
-
-@op(space=FUNCTIONS)
-def view_as_real(input):
-    """The real and imaginary parts along a new last dimension."""
-    if input.dtype.kind != "c":
-        raise RuntimeError("view_as_real is only supported for complex tensors")
-    return np.stack([np.real(input), np.imag(input)], -1)
-
-
-@op(space=FUNCTIONS)
-def view_as_complex(input):
-    """Complex numbers of the pairs along the last dimension."""
-    if input.dtype.kind != "f" or not input.ndim or input.shape[-1] != 2:
-        raise RuntimeError("view_as_complex is only supported for floating point tensors whose "
-                           f"last dimension has size 2, but this is {input.dtype.name} of shape "
-                           f"{list(input.shape)}")
-    return row("from_parts")(input[..., 0], input[..., 1])
-
-
-for _name in ("view_as_real", "view_as_complex"):
-    FUNCTIONS[_name] = read_only(FUNCTIONS[_name])
-
-
 @method
 def adjoint(input: Tensor) -> Tensor:
     """The matrices conjugated and transposed."""
-    return METHODS["conj"](METHODS["transpose"](input, -2, -1))
+    return METHODS["conj"](matrix_transpose("adjoint()", input))
 
 
-PROPERTIES["mH"] = adjoint
+PROPERTIES["mH"] = lambda self: METHODS["conj"](matrix_transpose("mH", self))
 
 
 def _conjugate_transpose(self: Tensor) -> Tensor:

@@ -25,6 +25,19 @@ Inverse = namedtuple("Inverse", "inverse info")
 Factor = namedtuple("Factor", "L info")
 
 
+_SPECTRA = {"eigh": "linalg_eigh_cpu", "eigvalsh": "linalg_eigh_cpu"}
+_KERNELS = {**_SPECTRA, "cholesky": "cholesky_cpu", "cond": "linalg_svd_cpu", "det": "lu_cpu",
+            "eig": "linalg_eig_out_cpu", "eigvals": "linalg_eig_out_cpu", "qr": "geqrf_cpu",
+            "svd": "linalg_svd_cpu", "svdvals": "linalg_svd_cpu"}
+
+
+def _without_kernel(who: str, x: Any, kernels: dict[str, str]) -> None:
+    """Raise what torch does where it comes as far as a kernel that there is none of."""
+    if who in kernels:
+        raise NotImplementedError(f"\"{kernels[who]}\" not implemented for '{scalar_name(x)}'; use "
+                                  ".float() first")
+
+
 def matrices(who: str, *xs: Any) -> None:
     """Raise unless each operand has the two dimensions of a matrix, and is of floats."""
     for x in xs:
@@ -32,9 +45,11 @@ def matrices(who: str, *xs: Any) -> None:
             raise RuntimeError(f"linalg.{who}: The input tensor A must have at least 2 dimensions, "
                                f"but it has {x.ndim}")
         if x.dtype.kind not in "fcV":
+            _without_kernel(who, x, _SPECTRA)
             raise RuntimeError(f"linalg.{who}: Expected a floating point or complex tensor as "
                                f"input. Got {scalar_name(x)}; use .float() first")
         if x.dtype.itemsize == 2 and who != "matrix_power":
+            _without_kernel(who, x, _KERNELS)
             raise RuntimeError(f"linalg.{who}: Low precision dtypes not supported. Got "
                                f"{scalar_name(x)}; use .float() first")
 
@@ -119,7 +134,8 @@ def slogdet(A):
 @op(title="LinalgMatrixPowerBackward0")
 def matrix_power(A, n):
     """Each matrix to an integer power."""
-    square("matrix_power", A)
+    if A.dtype.kind not in "iu" or n < 0:
+        square("matrix_power", A)
     if n == 0:
         return A * 0 + np.eye(A.shape[-1], dtype=A.dtype)
     return np.linalg.matrix_power(A, n)

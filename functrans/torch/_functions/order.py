@@ -10,8 +10,18 @@ import numpy as np
 
 from functrans.torch._functions.indexing import without_derivative
 from functrans.torch._functions.reductions import Extreme, axes, count_dims, picked, sort
-from functrans.torch._functions.table import FUNCTIONS, METHODS, function, op, ordered, plain
+from functrans.torch._functions.table import (
+    FUNCTIONS,
+    METHODS,
+    NUMBERS,
+    function,
+    op,
+    ordered,
+    plain,
+    promoted,
+)
 from functrans.torch._graph.graph import Value
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 Ends = namedtuple("Ends", "min max")
@@ -91,7 +101,7 @@ _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 def _quantile(who: str, function: Callable, doc: str) -> None:
     def body(input, q, dim=None, keepdim=False, *, interpolation: Any = "linear"):
-        x = input
+        x = input * 1  # torch does not save the operand
         if x.dtype.kind != "f":
             raise RuntimeError(f"{who}() input tensor must be either float or double dtype")
         if interpolation not in _METHODS:
@@ -278,7 +288,11 @@ def histc(input, bins=100, min=0, max=0):
 @op(space=FUNCTIONS)
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """Which entries are among others."""
-    return np.isin(plain(elements), plain(test_elements), invert=invert)
+    for x in (elements, test_elements):
+        if type(x) in (bool, complex) or (type(x) not in NUMBERS and x.dtype.kind in "bc"):
+            raise RuntimeError("Unsupported input type encountered for isin(): "
+                               f"{scalar_name(np.asarray(x))}")
+    return np.isin(*promoted(plain(elements), plain(test_elements)), invert=invert)
 
 
 @op

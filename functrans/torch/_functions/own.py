@@ -54,8 +54,8 @@ def _sigmoid(x: Any) -> AnyArray:
 
 
 def _exponential(x: Any) -> AnyArray:
-    if x.dtype.char == "e":  # of which an exponential overflows where the result is not 0 yet
-        return _exponential(np.asarray(x, np.float32)).astype(np.float16)
+    if x.dtype.itemsize == 2:  # of which an exponential overflows where the result is not 0 yet
+        return _exponential(np.asarray(x, np.float32)).astype(x.dtype)
     y = np.exp(np.negative(x))
     y += 1
     return np.reciprocal(y)
@@ -72,8 +72,8 @@ def _sigmoid_slope(g: Any, x: Any) -> AnyArray:
 
 def _bell(x: Any) -> AnyArray:
     """exp(-|x|) / (1 + exp(-|x|))**2, the slope of ``sigmoid``, right in both tails."""
-    if x.dtype.char == "e":
-        return _bell(np.asarray(x, np.float32)).astype(np.float16)
+    if x.dtype.itemsize == 2:
+        return _bell(np.asarray(x, np.float32)).astype(x.dtype)
     share = np.exp(np.copysign(x, -1) if x.dtype.kind == "f" else -x)
     return share / np.square(1 + share)
 
@@ -86,8 +86,8 @@ _SHRINK = (1 / 3, -2 / 15, 17 / 315, -62 / 2835, 1382 / 155925, -21844 / 6081075
 
 def _tanhshrink(x: Any) -> AnyArray:
     """x - tanh(x), of which near 0 the difference has lost its digits."""
-    if x.dtype.char == "e":
-        return _tanhshrink(np.asarray(x, np.float32)).astype(np.float16)
+    if x.dtype.itemsize == 2:
+        return _tanhshrink(np.asarray(x, np.float32)).astype(x.dtype)
     y = x - np.tanh(x)
     near = np.absolute(x) < 0.3
     if not near.any():
@@ -158,6 +158,9 @@ ROWS = {
         "logits", _logits, (lambda g, x1, x2: _logits_slope(g, x1, x2), lambda g, x1: -g * x1), 2,
         False),
     "relu": _alone("relu", _relu, _relu_slope),
+    # of its result, which rounds to -1, the slope would have no tail
+    "expm1": Elementwise("expm1", row("expm1").impl, (lambda g, x, y: g * np.exp(x),), 1, True,
+                         libm="expm1"),
     "divide": _reading("divide", lambda g, x2: g / x2, lambda g, x1, x2: -(g * (x1 / x2)) / x2),
     "power": _reading("power", row("power").actions[0].act, _by_exponent, impl=power),
     "logaddexp": _reading(

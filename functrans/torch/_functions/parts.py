@@ -59,7 +59,11 @@ def heaviside(input, values):
         input == 0, values, (input > 0).astype(input.dtype))
 
 
-op(lambda input, other: floating(input) * np.exp2(floating(other)), "ldexp", "input * 2**other.")
+@op
+def ldexp(input, other):
+    """input * 2**other."""
+    x, power = promoted(input * 1, np.exp2(floating(other)))
+    return x * power
 
 
 @op

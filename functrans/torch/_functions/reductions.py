@@ -344,7 +344,7 @@ def median_all(x):
     ordered("median", x)
     values = plain(x).reshape(-1)
     if not values.size:
-        if values.dtype.kind != "f":
+        if values.dtype.kind not in "fV":
             raise RuntimeError("median: there is no entry")
         return np.sum(x) + np.nan
     unknown = values != values

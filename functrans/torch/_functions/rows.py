@@ -16,8 +16,9 @@ from numpy import ndarray
 from functrans._kernels import sizes
 from functrans._kernels.large import SCALAR, elementwise, in_one_pass
 from functrans.extend import AnyArray, Elementwise, Tracer, bind
+from functrans.torch._functions.accepted import acceptance
 from functrans.torch._functions.failures import misfit, not_a_tensor
-from functrans.torch._functions.outputs import in_batch
+from functrans.torch._functions.outputs import OF_ONE, OF_TWO, in_batch
 from functrans.torch._functions.table import (
     NUMBERS,
     floating,
@@ -50,12 +51,13 @@ class Row:
     """A row of two operands as a function: its class of nodes and what they keep. ``integers``
     computes it where all operands are integers or booleans."""
 
-    __slots__ = ("actions", "floats", "integers", "name", "record", "row", "singular", "title",
-                 "ufunc")
+    __slots__ = ("accepted", "actions", "floats", "integers", "name", "record", "row", "singular",
+                 "title", "ufunc")
 
     def __init__(self, name: str, row: Elementwise, floats: bool, title: str | None,
                  integers: Callable | None = None):
         self.name = name
+        self.accepted = acceptance(name)
         self.row = row
         self.ufunc = of_arrays(row)
         self.actions: list[Any] = [a or ZERO for a in row.actions]
@@ -65,11 +67,18 @@ class Row:
         self.title = title or title_for(name)
         self.record = _recorder(self.title, self.actions, kept_by(self.actions))
 
+    @property
+    def tensors_only(self) -> bool:
+        """Whether the second operand is no number either."""
+        return self.accepted is not None and len(self.accepted.tensors) == 2
+
     def general(self, x1: Any, x2: Any) -> Tensor:
         """On any operands: tensors, numbers, arrays."""
         for name, position, x in (("input", 1, x1), ("other", 2, x2)):
             if _declines(x):
                 raise not_a_tensor(self.name, name, position, x)
+        if self.accepted is not None:
+            self.accepted.check((x1, x2))
         a, b = operand(x1), operand(x2)
         if self.name == "sub":
             no_booleans(a, b)
@@ -129,7 +138,9 @@ def _recorder(title: str, actions: Sequence, reads: Sequence) -> Callable:
             storage = x2._storage
             marks.append((storage, storage.version))
         if where is None:
-            frame = sys._getframe(3)
+            frame: Any = sys._getframe(3)
+            if frame.f_code is OF_TWO:
+                frame = frame.f_back
             where = frame.f_code, frame.f_lasti
         out._node = ElementwiseNode(title, (e1, e2), parts, marks, where)
         return out
@@ -210,6 +221,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
     of = Row(name, row, floats, title, integers)
     general, record, ufunc = of.general, of.record, of.ufunc
     compute = silent(ufunc, 2) if of.singular else ufunc
+    reals = frozenset() if of.tensors_only else _REALS
 
     def f(input: Any, other: Any) -> Tensor:
         if not isinstance(input, Tensor):
@@ -221,7 +233,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             plain = b.dtype is d
         else:
             b = other
-            plain = type(b) in _REALS
+            plain = type(b) in reals
         if not plain or (d is not _F32 and d is not _F64):
             return NotImplemented if operator and _declines(other) else general(input, other)
         try:
@@ -277,6 +289,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
     ``inverse`` saves its result: see ``ResultNode``."""
     shown = title or title_for(name)
     of_arrays = _unary_of_arrays(row)
+    accepted = acceptance(name)
     action: Any = row.actions[0] or ZERO
     needs = action.needs
     both = len(needs) == 2
@@ -292,8 +305,11 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         except AttributeError:
             raise not_a_tensor(name, "input", 1, input) from None
         d = a.dtype
-        if floats and d is not _F32 and d is not _F64:
-            a = floating(a)
+        if d is not _F32 and d is not _F64:
+            if accepted is not None:
+                accepted.check((input,))
+            if floats:
+                a = floating(a)
         try:
             if booleans is not None and d.kind == "b":
                 y = booleans(a)
@@ -316,7 +332,9 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         if not needs:
             out._node = ElementwiseNode(shown, (edge,), ((0, action, (), unlike),), (), None)
             return out
-        frame = sys._getframe(2)
+        frame: Any = sys._getframe(2)
+        if frame.f_code is OF_ONE:
+            frame = frame.f_back
         if by_result:
             part = 0, action, (a, y), unlike
             out._node = ResultNode(shown, edge, part, y, out._storage, input._storage, inverse,

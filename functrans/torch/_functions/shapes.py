@@ -151,15 +151,15 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 @method
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """The dimensions in another order."""
-    n = input._array.ndim
-    order = tuple([dimension(d, n) for d in sizes(dims)])
-    if sorted(order) != list(range(n)):
-        if len(order) == n:
-            raise RuntimeError("permute(): duplicate dims are not allowed.")
+    n, wanted = input._array.ndim, sizes(dims)
+    if len(wanted) != n:
         raise RuntimeError(
             "permute: number of dimensions in the tensor input does not match the "
             f"length of the desired ordering of dimensions i.e. input.dim() = {n} is not equal to "
-            f"len(dims) = {len(order)}")
+            f"len(dims) = {len(wanted)}")
+    order = tuple([dimension(d, n) for d in wanted])
+    if sorted(order) != list(range(n)):
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
     return view("PermuteBackward0", transpose_row, (input,), {"axes": order})
 
 
@@ -196,6 +196,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     for name, dims in (("source", froms), ("destination", tos)):
         if len(set(dims)) < len(dims):
             raise RuntimeError(f"movedim: repeated dim in `{name}` ({dims})")
+    if not n:
+        return view("AliasBackward0", reshape_row, (input,), {"shape": ()})
     order = [i for i in range(n) if i not in froms]
     for to, frm in sorted(zip(tos, froms, strict=True)):
         order.insert(to, frm)
@@ -286,7 +288,17 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 METHODS["swapaxes"] = METHODS["swapdims"] = transpose
 METHODS["moveaxis"] = movedim
 PROPERTIES["T"] = lambda self: permute(self, range(self.ndim - 1, -1, -1))
-PROPERTIES["mT"] = lambda self: transpose(self, -2, -1)
+
+
+def matrix_transpose(name: str, self: Tensor) -> Tensor:
+    """Each matrix transposed."""
+    if self._array.ndim < 2:
+        raise RuntimeError(f"tensor.{name} is only supported on matrices or batches of matrices. "
+                           f"Got {self._array.ndim}-D tensor.")
+    return transpose(self, -2, -1)
+
+
+PROPERTIES["mT"] = functools.partial(matrix_transpose, "mT")
 
 # ---- new memory
 
@@ -358,7 +370,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple:
     """The tensors expanded to one shape."""
     shape = functools.reduce(functools.partial(failures.broadcast_shape, "broadcast_tensors"),
                              [x._array.shape for x in tensors])
-    return tuple([expand(x, shape) for x in tensors])
+    return tuple([x if x._array.shape == shape else expand(x, shape) for x in tensors])
 
 
 # ---- types

@@ -27,10 +27,23 @@ import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import TABLE, AnyArray, Tracer
+from functrans.torch._functions.accepted import (
+    BOOLEAN_NEGATION,
+    acceptance,
+    floats_only,
+    no_booleans,
+)
 from functrans.torch._functions.direct import ByRow, RowCall, record_row
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
+from functrans.torch._functions.kept import keeping, mark, mark_row
 from functrans.torch._functions.keywords import parameters_of, renamed, renaming, wrong_arguments
-from functrans.torch._functions.narrowing import in_torchs_type
+from functrans.torch._functions.narrowing import (
+    computes_wide,
+    in_single,
+    in_torchs_type,
+    narrowed,
+    widened,
+)
 from functrans.torch._functions.outputs import any_requires, write_out
 from functrans.torch._functions.returned import return_type
 from functrans.torch._graph.graph import RowNode, Value, is_outer
@@ -41,7 +54,6 @@ from functrans.torch._graph.quiet import quietly
 from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import NUMBERS
-from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, lift_operand
 
 # Any: what ``op`` returns has a ``body``, other functions have not
@@ -74,6 +86,9 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
     shown = title or title_for(name)
     returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"
     wanted = parameters_of(body)
+    accepted, saved = acceptance(name), keeping(name)
+    wide = computes_wide(name)
+    keeps_result = saved is not None and saved[1]
     if by_row is not None:
         named(by_row, name, None)  # of whose arguments its errors speak
 
@@ -87,19 +102,33 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
                                  (args, kwargs))
         if by_row is not None:
             y = _directly(shown, by_row, args, kwargs)
-            if y is not None:
-                return y
+            if y is not None:  # which marks its operands itself
+                return mark_row(y, y) if keeps_result and state.grad else y
+        if accepted is not None:
+            accepted.check(args, kwargs.get("dtype"))
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
             operands = [_lifted(x) for x in args]
             options = {k: _lifted(x) for k, x in kwargs.items()}
         else:
             operands = [_plain(x) for x in args]
             options = {k: _plain(x) for k, x in kwargs.items()}
+        if accepted is not None:
+            operands = accepted.together(operands)
+        half = None
+        if wide and options.get("dtype") is None:
+            half = widened(name, operands, options)
+            if half is not None:
+                operands = [in_single(x) for x in operands]
+                options = {k: in_single(x) for k, x in options.items()}
         try:
             out = quietly(body, *operands, **options)
         except (TypeError, ValueError, IndexError, AttributeError) as failure:
             return _failed(name, failure, operands, args, kwargs)
-        return wrap(in_torchs_type(name, out, operands, options), operands, shown, returned)
+        out = out if half is None else narrowed(out, half)
+        y = wrap(in_torchs_type(name, out, operands, options), operands, shown, returned)
+        if saved is not None and state.grad:
+            mark(y, args, saved)
+        return y
 
     called = observed(named(run, name, body.__doc__), name)
     called.body = body  # type: ignore[attr-defined]  # for other bodies
@@ -158,23 +187,13 @@ def refuse(name: str, failure: TypeError, xs: Any) -> None:
     kinds = [dtypes.BY_ARRAY_DTYPE[x.dtype].name for x in xs if hasattr(x, "dtype")]
     name = name.strip("_")
     if kinds == ["bool"] and name == "neg":
-        raise NotImplementedError(_BOOLEAN_NEGATION) from failure
+        raise NotImplementedError(BOOLEAN_NEGATION) from failure
     raise NotImplementedError(
         f"{name} is not implemented for {' and '.join(dict.fromkeys(kinds))}; convert "
         "the operands to another type first"
     ) from failure
 
 
-_BOOLEAN_DIFFERENCES = (
-    "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
-    "`logical_xor()` operator instead.",
-    "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to "
-    "invert a mask, use the `~` or `logical_not()` operator instead.",
-)
-_BOOLEAN_NEGATION = (
-    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
-    "mask, use the `~` or `logical_not()` operator instead."
-)
 _NO_LOOP = re.compile("ufunc '|The numpy boolean|numpy boolean|Cannot cast ufunc")
 
 
@@ -209,7 +228,9 @@ def wrap(out: Any, operands: Any, title: str, name: str) -> Any:
     if type(out) is Value and not is_outer(out):
         if out.node is not None and not any(_is_output(x, out.node) for x in operands):
             out.node.title = title
-        return from_array(_apart(out.primal, operands), out.storage, out.node, out.index)
+        array = _apart(out.primal, operands)
+        storage = out.storage if array is out.primal else None  # a copy is on memory of its own
+        return from_array(array, storage, out.node, out.index)
     if isinstance(out, np.ndarray | np.generic):
         return from_array(_apart(np.asarray(out), operands))
     if isinstance(out, Tracer):
@@ -255,22 +276,6 @@ def ordered(who: str, *xs: Any) -> None:
                                   "order; take .abs() or .real first")
 
 
-def no_booleans(*xs: Any) -> None:
-    """Raise if an operand of a difference is boolean."""
-    found = [type(x) is bool or getattr(getattr(x, "dtype", None), "kind", "") == "b" for x in xs]
-    if any(found):
-        raise RuntimeError(_BOOLEAN_DIFFERENCES[0 if all(found) else 1])
-
-
-def floats_only(who: str, *xs: Any) -> None:
-    """Raise if an operand is of integers or booleans, for which torch has no kernel ``who``."""
-    for x in xs:
-        if x.dtype.kind in "biu":
-            raise NotImplementedError(
-                f"\"{who}\" not implemented for '{scalar_name(x)}'; convert it to a floating-point "
-                "type first")
-
-
 def floating(x: Any) -> Any:
     """``x``, where it is of integers or booleans, in the default floating-point type."""
     if type(x) in NUMBERS:
@@ -302,6 +307,9 @@ def _python_number(x, target):
         return x
     limits = np.iinfo(target)
     return x if limits.min <= x <= limits.max else np.int64(x).astype(target)
+
+
+assert floats_only and no_booleans  # for other modules
 
 
 def row(name: str) -> Any:

@@ -55,7 +55,7 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
         seen = from_array(y)
     else:
         seen = from_array(y, t._storage)
-        base, steps = _way_to(t)
+        base, steps = way_to(t)
         seen._base, seen._seen = base, t._storage.history
         seen._steps = (*steps, (prim, params)) if steps is not None and state.grad else None
         seen._made = None if base is t else t._made
@@ -66,7 +66,7 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     return seen
 
 
-def _way_to(t: Tensor) -> tuple[Tensor, Any]:
+def way_to(t: Tensor) -> tuple[Tensor, Any]:
     """The base of views of ``t``, and the rows that lead from it to ``t``."""
     # a view that was made a leaf is the base of its own views
     return (t, ()) if t._base is None or t._requires else (t._base, t._steps)
@@ -131,7 +131,7 @@ def several(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, 
     if type(array) is not ndarray:  # what a batch traces, which is not written to
         return tuple([from_array(bind(prim, array, pattern=p), None, node, k)
                       for k, p in enumerate(patterns)])
-    base, way = _way_to(t)
+    base, way = way_to(t)
     known = state.grad
     marked = t._inference or (unusual and state.inference)
     history, out = storage.history, []
@@ -304,7 +304,8 @@ def become_view(t: Tensor, seen: Tensor) -> None:
 
 def value_for_write(t: Tensor) -> Value:
     """``t`` as an operand of an op that then overwrites it: what is saved must be a copy."""
-    if t._base is not None and not t._turned and t._node is not None and t._node.extras is not None:
+    if t._base is not None and not t._turned and t._node is not None and (
+            t._partial or t._node.extras is not None):
         look_up(t)  # at a new place, of whose cotangent hooks of the old one are not told
     edge = recorded_edge(t)
     array = t._array.copy()

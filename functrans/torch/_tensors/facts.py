@@ -34,6 +34,7 @@ class Facts:
     _array: np.ndarray
     _storage: Storage
     _base: Any
+    _turned: bool
 
     _inference = False  # it was made in ``inference_mode``
 
@@ -141,7 +142,7 @@ class Facts:
         return (a.shape, a.strides, self.data_ptr()) == (b.shape, b.strides, tensor.data_ptr())
 
     def _is_view(self) -> bool:
-        return self._base is not None
+        return self._base is not None and not self._turned
 
     @property
     def names(self) -> tuple:

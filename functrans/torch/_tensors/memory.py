@@ -31,6 +31,8 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     if has_history(self):
         raise RuntimeError("cannot resize variables that require grad; use reshape, or a detach()")
     shape = _lengths(size)
+    if shape == self._array.shape:
+        return self
     n, old = math.prod(shape), self._array
     self._storage.reshaped = True
     if n <= old.size and old.flags.c_contiguous:

@@ -10,6 +10,7 @@ Fields (all but ``_array`` and ``_storage`` are class attributes until they are 
                  the view (None: it was made under ``no_grad``), and the ``storage.history`` for
                  which ``_node`` is right; see ``views``
     _turned      whether it is a view only of itself, in the shape that it had
+    _partial     whether part of the memory of a view is not in its history until it is written to
     _made        why a view cannot be written to while recording, None if it can
     _grad, _accumulator, _hooks, _post_hooks  what only leaves have
 
@@ -53,7 +54,7 @@ class Tensor(Facts, Retaining):
     _base: Tensor | None = None
     _steps: tuple | None = ()
     _made: str | None = None
-    _turned = False
+    _turned = _partial = False
     _seen = 0
     _grad: Tensor | None = None
     _accumulator: Callable[[], Node | None] | None = None
@@ -408,10 +409,19 @@ def recorded_edge(t: Tensor) -> Edge | None:
     return edge_of(t)
 
 
+_SEVERAL = "This view is the output of a function that returns multiple views."
+
+
 def look_up(t: Tensor) -> None:
     """Find the place of a view whose memory was written through another tensor."""
     base: Any = t._base
+    if t._made is not None and t._made.startswith(_SEVERAL) and t._node is not None:
+        function = t._node.name().removesuffix("0").removesuffix("Backward")
+        raise RuntimeError(
+            f"Output {t._index} of {function} is a view and its base or another view of its base "
+            f"has been modified inplace. {t._made}Make the view after the change, or of a clone().")
     t._seen = t._storage.history
+    t._partial = False
     edge = edge_of(base)
     if t._steps is None:
         if edge is not None:

@@ -11,6 +11,7 @@ from functrans.torch._functions.special import scipy
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, SPECIAL, op
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors import random
+from functrans.torch._tensors.factories import tensor
 from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 from functrans.torch.distributions import constraints as C
 from functrans.torch.distributions.derived import TransformedDistribution
@@ -226,7 +227,7 @@ class Cauchy(ByInverse, _OfLocationAndScale):
         return -math.log(math.pi) - self.scale.log() - z.square().log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return METHODS["atan2"](self.scale, self.loc - value) / math.pi
+        return METHODS["atan2"](self.scale, self.loc - self.checked(value)) / math.pi
 
     def icdf(self, value: Tensor) -> Tensor:
         return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
@@ -339,7 +340,9 @@ class Gamma(OfShapeAndRate):
         return standard_gamma(self.concentration.expand(shape)) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x, a, b = self.checked(value), self.concentration, self.rate
+        a, b = self.concentration, self.rate
+        x = value.to(b.dtype) if isinstance(value, Tensor) else tensor(value, dtype=b.dtype)
+        x = self.checked(x)
         return METHODS["xlogy"](a, b) + METHODS["xlogy"](a - 1, x) - b * x - METHODS["lgamma"](a)
 
     def cdf(self, value: Tensor) -> Tensor:

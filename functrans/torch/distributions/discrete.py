@@ -88,6 +88,15 @@ class Geometric(_ByProbability):
 
     support = C.nonnegative_integer
 
+    def __init__(self, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None):
+        super().__init__(probs, logits, validate_args)
+        if self._validate_args and probs is not None and not (self.probs._array > 0).all():
+            raise ValueError(
+                f"Expected parameter probs ({type(self.probs).__name__} of shape "
+                f"{tuple(self.probs.shape)}) of distribution {self!r} to be positive but found "
+                f"invalid values:\n{self.probs}")
+
     mode = property(lambda d: d.probs.new_zeros(d.probs.shape))
     mean = property(lambda d: 1 / d.probs - 1)
     variance = property(lambda d: (1 / d.probs - 1) / d.probs)
@@ -254,7 +263,7 @@ class OneHotCategorical(OfOdds):
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
                  validate_args: bool | None = None):
         self.odds = Categorical(probs, logits, validate_args)
-        super().__init__(self.odds.batch_shape, self.odds.param_shape[-1:], False)
+        super().__init__(self.odds.batch_shape, self.odds.param_shape[-1:], validate_args)
 
     mode = property(lambda d: NN["one_hot"](d.probs.argmax(-1), d.event_shape[0]).to(d.probs.dtype))
     mean = property(lambda d: d.probs)

@@ -183,6 +183,10 @@ class Distribution:
 
 def broadcast(*values: Any) -> list[Tensor]:
     """Parameters as tensors of one shape; numbers in the type of the tensors."""
+    for v in values:
+        if type(v) in (str, list, tuple):
+            raise ValueError("Input arguments must all be instances of Number, torch.Tensor or "
+                             "objects implementing __torch_function__.")
     known = [v for v in values if isinstance(v, Tensor)]
     d = known[0].dtype if known else dtypes.get_default_dtype()
     d = d if d.is_floating_point else dtypes.get_default_dtype()

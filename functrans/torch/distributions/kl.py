@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans.torch._functions.table import METHODS, NN
+from functrans.torch._tensors.factories import full_like
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.distributions.continuous import (
     Cauchy,
@@ -23,6 +24,7 @@ from functrans.torch.distributions.discrete import (
     Bernoulli,
     Binomial,
     Categorical,
+    ContinuousBernoulli,
     Geometric,
     OneHotCategorical,
     Poisson,
@@ -227,3 +229,52 @@ for _pair in ((LowRankMultivariateNormal, LowRankMultivariateNormal),
               (LowRankMultivariateNormal, MultivariateNormal),
               (MultivariateNormal, LowRankMultivariateNormal)):
     register_kl(*_pair)(lambda p, q: kl_divergence(_whole(p), _whole(q)))
+
+
+# pairs of which the second is nowhere where the first may be: parameter of the first, the first,
+# and the second
+_BOUNDED = (Beta, ContinuousBernoulli, Pareto, Uniform)
+_APART: dict[str, tuple[tuple, tuple]] = {
+    "rate": ((Exponential,), _BOUNDED), "concentration": ((Gamma,), _BOUNDED),
+    "loc": ((Gumbel, Laplace, Normal), (*_BOUNDED, Exponential, Gamma)),
+    "scale": ((Pareto,), (Beta, ContinuousBernoulli, Uniform)),
+    "concentration1": ((Beta,), (Pareto,)), "probs": ((ContinuousBernoulli,), (Pareto,)),
+}
+
+
+def _infinite(parameter: str) -> Callable:
+    return lambda p, q: full_like(getattr(p, parameter), math.inf)
+
+
+for _parameter, (_firsts, _seconds) in _APART.items():
+    for _first in _firsts:
+        for _second in _seconds:
+            FORMULAS.setdefault((_first, _second), _infinite(_parameter))
+for _second in (Bernoulli, Binomial):
+    FORMULAS.setdefault((Poisson, _second), _infinite("rate"))
+
+
+# pairs by the entropy of the first and its moments
+
+
+def _to_normal(p, q):
+    gap = p.variance + (p.mean - q.loc).square()
+    return 0.5 * gap / q.scale.square() + q.scale.log() + 0.5 * math.log(2 * math.pi) - p.entropy()
+
+
+def _to_exponential(p, q):
+    found = q.rate * p.mean - q.rate.log() - p.entropy()
+    return found.masked_fill(p.low < 0, math.inf) if isinstance(p, Uniform) else found
+
+
+def _to_uniform(p, q):
+    found = (q.high - q.low).log() - p.entropy()
+    return found.masked_fill((q.low > 0) | (q.high < 1), math.inf)
+
+
+for _first in (Laplace, Gumbel, Exponential, Gamma, Beta, Uniform, Pareto, ContinuousBernoulli):
+    FORMULAS.setdefault((_first, Normal), _to_normal)
+for _first in (Beta, Uniform, Pareto, ContinuousBernoulli):
+    FORMULAS.setdefault((_first, Exponential), _to_exponential)
+for _first in (Beta, ContinuousBernoulli):
+    FORMULAS.setdefault((_first, Uniform), _to_uniform)

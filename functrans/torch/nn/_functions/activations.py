@@ -48,6 +48,10 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
 
 
 def _bounded(x: Any, low: float, high: float) -> AnyArray:
+    if x.dtype.kind == "b":
+        raise RuntimeError("Bool inputs not supported for hardtanh")
+    if x.dtype.kind == "u" and low < 0:
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     bound = np.where(plain(x) <= low, low, high).astype(x.dtype)
     return np.where(((x > low) & (x < high)) | (x != x), x, bound)
 
@@ -84,7 +88,7 @@ def softshrink(input, lambd=0.5):
 @op(space=NN)
 def tanhshrink(input):
     """input - tanh(input)."""
-    return ROWS["tanhshrink"](floating(input))
+    return ROWS["tanhshrink"](floating(input) * 1)  # torch does not save the operand
 
 
 @op(space=NN)
@@ -155,7 +159,7 @@ def softmin(input, dim=-1, *, dtype=None):
 def normalize(input, p=2.0, dim: Any = 1, eps=1e-12):
     """input divided by its p-norms along ``dim``, which are at least ``eps``."""
     size = np.linalg.vector_norm(input, ord=p, axis=axes(dim, input), keepdims=True)
-    return input / np.maximum(size, eps)
+    return ROWS["divide"](input, np.maximum(size, eps))
 
 
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,

@@ -41,10 +41,16 @@ def scaled_dot_product_attention(
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
         key, value = [x.repeat_interleave(times, -3) for x in (key, value)]
+    dtype = query.dtype
+    half = dtype.itemsize == 2 and dtype.is_floating_point
+    if half:  # computed in single precision, rounded once
+        query, key, value = [x.float() for x in (query, key, value)]
+        attn_mask = attn_mask.float() if attn_mask is not None and (
+            attn_mask.is_floating_point()) else attn_mask
     weights = _weights(query, key, attn_mask, is_causal, scale)
     if dropout_p:
         weights = NN["dropout"](weights, dropout_p)
-    return weights @ value
+    return (weights @ value).to(dtype) if half else weights @ value
 
 
 def multi_head_attention_forward(

@@ -16,6 +16,7 @@ from numpy import ndarray
 from functrans._ops.indexing import ARRAY
 from functrans.extend import TABLE, Aval, General, aval_of, bind
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
+from functrans.torch._functions.kept import mark_row
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.rows import binary
 from functrans.torch._functions.shares import log_softmax
@@ -158,6 +159,7 @@ def standard_row(x: Tensor, axis: Sequence[int], eps: float, shape: Sequence[int
     call = RowCall(_standard, (x,), {"axis": tuple(axis), "eps": eps})
     y = record_row(RowNode, "NativeLayerNormBackward0", call)
     assert y is not None  # all operands are plain
+    mark_row(y, x)
     if weight is None and bias is None:
         return METHODS["clone"](y)  # the backward reads y, and the result may be written to
     if weight is not None:
@@ -172,7 +174,7 @@ def mse_row(input, target, size_average=None, reduce=None, reduction="mean", wei
     if not (size_average is None and reduce is None and weight is None
             and are_plain(input, target) and input._array.shape == target._array.shape):
         return None
-    return _reduced(_square(input - target), reduction)
+    return _reduced(mark_row(_square(input - target), input, target), reduction)
 
 
 def logits_row(input, target, weight=None, size_average=None, reduce=None, reduction="mean",
@@ -241,4 +243,4 @@ def _classes(logs: Tensor, target: Tensor, reduction: str) -> Tensor:
     scale = -1 / n if reduction == "mean" else -1.0
     y = record_row(RowNode, "NllLossBackward0", RowCall(_picked, operands, {"scale": scale}))
     assert y is not None  # all operands are plain
-    return y
+    return mark_row(y, logs)

@@ -9,10 +9,20 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.failures import WrongValue, misfit
+from functrans.torch._functions.narrowing import in_single
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.shares import log_softmax as _log_softmax
-from functrans.torch._functions.table import NN, floating, floats_only, op, plain, promoted
+from functrans.torch._functions.table import (
+    NN,
+    floating,
+    floats_only,
+    no_booleans,
+    op,
+    plain,
+    promoted,
+)
 from functrans.torch._graph.batches import anywhere
+from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor
@@ -93,7 +103,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     floats_only("smooth_l1_cpu", d)
     size = np.absolute(d)
     if beta > 0:
-        size = np.where(size < beta, 0.5 * np.square(d) / beta, size - 0.5 * beta)
+        size = np.where(size < beta, 0.5 * np.square(d) / beta, size - 0.5 * beta).astype(d.dtype)
     return reduced(size, _old(size_average, reduce, reduction), "smooth_l1_loss")
 
 
@@ -106,6 +116,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     floats_only("huber_cpu", d)
     size = np.absolute(d)
     loss = np.where(size <= delta, 0.5 * np.square(d), delta * (size - 0.5 * delta))
+    loss = loss.astype(input.dtype)
     return _weighted(loss, weight, reduction, "huber_loss")
 
 
@@ -146,6 +157,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
         loss = ROWS["logits"](*promoted(input, target))
     else:
         loss = (1 - target) * _softplus(input) + pos_weight * target * _softplus(-input)
+    loss = loss.astype(target.dtype)
     if weight is not None:
         loss = loss * weight
     return reduced(loss, _old(size_average, reduce, reduction),
@@ -157,6 +169,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     """target (log(target) - input); ``log_target``: the targets are logarithms."""
     if input.dtype.kind in "biu" or target.dtype.kind in "biu":
         raise RuntimeError("kl_div: Integral inputs not supported.")
+    input, target = promoted(input, target)
     if log_target:
         loss = np.exp(target) * (target - input)
     else:
@@ -173,23 +186,33 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8,
                      reduce=None, reduction="mean"):
     """exp(x) - t x for logarithms x of rates, or x - t log(x + eps); ``full``: Stirling's term."""
-    input = floating(input)
+    if log_input:
+        loss = np.subtract(*promoted(np.exp(floating(input)),
+                                     np.multiply(*promoted(target, input))))
+    else:
+        logs = np.log(floating(input) + eps)
+        loss = np.subtract(*promoted(input, np.multiply(*promoted(target, logs))))
     target = floating(target)
-    loss = np.exp(input) - target * input if log_input else input - target * np.log(input + eps)
     if full:
         large = target > 1
         t = np.where(large, target, 1)
         stirling = t * np.log(t) - t + 0.5 * np.log(2 * math.pi * t)
-        loss = loss + np.where(large, stirling, 0)
+        loss = np.add(*promoted(loss, np.where(large, stirling, 0).astype(target.dtype)))
     return reduced(loss, _old(size_average, reduce, reduction), "poisson_nll_loss")
 
 
 @op(space=NN)
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     """(log(v) + (input - target)**2 / v) / 2 for v = var, at least ``eps``."""
-    var = np.asarray(var, input.dtype) if isinstance(var, float | int) else var
+    if isinstance(var, float | int):
+        var = np.full(input.shape, var, dtypes.result_dtype([input, float(var)]))
     if var.shape != input.shape and var.ndim and var.shape == input.shape[:-1]:
         var = var[..., None]
+    if var.shape != input.shape and var.shape != (*input.shape[:-1], 1):
+        raise WrongValue("var is of incorrect size")
+    if var.dtype.kind not in "fV":
+        raise RuntimeError(f"result type Float can't be cast to the desired output type "
+                           f"{scalar_name(var)}; the variances must be floating-point numbers")
     if np.any(plain(var) < 0):
         raise WrongValue("var has negative entry/entries")
     # the bound is not differentiated
@@ -261,6 +284,9 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
         logs = _log_softmax.body(input, axis)  # less the sum a row: that of the greatest is lost
         return _picked(logs, target, weight, ignore_index, reduction, "cross_entropy",
                        label_smoothing)
+    if target.dtype.kind not in "fV":
+        raise RuntimeError("Expected floating point type for target with class probabilities, got "
+                           f"{scalar_name(target)}")
     logs = _log_softmax.body(input, axis)
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
@@ -279,6 +305,11 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
                         reduction="mean"):
     """max(0, -target (input1 - input2) + margin)."""
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {Size(input1.shape)}, input2: {Size(input2.shape)}, target: "
+            f"{Size(target.shape)} ")
     loss = _positive(-target * floating(input1 - input2) + margin)
     return reduced(loss, _old(size_average, reduce, reduction), "margin_ranking_loss")
 
@@ -292,8 +323,9 @@ def _positive(x: Any) -> AnyArray:
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None,
                          reduction="mean"):
     """x where the target is 1, max(0, margin - x) where it is -1."""
+    no_booleans(input)
     loss = np.where(target != 1, _positive(margin - input), 0)
-    loss = loss + np.where(target != -1, input, 0)
+    loss = (loss + np.where(target != -1, input, 0)).astype(input.dtype)
     return reduced(loss, _old(size_average, reduce, reduction), "hinge_embedding_loss")
 
 
@@ -301,7 +333,14 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target input))."""
     x, y = promoted(input, target)
-    loss = _softplus(-y * x)
+    try:
+        shape = np.broadcast_shapes(x.shape, y.shape)
+    except ValueError as failure:
+        raise RuntimeError(misfit("soft_margin_loss", x.shape, y.shape)) from failure
+    if shape != x.shape:
+        raise RuntimeError(f"output with shape {list(x.shape)} doesn't match the broadcast shape "
+                           f"{list(shape)}")
+    loss = _softplus(-y * x).astype(input.dtype)
     return reduced(loss, _old(size_average, reduce, reduction), "soft_margin_loss")
 
 
@@ -309,18 +348,26 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
                           reduction="mean"):
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
-    input1, input2 = floating(input1), floating(input2)
+    if target.ndim != input1.ndim - 1 or input2.ndim != input1.ndim:
+        raise RuntimeError(
+            f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found "
+            f"inputs with sizes {list(input1.shape)} and {list(input2.shape)}.")
+    input1, input2 = promoted(floating(input1), floating(input2))
+    dtype = input1.dtype
+    input1, input2 = in_single(input1), in_single(input2)
     dot = np.sum(input1 * input2, axis=-1)
     sizes = [np.sum(x * x, axis=-1) + 1e-12 for x in (input1, input2)]
     cos = dot / np.sqrt(sizes[0] * sizes[1])
     loss = np.where(target == 1, 1 - cos, 0) + np.where(target == -1, _positive(cos - margin), 0)
+    loss = loss.astype(dtype)
     return reduced(loss, _old(size_average, reduce, reduction), "cosine_embedding_loss")
 
 
 @op(space=NN)
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of x1 - x2 + eps along the last dimension."""
-    d = np.subtract(*promoted(x1, x2, floats=True))
+    d = floating(np.subtract(*promoted(x1, x2)))
+    d = d if d.ndim else d.reshape(1)
     return np.linalg.vector_norm(d + eps, axis=-1, ord=p, keepdims=keepdim)
 
 
@@ -328,6 +375,11 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False,
                         size_average=None, reduce=None, reduction="mean"):
     """max(0, |anchor - positive| - |anchor - negative| + margin)."""
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and negative "
+            f"{negative.ndim}D inputs")
     if margin <= 0:
         raise WrongValue(f"margin must be greater than 0, got {margin}")
     near, far = [pairwise_distance.body(anchor, x, p, eps) for x in (positive, negative)]
@@ -348,12 +400,21 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
+def _classes(target: Any) -> Any:
+    """``target``, if it is of int64."""
+    if target.dtype != np.int64:
+        raise RuntimeError(f"expected scalar type Long but found {scalar_name(target)}")
+    return target
+
+
 @op(space=NN)
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None,
                       reduction="mean"):
     """The sum over other classes of max(0, margin - x[y] + x[i])**p, over their number."""
     x = input.reshape((1, -1)) if input.ndim < 2 else input
-    y = target.reshape(-1)
+    y = _classes(target).reshape(-1)
+    if anywhere((y < 0) | (y >= x.shape[1])):
+        raise RuntimeError("target out of range")
     right = np.take_along_axis(x, y[:, None], 1)
     loss = _positive(margin - right + x) ** p
     loss = loss if weight is None else loss * weight[y][:, None]
@@ -366,7 +427,9 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """The sum over targets j and other classes i of max(0, 1 - x[j] + x[i]), over their number."""
     x = input.reshape((1, -1)) if input.ndim < 2 else input
-    y = target.reshape(x.shape)
+    y = _classes(target).reshape(x.shape)
+    if anywhere((y < -1) | (y >= x.shape[1])):
+        raise RuntimeError("argument #2 'target' is out of range")
     known = np.cumprod(y >= 0, axis=1).astype(bool)
     index = np.where(known, y, 0)
     chosen = np.zeros(x.shape, bool)
@@ -385,6 +448,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
                                 reduction="mean"):
     """The mean over classes of the binary cross entropy of logits."""
     x, y = promoted(input, target)
+    no_booleans(target)
     loss = _softplus(x) - x * y
     loss = loss if weight is None else loss * weight
     loss = np.mean(loss, axis=-1)
