@@ -79,12 +79,14 @@ def planted(folder: Path, error: Planted) -> Iterator[None]:
     path = folder / error.file
     sound = path.read_text()
     # the compiled module may look current: its size and its second can be those of the new text
-    Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
+    compiled = Path(importlib.util.cache_from_source(str(path)))
+    compiled.unlink(missing_ok=True)
     path.write_text(error.planted_in(sound))
     try:
         yield
     finally:
         path.write_text(sound)
+        compiled.unlink(missing_ok=True)
 
 
 def run(folder: Path, tests: Sequence[str], timeout: float) -> tuple[int | None, str]:

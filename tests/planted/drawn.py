@@ -4,9 +4,11 @@
     python -m tests.planted.drawn --count 20 --of functrans/_ops  in one part of it
 
 An error changes one place: an operator, a comparison, a constant, a term left out, two arguments
-swapped, a condition removed. The tests that run its line are run, the most particular first; which
-they are is noted beforehand by ``python -m tests.planted.guards``. Lines that no test runs count as
-survivors. The errors that survive are printed with file, line and both texts.
+swapped, a condition removed. The tests that run its line are run, the short and particular first;
+which they are is noted beforehand by ``python -m tests.planted.guards``. Each error is printed with
+file, line, both texts and the test that fails. A test counts only if it passes in the copy without
+an error: those that failed are run there at the end. Lines that no test runs count as survivors;
+the errors of ``tests.planted.equivalent``, which change nothing, are not drawn.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -24,11 +27,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.planted.__main__ import ROOT, copied, planted
+from tests.planted.equivalent import EQUIVALENT
 from tests.planted.error import Planted
-from tests.planted.guards import Guards
+from tests.planted.guards import Guards, Lines
 
-# Tests that are run for an error, and seconds that they may take.
-TESTS, TIMEOUT = 30, 240
+# Seconds after which tests hang; tests that are run first, since most errors are caught by them;
+# and what pytest returns where there is no test of a name.
+TIMEOUT, EAGER, NOT_FOUND = 300, 6, 4
 AREAS = ("_ops", "_core", "_kernels", "_compile", "_transforms", "numpy", "scipy", "numba", "torch")
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -41,18 +46,31 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 }
 # What changes no behaviour, or only what an error says.
 SKIPPED = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom, ast.JoinedStr)
+# Functions that have the same result with their first two arguments swapped.
+COMMUTES = frozenset((
+    "isinstance", "add", "mul", "multiply", "maximum", "minimum", "max", "min", "logical_and",
+    "logical_or", "equal", "not_equal", "array_equal", "gcd", "lcm", "hypot", "logaddexp",
+))
 
 
 class Mutant(NamedTuple):
-    """One place of a file, and the text that takes its place."""
+    """One place of a file, and the text that takes its place.
+
+    Its lines are those of the expression, of the one around it, and so on to the statement.
+    """
 
     file: str
-    line: int
+    lines: Lines
     kind: str
     start: int
     stop: int
     old: str
     new: str
+
+    @property
+    def line(self) -> int:
+        """Where it begins."""
+        return self.lines[0][0]
 
     def in_source(self, source: str) -> str:
         """The source with the error in it."""
@@ -78,16 +96,15 @@ def mutants(file: str, source: str) -> Iterator[Mutant]:
     starts = [0]
     for line in source.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    tree = ast.parse(source)
-    for node in _changeable(tree):
+    for node, around in _changeable(ast.parse(source), ()):
         start = starts[node.lineno - 1] + node.col_offset
         stop = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
         old = source.encode()[start:stop].decode()
         for kind, new in _changes(node):
-            yield Mutant(file, node.lineno, kind, start, stop, old, f"({ast.unparse(new)})")
+            yield Mutant(file, around, kind, start, stop, old, f"({ast.unparse(new)})")
 
 
-def _changeable(node: ast.AST) -> Iterator[ast.expr]:
+def _changeable(node: ast.AST, around: Lines) -> Iterator[tuple[ast.expr, Lines]]:
     """The expressions that run, but for annotations, messages and docstrings."""
     if isinstance(node, SKIPPED) or (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -95,14 +112,20 @@ def _changeable(node: ast.AST) -> Iterator[ast.expr]:
         return
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
+    if isinstance(node, ast.stmt):  # of one with a body, what stands before it
+        body = getattr(node, "body", ())
+        last = body[0].lineno - 1 if body else node.end_lineno
+        around = ((node.lineno, max(node.lineno, last or 0)),)
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "type_params", "keywords", "decorator_list"):
             value = [k.value for k in value] if name == "keywords" else ()
         for child in value if isinstance(value, (list, tuple)) else (value,):
+            inner = around
             if isinstance(child, ast.expr):
-                yield child
+                inner = ((child.lineno, child.end_lineno or child.lineno), *around)
+                yield child, inner
             if isinstance(child, ast.AST):
-                yield from _changeable(child)
+                yield from _changeable(child, inner)
 
 
 def _changes(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
@@ -131,7 +154,7 @@ def _changes(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
             yield "swapped branches", ast.IfExp(test, orelse, body)
         case ast.Call(func=func, args=[first, second, *others], keywords=keywords):
             plain = not any(isinstance(a, ast.Starred) for a in (first, second))
-            if plain and not (isinstance(func, ast.Name) and func.id == "isinstance"):
+            if plain and ast.unparse(func).rsplit(".", 1)[-1] not in COMMUTES:
                 yield "swapped arguments", ast.Call(func, [second, first, *others], keywords)
 
 
@@ -166,32 +189,43 @@ def _files(part: str) -> list[Path]:
 
 
 def _of_file(path: Path) -> list[Mutant]:
-    return list(mutants(path.relative_to(ROOT).as_posix(), path.read_text()))
+    file = path.relative_to(ROOT).as_posix()
+    same = {(old, new) for old, new, _ in EQUIVALENT.get(file, ())}
+    return [m for m in mutants(file, path.read_text()) if (_flat(m.old), m.new) not in same]
 
 
-def selected(guards: Guards, mutant: Mutant) -> list[str]:
-    """The tests that run a line, those that run the least else first."""
-    by_line = guards.by_line(mutant.file)
-    tests = by_line.get(mutant.line, [])
-    lines = Counter(t for names in by_line.values() for t in names)
-    files = Counter(t.split("::")[0] for t in tests)
-    return sorted(tests, key=lambda t: (files[t.split("::")[0]] > 50, -lines[t], t))[:TESTS]
+def _flat(text: str) -> str:
+    return " ".join(text.split())
 
 
-def verdict(folder: Path, mutant: Mutant, tests: Sequence[str]) -> str:
-    """Whether the tests fail with the error: caught, survives, or not run."""
+def verdict(folder: Path, mutant: Mutant, tests: Sequence[str]) -> tuple[str, str]:
+    """Whether the tests fail with the error, caught, survives or not run, and the first of them."""
     if not tests:
-        return "NOT RUN"
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider",
-               "--tb=no", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        return "NOT RUN", ""
     with planted(folder, _Planted(mutant)):
-        try:
-            done = subprocess.run(command, cwd=folder, env=environment, timeout=TIMEOUT, text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        except subprocess.TimeoutExpired:
-            return "caught (hangs)"
-    return "SURVIVES" if done.returncode == 0 else "caught"
+        for some in (tests[:EAGER], tests[EAGER:]):
+            code, failed, output = _run(folder, some) if some else (0, [], "")
+            if code is None:
+                return "caught (hangs)", ""
+            if code == NOT_FOUND and "while loading conftest" not in output:
+                return "UNKNOWN", _flat(output[-300:])
+            if code:
+                return "caught", (failed or some)[0]
+    return "SURVIVES", ""
+
+
+def _run(folder: Path, tests: Sequence[str], *options: str) -> tuple[int | None, list[str], str]:
+    """What pytest returns, None where it hangs; the tests that failed; and what it printed."""
+    command = [sys.executable, "-m", "pytest", "-vv", "-n", "0", "-p", "no:cacheprovider",
+               "--tb=no", *(options or ["-x"]), *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, timeout=TIMEOUT, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    except subprocess.TimeoutExpired:
+        return None, [], ""
+    failed = re.findall(r"^(\S+?::.*?) (?:FAILED|ERROR)\b", done.stdout, re.MULTILINE)
+    return done.returncode, failed, done.stdout
 
 
 def main(argv: Sequence[str]) -> int:
@@ -203,19 +237,39 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--every", type=int, default=1, help="take each such one of the errors")
     parser.add_argument("--first", type=int, default=0, help="from this one on")
     options = parser.parse_args(argv)
-    guards = Guards()
     chosen = draw(options.count, options.seed, options.of)[options.first :: options.every]
-    found = Counter()
     with copied() as folder:
-        for k, m in enumerate(chosen):
-            begun = time.perf_counter()
-            said = verdict(folder, m, selected(guards, m))
-            found[said.split()[0]] += 1
-            print(f"{k:4} {said:15}{m.file}:{m.line} {m.kind}: {' '.join(m.old.split())} -> {m.new}"
-                  f"  ({time.perf_counter() - begun:.0f} s)", flush=True)
+        found = _found(folder, chosen)
     print(f"{found['caught']} of {len(chosen)} caught, {found['SURVIVES']} survive, "
           f"{found['NOT']} on lines that no test runs")
     return 0 if 20 * (len(chosen) - found["caught"]) <= len(chosen) else 1
+
+
+def _found(folder: Path, chosen: Sequence[Mutant]) -> Counter[str]:
+    """How many errors have which verdict; says it of each."""
+    guards, unsound, found = Guards(), set[str](), Counter[str]()
+    left = list(enumerate(chosen))
+    while left:
+        caught = {}
+        for k, m in left:
+            begun = time.perf_counter()
+            tests = [t for t in guards.selected(m.file, m.lines) if t not in unsound]
+            said, test = verdict(folder, m, tests)
+            if said == "caught":
+                caught[k, m] = test
+            else:
+                found[said.split()[0]] += 1
+            print(f"{k:4} {said:15}{m.file}:{m.line} {m.kind}: {_flat(m.old)} -> {m.new}"
+                  f"  [{test}; {time.perf_counter() - begun:.0f} s]", flush=True)
+        left = []
+        if caught:
+            code, failed, output = _run(folder, sorted(set(caught.values())), "--maxfail=0")
+            assert code in (0, 1), output
+            left = [km for km, test in caught.items() if test in failed]
+            unsound |= {test.split("[")[0] for test in failed}
+            print(f"{len(failed)} of these tests fail without an error", *failed)
+        found["caught"] += len(caught) - len(left)
+    return found
 
 
 if __name__ == "__main__":
