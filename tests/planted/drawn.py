@@ -34,7 +34,13 @@ from tests.planted.guards import Guards, Lines
 # Seconds after which tests hang; tests that are run first, since most errors are caught by them;
 # and what pytest returns where there is no test of a name.
 TIMEOUT, EAGER, NOT_FOUND = 300, 6, 4
-AREAS = ("_ops", "_core", "_kernels", "_compile", "_transforms", "numpy", "scipy", "numba", "torch")
+# What errors are drawn from alike: rules, interpreters, the compiler, jit, and those who use them.
+JIT = "functrans/_transforms/staging"
+AREAS = (
+    ("functrans/_ops", "functrans/_kernels"), ("functrans/_core", "functrans/_transforms"),
+    ("functrans/_compile",), (JIT,), ("functrans/numpy",), ("functrans/scipy",),
+    ("functrans/numba",), ("functrans/torch",),
+)
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -165,27 +171,26 @@ def _is_text(x: ast.expr) -> bool:
 def draw(count: int, seed: int, part: str) -> list[Mutant]:
     """Errors in all areas alike, never two on one line."""
     source = random.Random(seed)
-    areas = [part] if part else [f"functrans/{area}" for area in AREAS]
-    every = {area: [m for path in sorted(_files(area)) for m in _of_file(path)] for area in areas}
+    areas = [[m for path in _files(area) for m in _of_file(path)]
+             for area in ([(part,)] if part else AREAS)]
     chosen: list[Mutant] = []
     lines = set()
-    while len(chosen) < count and any(every.values()):
-        area = areas[len(chosen) % len(areas)]
-        if not every[area]:
-            areas.remove(area)
-            continue
-        kind = source.choice(sorted({m.kind for m in every[area]}))
-        mutant = source.choice([m for m in every[area] if m.kind == kind])
-        every[area].remove(mutant)
+    while len(chosen) < count and (areas := [every for every in areas if every]):
+        every = areas[len(chosen) % len(areas)]
+        kind = source.choice(sorted({m.kind for m in every}))
+        mutant = source.choice([m for m in every if m.kind == kind])
+        every.remove(mutant)
         if (mutant.file, mutant.line) not in lines:
             lines.add((mutant.file, mutant.line))
             chosen.append(mutant)
     return chosen
 
 
-def _files(part: str) -> list[Path]:
-    path = ROOT / part
-    return [path] if path.is_file() else list(path.rglob("*.py"))
+def _files(area: tuple[str, ...]) -> list[Path]:
+    """The sources of an area; jit's are an area of their own."""
+    found = {p for a in area for p in (ROOT / a).rglob("*.py")}
+    found |= {ROOT / a for a in area if a.endswith(".py")}
+    return sorted(found.difference((ROOT / JIT).rglob("*.py") if len(area) > 1 else ()))
 
 
 def _of_file(path: Path) -> list[Mutant]:
