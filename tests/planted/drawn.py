@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import argparse
 import ast
-import os
 import random
 import re
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -30,6 +28,7 @@ from tests.planted.__main__ import ROOT, copied, planted
 from tests.planted.equivalent import EQUIVALENT
 from tests.planted.error import Planted
 from tests.planted.guards import Guards, Lines
+from tests.planted.processes import run
 
 # Seconds after which tests hang; tests that are run first, since most errors are caught by them;
 # and what pytest returns where there is no test of a name.
@@ -55,7 +54,8 @@ SKIPPED = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom, ast.JoinedStr)
 # Functions that have the same result with their first two arguments swapped.
 COMMUTES = frozenset((
     "isinstance", "add", "mul", "multiply", "maximum", "minimum", "max", "min", "logical_and",
-    "logical_or", "equal", "not_equal", "array_equal", "gcd", "lcm", "hypot", "logaddexp",
+    "logical_or", "equal", "not_equal", "array_equal", "may_share_memory", "gcd", "lcm", "hypot",
+    "logaddexp",
 ))
 
 
@@ -221,16 +221,10 @@ def verdict(folder: Path, mutant: Mutant, tests: Sequence[str]) -> tuple[str, st
 
 def _run(folder: Path, tests: Sequence[str], *options: str) -> tuple[int | None, list[str], str]:
     """What pytest returns, None where it hangs; the tests that failed; and what it printed."""
-    command = [sys.executable, "-m", "pytest", "-vv", "-n", "0", "-p", "no:cacheprovider",
-               "--tb=no", *(options or ["-x"]), *tests]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    try:
-        done = subprocess.run(command, cwd=folder, env=environment, timeout=TIMEOUT, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    except subprocess.TimeoutExpired:
-        return None, [], ""
-    failed = re.findall(r"^(\S+?::.*?) (?:FAILED|ERROR)\b", done.stdout, re.MULTILINE)
-    return done.returncode, failed, done.stdout
+    code, output = run(folder, ["-vv", "-n", "0", "-p", "no:cacheprovider", "--tb=no",
+                                *(options or ["-x"]), *tests], TIMEOUT)
+    failed = re.findall(r"^(\S+?::.*?) (?:FAILED|ERROR)\b", output, re.MULTILINE)
+    return code, failed, output
 
 
 def main(argv: Sequence[str]) -> int:
