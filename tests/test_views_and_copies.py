@@ -176,6 +176,7 @@ def flat(np, y):
     z.flat = []
     y[:4].flat = y[4:] * y[1]
     y[::-2].flat = y[0] * 3.0
+    y[1:3].flat = [2.0, -1.0]
 
 
 def another_shape(np, y):

@@ -94,8 +94,6 @@ def run(folder: Path, tests: Sequence[str], timeout: float) -> tuple[int | None,
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
                "--tb=short", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder), "FUNCTRANS_PROFILE": "quick"}
-    if (folder / "functrans" / "__pycache__").exists():  # written by the run without an error
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
     try:
         done = subprocess.run(command, cwd=folder, env=environment, timeout=timeout, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)

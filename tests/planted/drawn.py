@@ -6,9 +6,9 @@
 An error changes one place: an operator, a comparison, a constant, a term left out, two arguments
 swapped, a condition removed. The tests that run its line are run, the short and particular first;
 which they are is noted beforehand by ``python -m tests.planted.guards``. Each error is printed with
-file, line, both texts and the test that fails. A test counts only if it passes in the copy without
-an error: those that failed are run there at the end. Lines that no test runs count as survivors;
-the errors of ``tests.planted.equivalent``, which change nothing, are not drawn.
+file, line, both texts and the test that fails, which counts only if it passes without the error.
+Lines that no test runs count as survivors; the errors of ``tests.planted.equivalent``, which change
+nothing, are not drawn.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.planted.__main__ import ROOT, copied, planted
+import pytest
+
+from tests.planted.__main__ import ROOT, copied, planted, run
 from tests.planted.equivalent import EQUIVALENT
 from tests.planted.error import Planted
 from tests.planted.guards import Guards, Lines
-from tests.planted.processes import run
+from tests.planted.processes import FAILED, UNFIT, Functions, Session
 
-# Seconds after which tests hang; tests that are run first, since most errors are caught by them;
-# and what pytest returns where there is no test of a name.
-TIMEOUT, EAGER, NOT_FOUND = 300, 6, 4
+# Seconds after which tests hang.
+TIMEOUT = 300
 # What errors are drawn from alike: rules, interpreters, the compiler, jit, and those who use them.
 JIT = "functrans/_transforms/staging"
 AREAS = (
@@ -81,7 +82,9 @@ class Mutant(NamedTuple):
     def in_source(self, source: str) -> str:
         """The source with the error in it."""
         octets = source.encode()
-        return (octets[: self.start] + self.new.encode() + octets[self.stop :]).decode()
+        lines = "\n" * (self.old.count("\n") - self.new.count("\n"))  # the others keep their places
+        new = f"{self.new[:-1]}{lines})".encode()
+        return (octets[: self.start] + new + octets[self.stop :]).decode()
 
 
 class _Planted(Planted):
@@ -203,28 +206,60 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def verdict(folder: Path, mutant: Mutant, tests: Sequence[str]) -> tuple[str, str]:
-    """Whether the tests fail with the error, caught, survives or not run, and the first of them."""
-    if not tests:
+class Trials:
+    """Errors that are planted, one after the other, in a session of the tests that guard them."""
+
+    def __init__(self, chosen: Sequence[Mutant]):
+        self.guards, self.found = Guards(), Counter[str]()
+        self.tests = {m: self.guards.selected(m.file, m.lines) for m in chosen}
+        self.sound: dict[str, bool] = {}
+
+    def run(self):
+        """Plant them all."""
+        files = sorted({t.split("::")[0] for tests in self.tests.values() for t in tests})
+        with copied() as self.folder:
+            pytest.main(["-qq", "-s", "-n", "0", "-p", "no:cacheprovider", *files],
+                        plugins=[Session(self._work)])
+
+    def _work(self, session: Session):
+        self.session, self.functions = session, Functions(ROOT / "functrans")
+        for m, tests in self.tests.items():
+            begun = time.perf_counter()
+            said, test = self._verdict(m, tests)
+            self.found[said.split()[0]] += 1
+            print(f"{said:17}{m.file}:{m.line} {m.kind}: {_flat(m.old)} -> {_flat(m.new)}"
+                  f"  [{test}; {time.perf_counter() - begun:.0f} s]", flush=True)
+
+    def _verdict(self, mutant: Mutant, tests: Sequence[str]) -> tuple[str, str]:
+        """Whether tests fail with an error, caught, survives or not run, and the first of them."""
+        while tests:
+            said, test = self._failing(mutant, tests)
+            if said != "caught" or self._passes(test):
+                return said, test
+            tests = [t for t in tests if t != test.split("[")[0]]
         return "NOT RUN", ""
-    with planted(folder, _Planted(mutant)):
-        for some in (tests[:EAGER], tests[EAGER:]):
-            code, failed, output = _run(folder, some) if some else (0, [], "")
-            if code is None:
-                return "caught (hangs)", ""
-            if code == NOT_FOUND and "while loading conftest" not in output:
-                return "UNKNOWN", _flat(output[-300:])
+
+    def _failing(self, mutant: Mutant, tests: Sequence[str]) -> tuple[str, str]:
+        path = ROOT / mutant.file
+        source = mutant.in_source(path.read_text())
+        code, test = self.session.run(
+            tests, TIMEOUT, lambda: self.functions.replace(path, source))
+        if code is None:
+            return "caught (hangs)", test
+        if code not in (0, UNFIT):
+            return ("caught", test) if code == FAILED else ("caught (crashes)", test)
+        if code == UNFIT or self.guards.is_run_at_import(mutant.file, mutant.lines):
+            with planted(self.folder, _Planted(mutant)):
+                code, output = run(self.folder, ["-n", "0", *tests], TIMEOUT)
             if code:
-                return "caught", (failed or some)[0]
-    return "SURVIVES", ""
+                return "caught", "".join(re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.M)[:1])
+        return "SURVIVES", ""
 
-
-def _run(folder: Path, tests: Sequence[str], *options: str) -> tuple[int | None, list[str], str]:
-    """What pytest returns, None where it hangs; the tests that failed; and what it printed."""
-    code, output = run(folder, ["-vv", "-n", "0", "-p", "no:cacheprovider", "--tb=no",
-                                *(options or ["-x"]), *tests], TIMEOUT)
-    failed = re.findall(r"^(\S+?::.*?) (?:FAILED|ERROR)\b", output, re.MULTILINE)
-    return code, failed, output
+    def _passes(self, test: str) -> bool:
+        """Whether a test passes without an error."""
+        if test not in self.sound:
+            self.sound[test] = not test or self.session.passes(test, TIMEOUT)
+        return self.sound[test]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -236,39 +271,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--every", type=int, default=1, help="take each such one of the errors")
     parser.add_argument("--first", type=int, default=0, help="from this one on")
     options = parser.parse_args(argv)
-    chosen = draw(options.count, options.seed, options.of)[options.first :: options.every]
-    with copied() as folder:
-        found = _found(folder, chosen)
-    print(f"{found['caught']} of {len(chosen)} caught, {found['SURVIVES']} survive, "
+    trials = Trials(draw(options.count, options.seed, options.of)[options.first :: options.every])
+    trials.run()
+    found, total = trials.found, len(trials.tests)
+    print(f"{found['caught']} of {total} caught, {found['SURVIVES']} survive, "
           f"{found['NOT']} on lines that no test runs")
-    return 0 if 20 * (len(chosen) - found["caught"]) <= len(chosen) else 1
-
-
-def _found(folder: Path, chosen: Sequence[Mutant]) -> Counter[str]:
-    """How many errors have which verdict; says it of each."""
-    guards, unsound, found = Guards(), set[str](), Counter[str]()
-    left = list(enumerate(chosen))
-    while left:
-        caught = {}
-        for k, m in left:
-            begun = time.perf_counter()
-            tests = [t for t in guards.selected(m.file, m.lines) if t not in unsound]
-            said, test = verdict(folder, m, tests)
-            if said == "caught":
-                caught[k, m] = test
-            else:
-                found[said.split()[0]] += 1
-            print(f"{k:4} {said:15}{m.file}:{m.line} {m.kind}: {_flat(m.old)} -> {m.new}"
-                  f"  [{test}; {time.perf_counter() - begun:.0f} s]", flush=True)
-        left = []
-        if caught:
-            code, failed, output = _run(folder, sorted(set(caught.values())), "--maxfail=0")
-            assert code in (0, 1), output
-            left = [km for km, test in caught.items() if test in failed]
-            unsound |= {test.split("[")[0] for test in failed}
-            print(f"{len(failed)} of these tests fail without an error", *failed)
-        found["caught"] += len(caught) - len(left)
-    return found
+    return 0 if 20 * (total - found["caught"]) <= total else 1
 
 
 if __name__ == "__main__":

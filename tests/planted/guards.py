@@ -122,6 +122,11 @@ class Guards:
             chosen.append(test)
         return chosen
 
+    def is_run_at_import(self, file: str, lines: Lines) -> bool:
+        """Whether a line is also run outside of tests."""
+        known = self.data.contexts_by_lineno(self.paths[file]) if file in self.paths else {}
+        return any("" in known.get(n, ()) for n in range(lines[0][0], lines[0][1] + 1))
+
     def _readers(self, file: str, line: int) -> set[str]:
         """The tests of what reads a name that is given at import, or else of the file."""
         by_line = self.by_line(file)
