@@ -46,6 +46,7 @@ LINEAR = {
     "upfirdn": (of("upfirdn", up=3, down=2), K, X),
     "resample_poly": (of("resample_poly", 2, 3, axis=1), X),
     "resample_poly up": (of("resample_poly", 3, 2), V),
+    "resample_poly by zeros before": (of("resample_poly", 5, 3), V),
     **{f"resample {n}": (of("resample", n, axis=1), X) for n in (7, 8, 12, 16, 17)},
     "resample window": (of("resample", 9, window="hamming"), V),
     "resample complex": (of("resample", 4), V + 1j * V[::-1]),
