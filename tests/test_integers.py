@@ -102,3 +102,9 @@ def test_a_carry_that_starts_from_a_member_of_an_enum_says_what_to_start_from(ru
     with pytest.raises(ShapeError, match=r"no number, so start from 1\.$"):
         run(lambda: ft.fori_loop(0, 3, lambda i, c: c + i, Position.SECOND))
     assert run(lambda: ft.fori_loop(0, 3, lambda i, c: c + i, Position.SECOND.value)) == 4
+
+
+def test_a_power_of_integers_that_is_none_is_refused_in_compiled_code():
+    assert ft.jit(lambda n, m: n**m)(2, 3) == 8
+    with pytest.raises(ArgumentError, match="`power` of 2, -1 does not give an integer"):
+        ft.jit(lambda n, m: n**m)(2, -1)

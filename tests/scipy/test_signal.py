@@ -184,6 +184,7 @@ BAD = {
     "lfilter taps": ("lfilter", (M, A, X), {}),
     "lfilter state": ("lfilter", (B, A, X), {"zi": np.ones((2, 5))}),
     "lfilter state rank": ("lfilter", (B, A, X), {"zi": np.ones(2)}),
+    "lfilter state of one": ("lfilter", (B, A, X), {"zi": np.ones((2, 1))}),
     "convolve nothing": ("convolve", (V[:0], K), {}),
     "lfilter no feedback state": ("lfilter", (B, A[:1], X), {"zi": np.ones(2)}),
     "lfilter deep state": ("lfilter", (B, A, X), {"zi": np.ones((1, 1, 2))}),

@@ -360,6 +360,7 @@ REFUSED_BY_TORCH = {
                    "linalg.cross: inputs must have the same number of dimensions"),
     "cross length": (lambda: torch.linalg.cross(WAVES[:, :2], WAVES[:, :2]), RuntimeError,
                      "linalg.cross: inputs dimension -1 must have length 3. Got 2 and 2"),
+    "mv": (lambda: torch.mv(WAVES, WAVES), RuntimeError, "mv: vec must be 1D tensors, got 2-D"),
     "solve left": (lambda: torch.linalg.solve(WAVES[:, :3], WAVES[0, :3], left=False),
                    RuntimeError, "linalg.solve: Vector broadcasting of the left hand side"),
     "gradient twice": (lambda: torch.gradient(WAVES, dim=(1, -1)), RuntimeError,
@@ -603,7 +604,8 @@ def test_old_names_of_reductions_are_understood():
     for old, new in (({"reduce": False}, "none"), ({"reduce": False, "size_average": True}, "none"),
                      ({"size_average": False}, "sum"), ({"reduce": True}, "mean")):
         assert nn.L1Loss(**old).reduction == new
-        assert nn.MSELoss(**old)(WAVES, 0 * WAVES).equal(F.mse_loss(WAVES, 0 * WAVES, reduction=new))
+        loss = nn.MSELoss(**old)(WAVES, 0 * WAVES)
+        assert loss.equal(F.mse_loss(WAVES, 0 * WAVES, reduction=new))
 
 
 def test_what_a_mask_leaves_out_adds_nothing():
@@ -611,3 +613,14 @@ def test_what_a_mask_leaves_out_adds_nothing():
     for masks in ({"input_mask": kept}, {"other_mask": kept}):
         y = torch.masked.logaddexp(x, x, **masks)
         np.testing.assert_allclose(y, x + np.log(1 + kept.numpy()), rtol=1e-14)
+
+
+def test_a_layer_without_running_statistics_normalises_by_the_batch_in_evaluation_too():
+    y = nn.BatchNorm1d(2, eps=0.0, track_running_stats=False).eval()(WAVES[:2, :2].float())
+    np.testing.assert_allclose(y.detach().abs(), 1, rtol=1e-4)
+
+
+def test_running_logarithms_of_sums_of_complex_numbers():
+    z = torch.tensor([1 + 2j, 0.5 - 1j, 3j, 2 - 1j], dtype=torch.complex128)
+    np.testing.assert_allclose(torch.logcumsumexp(z, 0), np.log(np.cumsum(np.exp(z.numpy()))),
+                               rtol=1e-14)
