@@ -23,7 +23,8 @@ from tests.planted.error import Planted
 from tests.planted.errors import ERRORS
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("functrans", "tests", "examples", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
+COPIED = ("functrans", "tests", "examples", "docs", "benchmarks", "pyproject.toml", "README.md",
+          "CHANGELOG.md")
 # Seconds that the tests of one error may take: an error that makes them hang is caught, too.
 TIMEOUT = 300
 # What pytest returns where tests have failed, as opposed to where they could not be run.

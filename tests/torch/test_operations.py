@@ -624,3 +624,10 @@ def test_running_logarithms_of_sums_of_complex_numbers():
     z = torch.tensor([1 + 2j, 0.5 - 1j, 3j, 2 - 1j], dtype=torch.complex128)
     np.testing.assert_allclose(torch.logcumsumexp(z, 0), np.log(np.cumsum(np.exp(z.numpy()))),
                                rtol=1e-14)
+
+
+def test_products_under_no_grad_are_not_recorded():
+    A = torch.ones(2, 2).requires_grad_()
+    with torch.no_grad():
+        assert not (A @ A).requires_grad and not (A @ A[0]).requires_grad
+    assert (A @ A).requires_grad and (A @ A[0]).requires_grad
