@@ -7,6 +7,7 @@ places. What plain Python reads decides what each transform is to return, before
 import contextvars
 import gc
 import operator
+import sys
 import types
 import weakref
 from random import Random
@@ -16,7 +17,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import functrans as ft
-from functrans._compile.run.guards import Guard, Guards
+from functrans._compile.run.guards import Guard, Guards, supported
 from tests.covering import THOROUGH
 from tests.world import HEAD, WAYS
 
@@ -323,3 +324,8 @@ def test_an_attribute_that_a_class_comes_to_have_is_seen(made):
     assert [float(g(1.5)) for g in compiled] == [3.0, 2.0]
     kind.scale = 4.0
     assert [float(g(1.5)) for g in compiled] == [6.0, 4.0]
+
+
+def test_native_code_knows_the_dicts_of_this_python():
+    known = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+    assert supported() == (known and sys.maxsize > 2**32)
