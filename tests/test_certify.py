@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 import functrans as ft
+from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._transforms.rounding import trace
 from functrans._transforms.rounding.rules import RULES
@@ -109,6 +110,13 @@ def test_changes_of_any_size_are_within_what_a_rule_passes_on(row):
                 # NaN: what left the domain, where the bound is infinite
                 assert np.all((change <= passed_on * (1 + 1e-9) + 1e-13 * np.abs(y))
                               | np.isinf(passed_on)), (row, size)
+
+
+@pytest.mark.parametrize("row", [ops.deg2rad, ops.rad2deg], ids=str)
+def test_what_a_row_that_scales_passes_on_is_no_more_than_that(row):
+    x, e = np.array([1.0, -2.0]), np.array([1e-6, 1e-3])
+    passed_on, _ = RULES[row](row, [x], [e], row.impl(x), {})
+    assert np.all((row.impl(e) <= passed_on) & (passed_on <= row.impl(e) * 1.000001))
 
 
 def test_each_row_of_the_table_of_accuracies_has_a_rule_and_is_tested():

@@ -7,6 +7,7 @@ places. What plain Python reads decides what each transform is to return, before
 import contextvars
 import gc
 import operator
+import sys
 import types
 import weakref
 from random import Random
@@ -16,7 +17,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import functrans as ft
-from functrans._compile.run.guards import Guard, Guards
+from functrans._compile.run.guards import Guard, Guards, supported
 from tests.covering import THOROUGH
 from tests.world import HEAD, WAYS
 
@@ -277,3 +278,54 @@ def test_guards_do_not_hold_for_a_name_in_the_place_of_another():
     assert guards.find()
     space["c"] = first
     assert not guards.find()
+
+
+def asked_of_its_class():
+    class Box:
+        pass
+
+    box = Box()
+    return Box, lambda x: x * getattr(box, "scale", 2.0)
+
+
+def asked_inside():
+    class Box:
+        def grown(self, x):
+            return x * getattr(self, "scale", 2.0)
+
+    box = Box()
+    return Box, lambda x: box.grown(x)
+
+
+def made_when_absent():
+    class Box:
+        def __getattr__(self, name):
+            return 2.0
+
+    box = Box()
+    return Box, lambda x: x * box.scale
+
+
+def inherited():
+    class Box:
+        scale = 2.0
+
+    class Inner(Box):
+        pass
+
+    box = Inner()
+    return Inner, lambda x: x * box.scale
+
+
+@pytest.mark.parametrize("made", [asked_of_its_class, asked_inside, made_when_absent, inherited])
+def test_an_attribute_that_a_class_comes_to_have_is_seen(made):
+    kind, f = made()
+    compiled = ft.jit(f), ft.jit(ft.grad(f))
+    assert [float(g(1.5)) for g in compiled] == [3.0, 2.0]
+    kind.scale = 4.0
+    assert [float(g(1.5)) for g in compiled] == [6.0, 4.0]
+
+
+def test_native_code_knows_the_dicts_of_this_python():
+    known = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+    assert supported() == (known and sys.maxsize > 2**32)

@@ -329,3 +329,10 @@ def test_programs_have_no_product_with_unit_vectors():
     products = [e for e in program.eqns if e.prim is matmul]
     assert products
     assert all(isinstance(a, Var) for e in products for a in e.inputs)
+
+
+def test_the_cotangent_of_a_product_over_no_entries_is_zero():
+    grad = ft.grad(lambda y: (np.ones((2, 3, 0)) @ y).sum())(np.zeros((0, 4)))
+    assert grad.shape == (0, 4)
+    grad = ft.grad(lambda y: (np.ones((2, 0, 3)) @ y).sum())(np.ones((3, 4)))
+    assert_array_equal(grad, np.zeros((3, 4)))

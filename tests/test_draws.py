@@ -332,7 +332,8 @@ def test_a_state_differs_after_each_draw_and_only_then(make):
 @pytest.mark.parametrize("draw", [
     lambda x: x + random.Random().random(), lambda x: x * random.Random().uniform(1, 2),
     lambda x: x + random.SystemRandom().random(), lambda x: x + secrets.randbelow(5),
-], ids=["Random", "uniform", "SystemRandom", "secrets"])
+    lambda x: x + max([*map(np.random.default_rng, [None])], key=id).normal(),
+], ids=["Random", "uniform", "SystemRandom", "secrets", "not by a call"])
 def test_a_generator_without_a_seed_is_refused(transform, draw):
     with pytest.raises(UnsupportedError):
         transform(draw)

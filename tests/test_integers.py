@@ -102,3 +102,17 @@ def test_a_carry_that_starts_from_a_member_of_an_enum_says_what_to_start_from(ru
     with pytest.raises(ShapeError, match=r"no number, so start from 1\.$"):
         run(lambda: ft.fori_loop(0, 3, lambda i, c: c + i, Position.SECOND))
     assert run(lambda: ft.fori_loop(0, 3, lambda i, c: c + i, Position.SECOND.value)) == 4
+
+
+def test_a_power_of_integers_that_is_none_is_refused_in_compiled_code():
+    assert ft.jit(lambda n, m: n**m)(2, 3) == 8
+    with pytest.raises(ArgumentError, match="`power` of 2, -1 does not give an integer"):
+        ft.jit(lambda n, m: n**m)(2, -1)
+
+
+def test_integers_of_more_than_64_bits_are_refused_in_compiled_code():
+    times = ft.jit(lambda n, m: n * m)
+    assert times(-(2**62), 2) == -(2**63)
+    for n in (2**62, -(2**62) - 1):
+        with pytest.raises(ArgumentError, match="does not give an integer of 64 bits"):
+            times(n, 2)

@@ -8,6 +8,7 @@ import contextlib
 import os
 from pathlib import Path
 
+import coverage
 import numpy as np
 import pytest
 
@@ -18,7 +19,9 @@ from functrans.errors import CheckError
 from functrans.testing import check_grads, numerical_jacobian, taylor_slope
 from tests.planted.__main__ import main as plant
 from tests.planted.drawn import mutants
+from tests.planted.equivalent import EQUIVALENT
 from tests.planted.errors import ERRORS
+from tests.planted.guards import Guards
 from tests.table import test_table
 from tests.table.samples import ROWS, floats
 
@@ -385,6 +388,8 @@ if os.environ.get("FUNCTRANS_PROFILE") == "thorough":  # takes minutes
 
 # ---- errors that are drawn
 
+CHOICE = "functrans/_ops/choice.py"
+
 
 def test_drawn_errors_change_one_place_of_valid_source():
     source = "def f(a, b):\n    'no change: 1 + 1'\n" + (
@@ -405,3 +410,44 @@ def test_drawn_errors_change_one_place_of_valid_source():
 def test_messages_annotations_and_imports_are_not_changed():
     source = "from m import x\ndef f(a: 'b' or 3):\n    raise ValueError(1 + 2, f'{a + 1}')\n"
     assert not list(mutants("f.py", source))
+
+
+def noted(folder, tests):
+    """The notes of a run: the lines of a file that each test runs, and its seconds."""
+    data = coverage.CoverageData(str(folder / "guards"))
+    for test, (lines, _) in tests.items():
+        data.set_context(test)
+        data.add_lines({str(ROOT / CHOICE): lines})
+    data.write()
+    cases = [f'<testcase classname="{test.split(".py")[0].replace("/", ".")}" time="{seconds}"'
+             f' name="{test.split("::")[-1]}[1]"/>' for test, (_, seconds) in tests.items()]
+    (folder / "guards.xml").write_text(f"<testsuite>{''.join(cases)}</testsuite>")
+    return Guards(folder / "guards")
+
+
+def test_short_and_particular_tests_are_run_first(tmp_path):
+    guards = noted(tmp_path, {
+        "tests/a.py::test_long": ([1, 2], 30.0), "tests/a.py::test_broad": ([1, 2, 3], 0.1),
+        "tests/b.py::test_narrow": ([2], 0.2), "tests/b.py::test_other": ([3], 0.1),
+    })
+    long, broad = "tests/a.py::test_long", "tests/a.py::test_broad"
+    assert guards.selected(CHOICE, ((2, 2),)) == ["tests/b.py::test_narrow", broad, long]
+    # a line that is not noted is run with what stands around it
+    assert guards.selected(CHOICE, ((9, 9), (1, 3)))[-1] == long
+    assert guards.selected(CHOICE, ((9, 9),)) == []
+
+
+def test_what_a_module_gives_is_guarded_by_those_who_read_it(tmp_path):
+    lines = (ROOT / CHOICE).read_text().splitlines()
+    given, *reading = [n for n, line in enumerate(lines, 1) if "LARGE" in line]
+    guards = noted(tmp_path, {"": ([given], 0.0), "tests/a.py::test_a": (reading[:1], 0.1),
+                              "tests/b.py::test_b": ([reading[0] - 1], 0.1)})
+    assert guards.selected(CHOICE, ((given, given),)) == ["tests/a.py::test_a"]
+
+
+def test_errors_that_change_nothing_are_those_of_the_source():
+    for file, rows in EQUIVALENT.items():
+        drawn = {(" ".join(m.old.split()), m.new) for m in mutants(file, (ROOT / file).read_text())}
+        for old, new, why in rows:
+            assert (old, new) in drawn, (file, old, new)
+            assert why

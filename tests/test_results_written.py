@@ -95,3 +95,16 @@ def test_out_may_be_given_by_position():
 ])
 def test_calls_with_as_many_arguments_as_operands_write_nowhere(f):
     assert not may_write(f)
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": np.float32}], ids=["of out", "given"])
+@pytest.mark.parametrize("name", ["sum", "mean", "cumsum"])
+def test_what_is_written_is_computed_in_numpys_type(name, options):
+    narrow = np.array([[1e8, 1.0, -1e8]], np.float32)
+
+    def written(np, x):
+        out = x * np.ones((1, 3) if name == "cumsum" else 1)
+        getattr(np, name)(narrow, axis=1, out=out, **options)
+        return out
+
+    assert_allclose(ft.jvp(lambda x: written(fnp, x), (1.0,), (1.0,))[0], written(np, 1.0), rtol=0)

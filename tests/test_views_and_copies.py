@@ -176,6 +176,12 @@ def flat(np, y):
     z.flat = []
     y[:4].flat = y[4:] * y[1]
     y[::-2].flat = y[0] * 3.0
+    y[1:3].flat = [2.0, -1.0]
+
+
+def row_of_a_matrix(np, y):
+    y[:3] = y.reshape(2, 3)[1:]
+    y[1:3] = y[None, None, 3:5] * y[0]
 
 
 def another_shape(np, y):
@@ -359,7 +365,7 @@ WRITES = [
     other_name, whole, sliced, through_a_reshape, through_a_transpose, a_ravel_that_copies,
     results_in_the_order_of_their_operands, order_that_is_asked_for, rows,
     unpacked, parts, parts_without_entries, longer, diagonals, copies, parts_of_constants,
-    the_array_itself, flat, another_shape, numbers_read_before_a_write,
+    the_array_itself, flat, row_of_a_matrix, another_shape, numbers_read_before_a_write,
     swapped_entries, swapped_rows, overlapping, a_view_of_what_is_replaced,
     a_list_of_what_was_there, masks, index_arrays, slices_by_name, from_lists, broadcast, out,
     where, at, functions, operators, numbers_without_axes, numbers_are_rebound, containers,

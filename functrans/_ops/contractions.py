@@ -76,7 +76,7 @@ def _matmul_transpose2(ct, x1, x2):
             return _product(ct, x1)
         return _product(ct.reshape(-1), _rows(x1)) if x1.size else _zeros(ct, x1, x2)
     if n2 == 2 < n1:
-        return _product(_rows(x1).T, _rows(ct)) if x1.size and ct.size else _zeros(ct, x1, x2)
+        return _product(_rows(x1).T, _rows(ct)) if ct.size else _zeros(ct, x1, x2)
     return _product(_swap(x1), ct)
 
 

@@ -283,7 +283,7 @@ def _in_units(J: Any) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     units = [np.ones(n, J.real.dtype) for n in J.shape]
     for axis in (1, 0, 1, 0):
         largest = np.max(np.abs(J), axis=axis, keepdims=True, initial=0.0)
-        by = np.exp2(-np.frexp(np.where(largest > 0, largest, 1.0))[1])
+        by = np.exp2(-np.frexp(largest)[1])
         J = J * by
         units[1 - axis] = units[1 - axis] * by.reshape(-1)
     return J, (units[0], units[1])

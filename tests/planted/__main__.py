@@ -23,7 +23,8 @@ from tests.planted.error import Planted
 from tests.planted.errors import ERRORS
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("functrans", "tests", "examples", "docs", "pyproject.toml")
+COPIED = ("functrans", "tests", "examples", "docs", "benchmarks", "pyproject.toml", "README.md",
+          "CHANGELOG.md")
 # Seconds that the tests of one error may take: an error that makes them hang is caught, too.
 TIMEOUT = 300
 # What pytest returns where tests have failed, as opposed to where they could not be run.
@@ -79,12 +80,14 @@ def planted(folder: Path, error: Planted) -> Iterator[None]:
     path = folder / error.file
     sound = path.read_text()
     # the compiled module may look current: its size and its second can be those of the new text
-    Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
+    compiled = Path(importlib.util.cache_from_source(str(path)))
+    compiled.unlink(missing_ok=True)
     path.write_text(error.planted_in(sound))
     try:
         yield
     finally:
         path.write_text(sound)
+        compiled.unlink(missing_ok=True)
 
 
 def run(folder: Path, tests: Sequence[str], timeout: float) -> tuple[int | None, str]:
@@ -92,8 +95,6 @@ def run(folder: Path, tests: Sequence[str], timeout: float) -> tuple[int | None,
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
                "--tb=short", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder), "FUNCTRANS_PROFILE": "quick"}
-    if (folder / "functrans" / "__pycache__").exists():  # written by the run without an error
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
     try:
         done = subprocess.run(command, cwd=folder, env=environment, timeout=timeout, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)

@@ -209,3 +209,10 @@ def test_the_coefficients_of_a_piecewise_polynomial_are_differentiated():
         assert_derivatives(lambda c, a=axis: interpolate.PPoly(c, x, axis=a)(q), k, order=1)
     with pytest.raises(UnsupportedError, match="needs breakpoints that increase"):
         ft.grad(lambda c: interpolate.PPoly(c, x[::-1])(0.5).sum())(c)
+
+
+def test_a_compiled_spline_of_values_that_scipy_refuses_is_nan():
+    x = np.arange(5.0)
+    for y in (np.array([0.0, 1.0, 2.0, 1.0, np.inf]), np.array([np.nan, 1.0, 2.0, 1.0, 0.0])):
+        for make in (interpolate.PchipInterpolator, interpolate.Akima1DInterpolator):
+            assert np.isnan(ft.jit(lambda y, make=make: make(x, y)(2.0))(y))

@@ -121,3 +121,9 @@ def test_the_sixth_field_of_a_line(transform, unoptimised):
     assert ft.vjp(aside, y)[0] == approx(expected(y))
     slopes = [(expected(y + e) - expected(y - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
     assert ft.grad(aside)(y) == approx(slopes, rel=1e-7)  # differences
+
+
+def test_three_entries_are_too_few_for_the_bias_of_a_fourth_moment():
+    x = np.array([0.3, 1.0, 2.5])
+    assert float(ft.jit(lambda x: stats.kurtosis(x, bias=False))(x)) == approx(
+        theirs.kurtosis(x, bias=False), rel=1e-12)

@@ -27,6 +27,8 @@ def periodic(u):
 
 SPLINES = {
     "coefficients": (lambda c: fi.BSpline(T, c, 3)(Q), C),
+    "coefficients that are not used": (
+        lambda c: fi.BSpline(T, np.concatenate([c, c[:4]]), 3)(Q), C),
     "one period": (lambda c: fi.BSpline(T, c, 3)(Q, extrapolate="periodic"), C),
     "derivative": (lambda c: fi.BSpline(T, c, 3).derivative(2)(Q), C),
     "antiderivative": (lambda c: fi.BSpline(T, c.T, 3, axis=1).antiderivative(2)(Q), C),

@@ -356,6 +356,9 @@ REFUSED_BY_TORCH = {
                    "linalg.cross: inputs must have the same number of dimensions"),
     "cross length": (lambda: torch.linalg.cross(WAVES[:, :2], WAVES[:, :2]), RuntimeError,
                      "linalg.cross: inputs dimension -1 must have length 3. Got 2 and 2"),
+    "mv": (lambda: torch.mv(WAVES, WAVES), RuntimeError, "mv: vec must be 1D tensors, got 2-D"),
+    "solve left": (lambda: torch.linalg.solve(WAVES[:, :3], WAVES[0, :3], left=False),
+                   RuntimeError, "linalg.solve: Vector broadcasting of the left hand side"),
     "gradient twice": (lambda: torch.gradient(WAVES, dim=(1, -1)), RuntimeError,
                        "dim 1 appears multiple times"),
     "gradient spacing": (lambda: torch.gradient(WAVES, dim=(0, 1), spacing=[1.0]), RuntimeError,
@@ -560,3 +563,67 @@ def test_a_class_with_operations_of_its_own_is_refused():
     for make in (lambda: Own([1.0]), lambda: torch.ones(2).as_subclass(Own)):
         with pytest.raises(UnsupportedError, match=r"which functrans\.torch does not call"):
             make()
+
+
+def test_a_gradient_over_uneven_steps_is_numpys():
+    at = np.array([0.0, 0.3, 1.1, 1.5])
+    for order in (1, 2):
+        found = torch.gradient(WAVES, spacing=[torch.tensor(at)], dim=1, edge_order=order)[0]
+        np.testing.assert_allclose(
+            found, np.gradient(WAVES.numpy(), at, axis=1, edge_order=order), rtol=1e-13)
+
+
+def test_entries_of_memory_are_read_of_what_is_not_contiguous():
+    a = torch.from_numpy(np.arange(6.0).reshape(2, 3).T).requires_grad_()
+    y = a.as_strided((2, 2), (3, 1))
+    np.testing.assert_array_equal(y.detach(), [[0, 1], [3, 4]])
+    (y * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    np.testing.assert_array_equal(a.grad, [[1, 3], [2, 4], [0, 0]])
+
+
+def test_the_last_window_of_a_fractional_pool_is_at_the_end():
+    x = torch.arange(10.0).repeat(10, 1)[None]
+    samples = torch.tensor([[[2 / 3, 2 / 3]]], dtype=torch.float64)
+    assert F.fractional_max_pool2d(x, 1, (1, 2), _random_samples=samples)[0, 0, 1] == 9
+
+
+def test_entries_that_alpha_dropout_drops_have_the_value_of_selu_far_below():
+    x, low = torch.linspace(1, 2, 50, dtype=torch.float64), -1.7580993408473766
+    y = F.alpha_dropout(x, 0.25, training=True)
+    scale = ((1 - 0.25) * (1 + 0.25 * low**2)) ** -0.5
+    dropped = (y - scale * low * (1 - 0.25)).abs() < 1e-12
+    assert 0 < dropped.sum() < 50
+    np.testing.assert_allclose(y[~dropped], (x[~dropped] - 0.25 * low) * scale, rtol=1e-13)
+
+
+def test_old_names_of_reductions_are_understood():
+    for old, new in (({"reduce": False}, "none"), ({"reduce": False, "size_average": True}, "none"),
+                     ({"size_average": False}, "sum"), ({"reduce": True}, "mean")):
+        assert nn.L1Loss(**old).reduction == new
+        loss = nn.MSELoss(**old)(WAVES, 0 * WAVES)
+        assert loss.equal(F.mse_loss(WAVES, 0 * WAVES, reduction=new))
+
+
+def test_what_a_mask_leaves_out_adds_nothing():
+    x, kept = WAVES[0], torch.tensor([True, False, True, False])
+    for masks in ({"input_mask": kept}, {"other_mask": kept}):
+        y = torch.masked.logaddexp(x, x, **masks)
+        np.testing.assert_allclose(y, x + np.log(1 + kept.numpy()), rtol=1e-14)
+
+
+def test_a_layer_without_running_statistics_normalises_by_the_batch_in_evaluation_too():
+    y = nn.BatchNorm1d(2, eps=0.0, track_running_stats=False).eval()(WAVES[:2, :2].float())
+    np.testing.assert_allclose(y.detach().abs(), 1, rtol=1e-4)
+
+
+def test_running_logarithms_of_sums_of_complex_numbers():
+    z = torch.tensor([1 + 2j, 0.5 - 1j, 3j, 2 - 1j], dtype=torch.complex128)
+    np.testing.assert_allclose(torch.logcumsumexp(z, 0), np.log(np.cumsum(np.exp(z.numpy()))),
+                               rtol=1e-14)
+
+
+def test_products_under_no_grad_are_not_recorded():
+    A = torch.ones(2, 2).requires_grad_()
+    with torch.no_grad():
+        assert not (A @ A).requires_grad and not (A @ A[0]).requires_grad
+    assert (A @ A).requires_grad and (A @ A[0]).requires_grad

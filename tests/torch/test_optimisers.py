@@ -3,6 +3,7 @@
 import pytest
 
 from functrans import torch
+from functrans.torch.optim import lbfgs
 from functrans.torch.optim.swa_utils import SWALR, AveragedModel, get_swa_multi_avg_fn
 
 
@@ -91,3 +92,9 @@ def test_a_mean_of_models_by_lists():
         torch.nn.init.constant_(model.weight, value)
         mean.update_parameters(model)
     assert mean.module.weight.item() == 3
+
+
+@pytest.mark.parametrize("ends", [(0.0, 2.0), (2.0, 0.0), (-0.5, 3.0)])
+def test_the_minimum_of_a_cubic_is_found_from_either_end(ends):
+    a, b = [(t, t**3 - 3 * t, None, 3 * t**2 - 3) for t in ends]
+    assert lbfgs._minimum_of_cubic(a, b) == pytest.approx(1.0, rel=1e-12)

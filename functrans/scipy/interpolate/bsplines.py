@@ -83,11 +83,11 @@ class BSpline(OfScipy):
             return self._plain(x, nu, extrapolate)
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         x = as_operand(x)
-        basis, n = self._basis, len(self.t) - self.k - 1
+        basis = self._basis
         low, high = basis.ends
         if extrapolate == "periodic":
             x = low + (x - low) % (high - low)
-        y = combined([basis], self.c[:n], [x], [nu])
+        y = combined([basis], self.c, [x], [nu])
         if not extrapolate:
             y = filled(y, [x], np.logical_not((x >= low) & (x <= high)), np.nan)
         return axis_back(y, x.ndim, self.axis)
