@@ -127,4 +127,4 @@ c_ = Concatenator(np.c_)
 mgrid = Grid(np.mgrid)
 ogrid = Grid(np.ogrid)
 
-__all__ = ["c_", "mgrid", "ogrid", "r_"]
+ALSO = ("c_", "mgrid", "ogrid", "r_")

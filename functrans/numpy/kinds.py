@@ -62,4 +62,4 @@ def isscalar(element: Any) -> bool:
     return _is_number(element) or np.isscalar(element)
 
 
-__all__ = ["isscalar", "ndarray"]
+ALSO = ("isscalar", "ndarray")

@@ -149,4 +149,4 @@ def fill_diagonal(a, val, wrap=False):
     return put(a, places, val, inplace=False) if places.size else a
 
 
-__all__ = ["copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"]
+ALSO = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")

@@ -113,4 +113,4 @@ def of_python(ufunc: np.ufunc) -> Callable | None:
 
 MAKERS["__call__"] = of_python
 
-__all__ = ["vectorize"]
+ALSO = ("vectorize",)
