@@ -38,7 +38,7 @@ UFUNCS: dict[np.ufunc, Any] = rows_of_ufuncs(TABLE.values())
 # NumPy function -> ours; filled by functrans.numpy from the names they share.
 FUNCTIONS: dict[Any, Any] = {}
 # (ufunc, method) -> ours, for reduce and accumulate.
-METHODS: dict[tuple[np.ufunc, str], Any] = {}
+UFUNC_METHOD_TABLE: dict[tuple[np.ufunc, str], Any] = {}
 # method -> what makes it for any ufunc; filled by functrans.numpy.ufunc_methods. "__call__" makes
 # it for ufuncs of Python functions, and returns None for others.
 MAKERS: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
         if row is None:
             raise _of_numba(ufunc) or unsupported(ufunc_name(ufunc))
         return row(*inputs) if not kwargs else _with_options(ufunc, row, inputs, kwargs)
-    function = METHODS.get((ufunc, method))
+    function = UFUNC_METHOD_TABLE.get((ufunc, method))
     if function is None:
         if meaning_of(ufunc) is None or ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature:
             raise unsupported(f"{ufunc_name(ufunc)}.{method}")

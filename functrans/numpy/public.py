@@ -127,6 +127,6 @@ def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
         # without the decorator that looks for traced arguments: self is one
         setattr(Tracer, name, getattr(ours, "__wrapped__", ours))
         adopt(name, ours)
-    protocols.METHODS.update(getattr(module, "UFUNC_METHODS", {}))
+    protocols.UFUNC_METHOD_TABLE.update(getattr(module, "UFUNC_METHODS", {}))
     protocols.UFUNCS.update(getattr(module, "UFUNCS", {}))
     return list(names)

@@ -86,4 +86,4 @@ METHODS = {
     "to_device": _to_device,
 }
 
-ALSO = ("finfo", "from_dlpack", "geterr", "geterrcall", "iinfo")
+__all__ = ["finfo", "from_dlpack", "geterr", "geterrcall", "iinfo"]

@@ -19,7 +19,7 @@ from functrans._ops import indexing
 from functrans._ops.structure import along
 from functrans.numpy.indexing import concrete
 from functrans.numpy.options import NoValue, axes_of, flat_axes, keep, masked
-from functrans.numpy.protocols import MAKERS, METHODS, UFUNCS, refused, ufunc_name
+from functrans.numpy.protocols import MAKERS, UFUNC_METHOD_TABLE, UFUNCS, refused, ufunc_name
 from functrans.numpy.structure import as_operand, moveaxis, one_axis, take_axis
 
 
@@ -87,7 +87,7 @@ def _reduceat(ufunc: np.ufunc) -> Callable:
             return a[along(axis, slice(0))]
         if ufunc is np.add:
             return _sums(a, parts, axis)
-        fold = METHODS.get((ufunc, "reduce")) or functools.partial(_fold_axis, ufunc)
+        fold = UFUNC_METHOD_TABLE.get((ufunc, "reduce")) or functools.partial(_fold_axis, ufunc)
         return np.stack([fold(a[along(axis, slice(i, j))], axis=axis) for i, j in parts], axis)
 
     return reduceat
