@@ -49,6 +49,37 @@ def staged_times(f):
     return counted, runs
 
 
+def test_a_module_that_a_function_imports_is_looked_up_once():
+    def area(r):
+        import math
+
+        return math.pi * r**2
+
+    compiled, runs = staged_times(area)
+    assert [compiled(r) for r in (1.0, 2.0, 3.0)] == [area(r) for r in (1.0, 2.0, 3.0)]
+    assert len(runs) == 1
+
+
+def test_a_traced_value_that_a_function_closes_over_is_the_same_at_each_call():
+    counts = []
+
+    def powers(a):
+        compiled, runs = staged_times(lambda x: x * a)
+        y = compiled(2.0) * compiled(3.0) * compiled(4.0)
+        counts.append(len(runs))
+        return y
+
+    assert ft.grad(powers)(0.5) == 24 * 3 * 0.5**2
+    assert counts == [1]
+
+
+def test_calls_with_names_are_told_apart_each_time():
+    compiled = ft.jit(lambda x, y=1.0, z=1.0: x - 2 * y + 3 * z)
+    for _ in range(4):
+        assert [compiled(5.0, y=2.0), compiled(5.0, z=2.0), compiled(z=2.0, x=4.0),
+                compiled(y=2.0, x=4.0)] == [4.0, 9.0, 8.0, 3.0]
+
+
 # ---- arrays that are written into
 
 

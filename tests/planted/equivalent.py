@@ -10,6 +10,7 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
          "how wide LLVM's vectors are changes no bit"),
     ],
     "functrans/_compile/lowering/special_kernels.py": [
+        ("8.0", "(12.0)", "from 8 on the series holds, and so does the recurrence before it"),
         ("size <= 12.0", "(size < 12.0)", "at 12 both expansions hold"),
         ("40.0", "(60.0)", "from 39 on the tail is 0"),
     ],

@@ -143,7 +143,6 @@ SENTENCES = {
     "nansum": ("c", "nansum on CPU does not support complex inputs"),
     "normalize": ("bi", "linalg.vector_norm: Expected a floating point or complex tensor as input. "
                   "Got {0}"),
-    "positive": ("b", "The `+` operator, on a bool tensor is not supported."),
     "quantile": ("hwbic", "quantile() input tensor must be either float or double dtype"),
     "relu": ("c", _NO_CLAMP),
     "relu6": ("c", _NO_CLAMP),

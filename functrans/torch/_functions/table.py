@@ -56,6 +56,7 @@ from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import NUMBERS
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, lift_operand
 
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 # Any: what ``op`` returns has a ``body``, other functions have not
 METHODS: dict[str, Any] = {}
 FUNCTIONS: dict[str, Any] = {}
@@ -104,7 +105,11 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             y = _directly(shown, by_row, args, kwargs)
             if y is not None:  # which marks its operands itself
                 return mark_row(y, y) if keeps_result and state.grad else y
-        if accepted is not None:
+        common = False  # of the types that every function takes, as they are
+        if args and type(args[0]) is Tensor:
+            d = args[0]._array.dtype
+            common = d is _F32 or d is _F64
+        if accepted is not None and not (common and accepted.first_only):
             accepted.check(args, kwargs.get("dtype"))
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
             operands = [_lifted(x) for x in args]
@@ -112,10 +117,10 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
         else:
             operands = [_plain(x) for x in args]
             options = {k: _plain(x) for k, x in kwargs.items()}
-        if accepted is not None:
+        if accepted is not None and accepted.joint:
             operands = accepted.together(operands)
         half = None
-        if wide and options.get("dtype") is None:
+        if wide and not common and options.get("dtype") is None:
             half = widened(name, operands, options)
             if half is not None:
                 operands = [in_single(x) for x in operands]
