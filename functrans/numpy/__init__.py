@@ -29,6 +29,7 @@ from functrans.numpy import protocols as _protocols
 from functrans.numpy import quantiles as _quantiles
 from functrans.numpy import reducing as _reducing
 from functrans.numpy import reductions as _reductions
+from functrans.numpy import running as _running
 from functrans.numpy import signals as _signals
 from functrans.numpy import standard as _standard
 from functrans.numpy import statistics as _statistics
@@ -55,7 +56,7 @@ for _module in (
 for _module in (
     _elementary, _reductions, _reducing, _structure, _joining, _arrange, _indexing, _methods,
     _updates, _placing, _applying, _vectorizing, _order, _padding, _quantiles, _statistics,
-    _contractions, _polynomials, _signals, _standard, _concatenators, _kinds,
+    _contractions, _polynomials, _signals, _standard, _concatenators, _kinds, _running,
 ):
     __all__ += _publish(_module, globals(), _np)
 

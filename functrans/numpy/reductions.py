@@ -35,12 +35,6 @@ from functrans.numpy.options import (
 from functrans.numpy.running import (
     cumprod,
     cumsum,
-    cumulative_prod,
-    cumulative_sum,
-    diff,
-    nancumprod,
-    nancumsum,
-    trapezoid,
 )
 from functrans.numpy.scaling import is_within, safe_range, scale_beyond, typical_size
 from functrans.numpy.structure import as_operand, one_axis
@@ -471,8 +465,7 @@ METHODS = {
 }
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod",
-    "cumsum", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "nancumprod",
-    "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod",
-    "ptp", "std", "sum", "trapezoid", "var",
+    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean",
+    "min", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "ptp",
+    "std", "sum", "var",
 ]

@@ -245,7 +245,8 @@ class Trials:
         code, test = self.session.run(
             tests, TIMEOUT, lambda: self.functions.replace(path, source))
         if code is None:
-            return "caught (hangs)", test
+            ends = self.session.run(tests, TIMEOUT, lambda: None)[0] is not None
+            return "caught (hangs)" if ends else "UNKNOWN: hangs without it", test
         if code not in (0, UNFIT):
             return ("caught", test) if code == FAILED else ("caught (crashes)", test)
         if code == UNFIT or self.guards.is_run_at_import(mutant.file, mutant.lines):

@@ -19,9 +19,6 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
          "(shape == x.shape or numpy_functions()[ARRAY_TYPE] == id(np.ndarray))",
          "the layout is tried: the other half of the test fails where this one does"),
     ],
-    "functrans/_compile/run/pool.py": [
-        ("28", "(29)", "how much memory is kept"),
-    ],
     "functrans/_compile/run/row_kernels.py": [
         ("64", "(65)", "how work is shared changes no bit"),
     ],

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as xml
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -157,9 +157,9 @@ class Guards:
         return found
 
     @cached_property
-    def seconds(self) -> Counter[str]:
+    def seconds(self) -> dict[str, float]:
         """Test -> the seconds that it takes with all its parameters."""
-        total: Counter[str] = Counter()
+        total: dict[str, float] = defaultdict(float)
         for case in xml.parse(f"{self.notes}.xml").iter("testcase"):
             file = case.get("classname", "").replace(".", "/")
             name = case.get("name", "").split("[")[0]

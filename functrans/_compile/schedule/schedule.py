@@ -288,11 +288,16 @@ PLAIN = frozenset({stop, moving_as})
 _PLAIN = (Rule("plain", tuple(PLAIN), lambda eqn, producers: eqn.inputs[0]),)
 
 
-def schedule(program: Program) -> Schedule:
-    """The steps that compute a program, in an order in which they can run."""
+def values_alone(program: Program) -> Program:
+    """The program without the equations that are there for derivatives of its outputs."""
     if any([eqn.prim in PLAIN for eqn in program.eqns]):
         program = rewrite(program, _PLAIN, share=True)
-    live = Program(program.inputs, live_equations(program), program.outputs)
+    return Program(program.inputs, live_equations(program), program.outputs)
+
+
+def schedule(program: Program) -> Schedule:
+    """The steps that compute a program, in an order in which they can run."""
+    program = live = values_alone(program)
     build = Builder(program, {a for a in atoms(live) if isinstance(a, Var)})
     for eqn in live.eqns:
         enter(build, eqn)

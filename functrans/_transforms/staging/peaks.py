@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from functrans._compile.ir.inline import inlined
 from functrans._compile.ir.program import Atom, Eqn, Program, Structured, Var, aval_of_atom
 from functrans._compile.run.frame import Frame, Segment
+from functrans._compile.schedule.schedule import values_alone
 from functrans._transforms.programs import make_program
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def of_program(program: Program) -> int:
     is read, since Python has it under a name until then. What an op takes while it runs is not
     known and not counted.
     """
+    program = values_alone(program)
     owners: dict[Var, Var] = {}  # of variables that are views
     for eqn in program.eqns:
         if _is_view(eqn) and isinstance(x := eqn.inputs[0], Var):
