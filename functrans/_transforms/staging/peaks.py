@@ -28,7 +28,6 @@ def of_program(program: Program) -> int:
     is read, since Python has it under a name until then. What an op takes while it runs is not
     known and not counted.
     """
-    program = values_alone(program)
     owners: dict[Var, Var] = {}  # of variables that are views
     for eqn in program.eqns:
         if _is_view(eqn) and isinstance(x := eqn.inputs[0], Var):
@@ -97,4 +96,4 @@ def of_executable(executable: Executable) -> int:
     """Bytes that a call of compiled code takes."""
     code: Any = executable.code  # an exception where there is none
     known = None if isinstance(code, Exception) else of_frame(code.frame)
-    return of_program(executable.program) if known is None else known
+    return of_program(values_alone(executable.program)) if known is None else known
