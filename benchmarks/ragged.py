@@ -14,7 +14,7 @@ import functrans as ft
 from benchmarks.jit import JAX, OURS, Ours, _flat, _libraries
 from benchmarks.report import Table, seconds, verdict
 from benchmarks.timing import check_equal, interleaved, medians
-from functrans._compile.run import general
+from functrans._compile.run import machine
 
 LENGTHS = 200
 APART = "functrans, a program for each length"  # as if no two lengths had anything in common
@@ -96,13 +96,13 @@ def table(scale: float) -> Table:
 @contextmanager
 def _as(name: str) -> Iterator[None]:
     """Nothing from disk, and for ``APART`` no code for any length."""
-    before = general.SPECIAL
-    general.SPECIAL = 10**9 if name == APART else before
+    before = machine.SPECIAL
+    machine.SPECIAL = 10**9 if name == APART else before
     try:
         with ft.cache.off():
             yield
     finally:
-        general.SPECIAL = before
+        machine.SPECIAL = before
 
 
 def _news(name: str, lib: Any, stream: Stream, scale: float) -> list[float]:

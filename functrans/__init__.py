@@ -16,11 +16,10 @@ from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._kernels import large as _large
 from functrans._transforms.forward.api import derivative, jvp
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 from functrans._transforms.reverse.api import linear_transpose, linearize, vjp
 from functrans._transforms.reverse.grad import grad, value_and_grad
-from functrans._transforms.rules.custom import custom_jvp, custom_vjp
-from functrans._transforms.rules.stop_gradient import stop_gradient
+from functrans._transforms.rules.custom import custom_jvp, custom_vjp, stop_gradient
 from functrans._transforms.staging import native_rows as _native_rows
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.vmap import vmap
@@ -45,9 +44,8 @@ if TYPE_CHECKING:
     from functrans._transforms.control.scan import scan
     from functrans._transforms.forward.jet import jet
     from functrans._transforms.matrices.diagonals import hessian_diagonal, laplacian
-    from functrans._transforms.matrices.estimates import hutchinson
     from functrans._transforms.matrices.jacobian import hessian, jacfwd, jacobian, jacrev
-    from functrans._transforms.matrices.operators import ggnvp, linear_operator
+    from functrans._transforms.matrices.operators import ggnvp, hutchinson, linear_operator
     from functrans._transforms.matrices.products import elementwise_grad, hvp, vhp
     from functrans._transforms.reverse.checkpoint import checkpoint
     from functrans._transforms.rounding.certify import certify
@@ -78,9 +76,8 @@ _LAZY = {
     "_transforms.control.scan": ("scan",),
     "_transforms.forward.jet": ("jet",),
     "_transforms.matrices.diagonals": ("hessian_diagonal", "laplacian"),
-    "_transforms.matrices.estimates": ("hutchinson",),
     "_transforms.matrices.jacobian": ("hessian", "jacfwd", "jacobian", "jacrev"),
-    "_transforms.matrices.operators": ("ggnvp", "linear_operator"),
+    "_transforms.matrices.operators": ("ggnvp", "hutchinson", "linear_operator"),
     "_transforms.matrices.products": ("elementwise_grad", "hvp", "vhp"),
     "_transforms.reverse.checkpoint": ("checkpoint",),
     "_transforms.rounding.certify": ("certify",),

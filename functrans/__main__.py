@@ -17,7 +17,7 @@ import numpy as np
 
 import functrans as ft
 from functrans import cache
-from functrans._core.references import FREE_THREADED
+from functrans._core.plain import FREE_THREADED
 
 EXAMPLE = """\
 import numpy as np

@@ -10,16 +10,25 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans._debug.anomaly import Anomaly, is_nan, line_of, user_stack
-from functrans._debug.conditioning import Conditioning, Loss, Losses, relative
-from functrans._debug.doctor import Finding, visit
-from functrans._debug.printing import print
-from functrans._debug.report import Report
-from functrans._debug.taps import by_name, tap, taps_of, with_added
+from functrans._debug.doctor import Finding, Report, visit
+from functrans._debug.observers import (
+    Anomaly,
+    Conditioning,
+    Loss,
+    Losses,
+    by_name,
+    is_nan,
+    line_of,
+    print,
+    relative,
+    tap,
+    taps_of,
+    user_stack,
+    with_added,
+)
 from functrans._transforms.arguments import require_callable
 from functrans._transforms.reverse.grad import grad
-from functrans._transforms.rounding.certify import inputs
-from functrans._transforms.rounding.trace import ErrorTrace
+from functrans._transforms.rounding.certify import ErrorTrace, inputs
 from functrans._transforms.watching.watched import observed
 from functrans.config import config
 from functrans.errors import name_of

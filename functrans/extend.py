@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from functrans._core.aval import Aval, aval_of, is_inexact
+from functrans._core.array import Aval, aval_of, is_inexact
 from functrans._core.bind import (
     AnyArray,
     Outputs,

@@ -36,8 +36,14 @@ from functrans._transforms.arguments import describe, require_callable
 from functrans._transforms.derived import deriving
 from functrans._transforms.options import require_count
 from functrans._transforms.sharding.executors import Chunk, require_executor, require_values, run
-from functrans._transforms.sharding.shards import Summand, Sums, Tree
-from functrans._transforms.sharding.summands import derivative_of, product_of, total_of
+from functrans._transforms.sharding.shards import (
+    Summand,
+    Sums,
+    Tree,
+    derivative_of,
+    product_of,
+    total_of,
+)
 from functrans.errors import ArgumentError, ShapeError, SolverError, name_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from functrans._core.patching import patched
-from functrans._transforms.writing import follow_always
+from functrans._transforms.mutation import follow_always
 from functrans.errors import ArgumentError, name_of
 
 

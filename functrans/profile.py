@@ -29,8 +29,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from functrans._core.bind import watching
-from functrans._profile.events import EventList, FunctionEvent, FunctionEventAvg, nested
-from functrans._profile.recorder import Recorder
+from functrans._profile.events import EventList, FunctionEvent, FunctionEventAvg, Recorder, nested
 from functrans._transforms.watching.watched import observed
 from functrans.errors import ArgumentError
 

@@ -34,8 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import Array, wrap
-from functrans._core.aval import dtype_of, shape_of
+from functrans._core.array import Array, dtype_of, shape_of, wrap
 from functrans._core.bind import AnyArray
 from functrans._transforms.arguments import describe, is_number
 from functrans.errors import ArgumentError, ShapeError, user_line

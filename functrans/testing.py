@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import plain
-from functrans._core.aval import aval_of, inexact_dtype, integer
+from functrans._core.array import aval_of, inexact_dtype, integer, plain
 from functrans._core.bind import Tracer
 from functrans._numerics import numerical, numerical_jvp, remainder_slope
 from functrans._transforms.arguments import open_all
 from functrans._transforms.forward.api import jvp
+from functrans._transforms.mutation import follow
 from functrans._transforms.reverse.api import vjp
-from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, CheckError, name_of
 
 MODES = ("fwd", "rev")

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.array import Array, wrap
-from functrans._core.aval import aval_of
+from functrans._core.array import Array, aval_of, wrap
 from functrans._core.bind import PLAIN, Tracer
 from functrans.errors import ArgumentError
 

@@ -8,9 +8,9 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as np
-from functrans._compile.emit import table
-from functrans._compile.emit.alike import one_for_all
+from functrans._compile.emit import shared_text
 from functrans._compile.emit.module import Place
+from functrans._compile.emit.shared_text import one_for_all
 from functrans._compile.schedule.control import Emitted
 
 
@@ -113,7 +113,7 @@ def test_few_and_different_kernels_stay():
 
 @pytest.fixture
 def calls_in_tables(monkeypatch, unoptimised):
-    monkeypatch.setattr(table, "LEAST", 4)
+    monkeypatch.setattr(shared_text, "LEAST_CALLS", 4)
     with ft.cache.off():
         yield
 
@@ -128,7 +128,7 @@ def in_table(f: Any, *args: Any) -> Any:
 def test_a_table_of_calls_does_what_the_calls_do(f, calls_in_tables, monkeypatch):
     a = positive(24)
     got = in_table(ft.value_and_grad(f), a)
-    monkeypatch.setattr(table, "LEAST", 1 << 30)
+    monkeypatch.setattr(shared_text, "LEAST_CALLS", 1 << 30)
     # sums of a length that LLVM knows are added up in another order
     want: Any = ft.jit(ft.value_and_grad(f))(a)
     for x, y in zip(got, want, strict=True):
@@ -167,10 +167,10 @@ def test_a_call_of_a_table_that_refuses_ends_it(singular, calls_in_tables):
 def test_a_row_has_places_and_numbers():
     calls = [Emitted("kernel0", ("a", "b"), False),
              Emitted("call1", ("b",), True, ", i64 0, i64 3")]
-    lines = table.listed(calls).split("\n")
+    lines = shared_text.listed(calls).split("\n")
     assert lines == ["call void @kernel0()", "call i32 @call1(i64 0, i64 3)"]
     given = f'call void @kernel0(i32 -5, ptr @"double.0x1")\n{lines[1]}'
-    text = table.by_table("run0", calls, given, {"a": Place(3, 64), "b": Place(1)}, 24, 16)
+    text = shared_text.by_table("run0", calls, given, {"a": Place(3, 64), "b": Place(1)}, 24, 16)
     assert ("<{ i64 24, i64 64, i64 8, i64 0, i32 -5, [4 x i8] zeroinitializer, double 0x1, "
             "i64 8, i64 0, i64 0, i64 3 }>, align 8") in text
     assert "{ ptr, i64 } { ptr @run0.call1, i64 48 }" in text

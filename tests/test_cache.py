@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.run import machine, sources, store
-from functrans._compile.run.sources import stamp_of
+from functrans._compile.run import machine, store
+from functrans._compile.run.store import stamp_of
 from tests.threads import at_once, elsewhere
 
 PROCESS = """
 import sys, numpy as np, functrans as ft
-from functrans._compile.run import executable, machine, native
+from functrans._compile.run import native as executable, machine, native
 if sys.argv[1] == "warm":
     machine.Machine.translate = executable.optimise = native.schedule = None  # compiling would fail
 y = ft.jit(ft.grad(lambda x: np.sum(np.sin(x) * x)))(np.linspace(0.0, 1.0, 7))
@@ -592,7 +592,7 @@ def test_code_of_a_changed_compiler_is_not_read(tmp_path):
 
 def test_every_source_of_the_compiler_is_in_the_stamp():
     package = Path(ft.__file__).parent
-    parts = [package / part for part in sources.PARTS]
+    parts = [package / part for part in store.PARTS]
     names = [p.relative_to(part).as_posix() for part in parts for p in part.rglob("*.py")]
-    assert all(repr(name) in sources.stamp() for name in names)
-    assert sources.stamp() in machine.local().identity
+    assert all(repr(name) in store.stamp() for name in names)
+    assert store.stamp() in machine.local().identity

@@ -5,7 +5,7 @@ import pytest
 
 import functrans as ft
 from functrans._compile.run.checksum import ROW, checksum
-from functrans._transforms.reverse.captures import same_bits
+from functrans._transforms.reverse.tracer import same_bits
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans.errors import CaptureError
 

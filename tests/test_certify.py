@@ -11,10 +11,10 @@ from scipy import sparse
 import functrans as ft
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, Elementwise
-from functrans._transforms.rounding import trace
-from functrans._transforms.rounding.rules import RULES
-from functrans._transforms.rounding.spectra import COMPLEX
-from functrans._transforms.rounding.ulps import ULPS
+from functrans._transforms.rounding import certify
+from functrans._transforms.rounding.bounds import RULES
+from functrans._transforms.rounding.certify import COMPLEX
+from functrans._transforms.rounding.systems import ULPS
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError
 from tests.table.references import REFERENCES
 from tests.table.samples import DOMAINS, OPERANDS
@@ -299,7 +299,7 @@ def test_a_bound_that_is_too_small_is_noticed(monkeypatch):
         return tuple(b / 100 for b in rule(prim, *args))
 
     small = {row: (lambda *args, rule=rule: tenth(*args, rule=rule)) for row, rule in RULES.items()}
-    monkeypatch.setattr(trace, "RULES", small)
+    monkeypatch.setattr(certify, "RULES", small)
     with pytest.raises(AssertionError):
         test_errors_of_functions_of_arrays_are_within_the_bounds(network, np.linspace(-1.5, 2, 9))
 

@@ -9,7 +9,7 @@ import functrans as ft
 from functrans._ops import elementwise as ops
 from functrans._ops import fourier
 from functrans._ops.eigenvalues import eig as eigenvalues_row
-from functrans._transforms.rounding.spectra import COMPLEX
+from functrans._transforms.rounding.certify import COMPLEX
 from functrans.errors import UnsupportedError
 from tests.test_certify import exact_gradient, excess
 

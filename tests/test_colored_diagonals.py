@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import functrans as ft
-from functrans._transforms.matrices import colored, diagonals
+from functrans._transforms.matrices import diagonals, directions
 
 
 def chained(p, scale=1.0):
@@ -18,7 +18,7 @@ def chained(p, scale=1.0):
 def test_many_entries_that_hardly_meet_take_few_products(value, monkeypatch):
     p = {"x": np.linspace(-1.0, 2.0, 60), "y": np.linspace(0.1, 1.0, 40)}
     plain = ft.hessian_diagonal(chained)(p, 2.0), ft.laplacian(value)(p, 2.0)
-    monkeypatch.setattr(colored, "BATCHES", 0)
+    monkeypatch.setattr(directions, "BATCHES", 0)
     assert by_color(chained, p).total == 2
     assert by_color(lambda p, s: np.sum(p["x"]) ** 2 + np.sum(p["y"]), p) is None
     few = ft.hessian_diagonal(chained)(p, 2.0), ft.laplacian(value)(p, 2.0)
@@ -34,7 +34,7 @@ def by_color(f, p):
 
 
 def test_what_is_not_finite_and_what_has_no_gradient_goes_entry_by_entry(monkeypatch):
-    monkeypatch.setattr(colored, "BATCHES", 0)
+    monkeypatch.setattr(directions, "BATCHES", 0)
     x = np.linspace(0.0, 1.0, 60)
 
     def looped(x):

@@ -9,7 +9,7 @@ import functrans as ft
 from functrans._transforms.control.api import cond, fori_loop, switch, while_loop
 from functrans._transforms.control.scan import scan
 from functrans._transforms.forward.jet import jet
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 from functrans.errors import ArgumentError, ShapeError
 
 XS = np.array([-1.5, 0.3, 0.9, 2.5])

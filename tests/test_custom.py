@@ -8,8 +8,7 @@ import pytest
 
 import functrans as ft
 from functrans._core.bind import Tracer
-from functrans._transforms.rules.custom import custom_jvp, custom_vjp
-from functrans._transforms.rules.stop_gradient import stop_gradient
+from functrans._transforms.rules.custom import custom_jvp, custom_vjp, stop_gradient
 from functrans.errors import (
     ArgumentError,
     CheckError,

@@ -14,10 +14,10 @@ from functrans import errors
 from functrans._compile.emit import module
 from functrans._compile.emit.entry_code import MOST, NODE, PLAN
 from functrans._compile.lowering.numbers import AS_NUMPY
-from functrans._compile.run import entry, executable
+from functrans._compile.run import entry, native
 from functrans._compile.run.native import NativeProgram
 from functrans._ops.declare import Elementwise
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 from functrans._transforms.staging.jit import Jitted
 from tests.test_native import FUNCTIONS, frozen, misaligned, same
 from tests.threads import at_once
@@ -405,13 +405,13 @@ def test_only_long_programs_let_other_threads_run():
 
 def test_threads_compile_an_executable_once(monkeypatch):
     start, made = threading.Barrier(8), []
-    real = executable.NativeProgram
+    real = native.NativeProgram
 
     def counted(*args):
         made.append(args)
         return real(*args)
 
-    monkeypatch.setattr(executable, "NativeProgram", counted)
+    monkeypatch.setattr(native, "NativeProgram", counted)
     f = ft.jit(lambda x: np.exp(x) * x)
 
     def work(x):

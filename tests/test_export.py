@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 import functrans.scipy.linalg as fsl
 import functrans.scipy.special as special
-from functrans._export import c_library, exported
+from functrans._export import exported
 from functrans.errors import ArgumentError, UnsupportedError
 
 CC = shutil.which("cc")
@@ -464,14 +464,14 @@ def test_c_has_no_half_precision():
     (x,) = frame.arguments
     half = frame._replace(arguments=(x._replace(dtype=np.dtype(np.float16)),))
     with pytest.raises(UnsupportedError, match="cannot take float16"):
-        c_library.header(c_library.Source("f", half, "", {}))
+        exported.header(exported.Source("f", half, "", {}))
 
 
 def test_names_in_c_are_made_of_letters():
     code = ft.export(lambda x: x, X)._code
-    source = c_library.Source("2d<f>", code.frame, "", {})
+    source = exported.Source("2d<f>", code.frame, "", {})
     assert source.identifier == "f_2d_f_"
-    assert "int f_2d_f_(const double *x0, size_t x0_size" in c_library.header(source)
+    assert "int f_2d_f_(const double *x0, size_t x0_size" in exported.header(source)
 
 
 @pytest.mark.parametrize("name", [
@@ -479,13 +479,13 @@ def test_names_in_c_are_made_of_letters():
 ])
 def test_functions_have_no_names_that_c_has(name):
     code = ft.export(lambda x: x, X)._code
-    assert c_library.Source(name, code.frame, "", {}).identifier == f"f_{name}"
-    assert c_library.Source(f"{name}_of", code.frame, "", {}).identifier == f"{name}_of"
+    assert exported.Source(name, code.frame, "", {}).identifier == f"f_{name}"
+    assert exported.Source(f"{name}_of", code.frame, "", {}).identifier == f"{name}_of"
 
 
 def test_a_name_does_not_end_the_comment_of_a_header():
     code = ft.export(lambda x: x, X)._code
-    head = c_library.header(c_library.Source("a*/b", code.frame, "", {}))
+    head = exported.header(exported.Source("a*/b", code.frame, "", {}))
     assert head.startswith("/* a* /b, exported")
 
 

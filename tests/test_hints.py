@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.emit.hints import CHAIN, DEEP
+from functrans._compile.emit.shared_text import CHAIN, DEEP
 from functrans._compile.ir.program import interpret
 from functrans._compile.run import machine
 from functrans._compile.run.machine import _host

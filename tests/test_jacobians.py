@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans import make_program, tree
 from functrans._compile.ir.program import interpret
-from functrans._transforms.matrices import batches, colored, directions, memory
+from functrans._transforms.matrices import batches, directions, memory
 from functrans.errors import ArgumentError, NotDifferentiable, OutOfMemoryError, UnsupportedError
 from tests.covering import covering
 from tests.sparse_programs import PROGRAMS
@@ -318,8 +318,8 @@ def test_colours_change_no_entry_of_a_matrix(p, matrix, monkeypatch):
     points = ordinary, special
     with np.errstate(all="ignore"):
         without = [_written(matrix, p.f, x)[0] for x in points]
-        monkeypatch.setattr(colored, "LEAST", 1)
-        monkeypatch.setattr(colored, "SERVED", 1)
+        monkeypatch.setattr(directions, "LEAST", 1)
+        monkeypatch.setattr(directions, "SERVED", 1)
         ordinary, special = [_written(matrix, p.f, x)[0] for x in points]
     assert_array_equal(ordinary, without[0])
     # without colours, programs multiply more of the zeros of unit vectors by infinities
@@ -348,7 +348,7 @@ def test_colours_change_no_bit_where_no_program_is_written(p, matrix, monkeypatc
         without = [unless_refused(matrix(f), x) for x in (ordinary, special)]
         assert without[0] is not None
         for name, value in (("LEAST", 1), ("SERVED", 1), ("BATCHES", 0)):
-            monkeypatch.setattr(colored, name, value)
+            monkeypatch.setattr(directions, name, value)
         for x, expected in zip((ordinary, special), without, strict=True):
             assert_array_equal(unless_refused(matrix(f), x), expected)
 
@@ -358,7 +358,7 @@ def rosenbrock(x):
 
 
 def test_large_matrices_of_few_colours_take_few_products(monkeypatch):
-    monkeypatch.setattr(colored, "BATCHES", 0)
+    monkeypatch.setattr(directions, "BATCHES", 0)
     x = np.linspace(-1.0, 2.0, 60)
     H, J = ft.hessian(rosenbrock), ft.jacobian(ft.grad(rosenbrock), progress=True)
     plan = H.explain(x)
@@ -374,7 +374,7 @@ def test_large_matrices_of_few_colours_take_few_products(monkeypatch):
 def test_no_colours_are_looked_for_where_it_takes_longer_than_it_saves(monkeypatch):
     x = np.linspace(0.1, 1.0, 50)
     assert ft.jacobian(np.sin).explain(x).mode == "forward"
-    monkeypatch.setattr(colored, "BATCHES", 0)
+    monkeypatch.setattr(directions, "BATCHES", 0)
     assert ft.jacobian(np.sin).explain(x).mode == "compressed"
 
     def one_by_one(x):
@@ -389,8 +389,8 @@ def test_what_cannot_be_written_as_a_program_runs_direction_by_direction(monkeyp
     def refused(*args):
         raise UnsupportedError("no program")
 
-    monkeypatch.setattr(colored, "BATCHES", 0)
-    monkeypatch.setattr(colored, "linear_map", refused)
+    monkeypatch.setattr(directions, "BATCHES", 0)
+    monkeypatch.setattr(directions, "linear_map", refused)
     x = np.linspace(0.1, 1.0, 50)
     assert_array_equal(ft.jacobian(np.sin)(x), np.diag(np.cos(x)))
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans import errors
 from functrans._compile.lowering.numbers import AS_NUMPY
-from functrans._compile.run import executable
+from functrans._compile.run import native
 from functrans._compile.run.machine import NativeUnavailable
 from functrans._ops.declare import Elementwise
 from functrans._transforms.staging.jit import Jitted
@@ -194,8 +194,8 @@ def test_where_native_code_is_not_to_be_had_numpy_runs_the_program(monkeypatch):
     def unavailable(*args):
         raise NativeUnavailable("no such machine")
 
-    monkeypatch.setattr(executable, "NativeProgram", unavailable)
-    monkeypatch.setattr(executable, "kept_program", lambda key: None)
+    monkeypatch.setattr(native, "NativeProgram", unavailable)
+    monkeypatch.setattr(native, "kept_program", lambda key: None)
     f = ft.jit(lambda x: (x * 2, x))
     with pytest.warns(RuntimeWarning, match="through NumPy.*no such machine"):
         double, same = f(X)
@@ -268,9 +268,9 @@ def test_what_is_left_to_numpy_is_logged(caplog, monkeypatch):
     def unavailable(*args):
         raise NativeUnavailable("no such machine")
 
-    monkeypatch.setattr(executable, "NativeProgram", unavailable)
-    monkeypatch.setattr(executable, "kept_program", lambda key: None)
-    monkeypatch.setattr(executable, "_warn_once", lambda text: None)
+    monkeypatch.setattr(native, "NativeProgram", unavailable)
+    monkeypatch.setattr(native, "kept_program", lambda key: None)
+    monkeypatch.setattr(native, "_warn_once", lambda text: None)
     with ft.config(log="compile"):
         ft.jit(lambda x: x * 2)(X)
     assert "left to NumPy (no such machine)" in caplog.text

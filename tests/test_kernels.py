@@ -10,15 +10,15 @@ import functrans as ft
 from functrans._compile.emit import loop_nest
 from functrans._compile.ir.expand import expanded
 from functrans._compile.run.native import NativeProgram
-from functrans._compile.schedule import assemble
+from functrans._compile.schedule import schedule
 from functrans._compile.schedule.kernels import HostStep, Kernel, Tiles
 from functrans._core.bind import bind
-from functrans._kernels import blocks, sizes
+from functrans._kernels import large, sizes
+from functrans._ops.along_axes import logsumexp, softmax
 from functrans._ops.elementwise import moving_as
-from functrans._ops.exponentials import logsumexp, softmax
 from functrans._ops.indexing import put_add
 from functrans._ops.reductions import equal_share
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 from functrans.errors import ArgumentError
 
 
@@ -301,13 +301,13 @@ def test_work_for_one_thread_is_not_shared(monkeypatch):
 
 def test_as_many_threads_as_the_environment_allows(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(blocks.os, "sched_getaffinity", lambda _: range(6), raising=False)
-    assert blocks.cores() == 6
+    monkeypatch.setattr(large.os, "sched_getaffinity", lambda _: range(6), raising=False)
+    assert large.cores() == 6
     for text, n in {"4": 4, "2,3": 2, "99": 6, "0": 1, "many": 6}.items():
         monkeypatch.setenv("OMP_NUM_THREADS", text)
-        assert blocks.cores() == n
+        assert large.cores() == n
     with ft.config(threads=9):
-        assert blocks.cores() == 9
+        assert large.cores() == 9
 
 
 def test_config_takes_a_positive_number_of_threads():
@@ -330,7 +330,7 @@ def test_an_interrupt_in_a_thread_reaches_the_caller():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        blocks.share(work, range(100), 3)
+        large.share(work, range(100), 3)
 
 
 @pytest.mark.parametrize("cut", [slice(3), slice(3, None), slice(1, 5)])
@@ -473,7 +473,7 @@ def test_a_program_of_many_parts_has_kernels_of_bounded_size(name):
     x = np.arange(250.0)
     f = ft.jit(lambda x: MANY[name](x, 120))
     sizes = [len(s.loads) + len(s.stores) for s in steps(f.__wrapped__, x)]
-    assert max(sizes) <= assemble.MOST_ACCESSES
+    assert max(sizes) <= schedule.MOST_ACCESSES
     assert sum(sizes) >= 120
     for y, expected in zip(ft.tree.leaves(f(x)), ft.tree.leaves(MANY[name](x, 120)), strict=True):
         np.testing.assert_array_equal(y, expected)

@@ -9,9 +9,9 @@ import pytest
 import functrans as ft
 from functrans._compile.ir.program import Const, Eqn, Program, Var
 from functrans._compile.run.frame import Frame
-from functrans._compile.run.keys import program_key
 from functrans._compile.run.native import NativeProgram, kept_program
-from functrans._core.aval import Aval
+from functrans._compile.run.store import program_key
+from functrans._core.array import Aval
 from functrans._ops.declare import TABLE, Elementwise
 
 pytestmark = pytest.mark.usefixtures("unoptimised")

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 import functrans as ft
 import functrans.scipy.special
 from functrans._transforms.forward.jvp import JVPTrace
-from functrans._transforms.reverse.degenerate import ReverseTrace
+from functrans._transforms.reverse.nodes import ReverseTrace
 from functrans.errors import ArgumentError, KinkWarning, NotDifferentiable
 from functrans.extend import TABLE, Elementwise
 from tests.threads import elsewhere

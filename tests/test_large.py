@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._kernels import blocks, sizes
+from functrans._kernels import large as blocks
+from functrans._kernels import sizes
 from functrans._ops import reductions
 from functrans._ops.declare import TABLE, Elementwise
-from functrans._transforms.reverse import fusion
+from functrans._transforms.reverse import cotangents
 from functrans._transforms.staging import native_rows
 from functrans.tree import leaves
 from tests.table.samples import samples
@@ -33,14 +34,14 @@ def small_blocks(monkeypatch):
 def fused_code(small_blocks, monkeypatch, unoptimised):
     """The same, and code for the formulas of a backward; yields the results of that code."""
     monkeypatch.setattr(sizes, "NATIVE", 100)
-    monkeypatch.setattr(fusion, "_formulas", set())
-    found, run = [], fusion.large.compiled
+    monkeypatch.setattr(cotangents, "_formulas", set())
+    found, run = [], cotangents.large.compiled
 
     def seen(*args):
         found.append(run(*args))
         return found[-1]
 
-    monkeypatch.setattr(fusion.large, "compiled", seen)
+    monkeypatch.setattr(cotangents.large, "compiled", seen)
     return found
 
 
@@ -124,15 +125,15 @@ def test_complex_and_second_derivatives(small_blocks):
 def test_the_code_of_a_formula_is_used(fused_code, monkeypatch):
     for name in ("chain", "rows", "columns", "one of each"):
         ft.grad(LOSSES[name])(np.ones(N))
-    calls, formulas = len(fused_code), len(fusion._formulas)
+    calls, formulas = len(fused_code), len(cotangents._formulas)
     assert calls == formulas >= 4
     assert all(ys is not None for ys in fused_code)
-    monkeypatch.setattr(fusion, "MOST", formulas)
+    monkeypatch.setattr(cotangents, "MOST", formulas)
     ft.grad(LOSSES["chain"])(np.ones(N))
     assert len(fused_code) == calls + 1  # a formula that is known
     expected = ft.grad(LOSSES["shared"])(np.ones(N))
     assert len(fused_code) == calls + 1
-    monkeypatch.setattr(fusion, "MOST", formulas + 1)
+    monkeypatch.setattr(cotangents, "MOST", formulas + 1)
     assert_allclose(ft.grad(LOSSES["shared"])(np.ones(N)), expected, rtol=1e-13)
     assert len(fused_code) == calls + 2
     with ft.config(jit=False):

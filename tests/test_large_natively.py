@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile.run.executable import Executable
 from functrans._compile.run.machine import NativeUnavailable
+from functrans._compile.run.native import Executable
 from functrans._kernels import sizes
 from functrans._ops.declare import TABLE
 from functrans._ops.linalg import triangular_solve

@@ -6,8 +6,8 @@ import scipy.special
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._kernels import blocks, large, sizes
-from functrans._ops import ranks
+from functrans._kernels import large, sizes
+from functrans._ops import along_axes
 from functrans._transforms.reverse import cotangents
 
 ROWS = 40, 25
@@ -18,7 +18,7 @@ def small_blocks(monkeypatch):
     """Blocks of 64 from 100 elements on, on three threads from 200 on."""
     for name, value in {"LARGE": 100, "THREADED": 200, "BLOCK": 64, "WIDE": 64}.items():
         monkeypatch.setattr(sizes, name, value)
-    monkeypatch.setattr(blocks, "cores", lambda: 3)
+    monkeypatch.setattr(large, "cores", lambda: 3)
 
 
 def draw(*shape):
@@ -92,7 +92,7 @@ def test_a_zero_share_stays_zero_against_an_infinite_cotangent():
 @pytest.mark.parametrize("n", [24, 25])
 @pytest.mark.parametrize("long", [0, 1000])
 def test_medians_and_quantiles_of_rows(n, long, monkeypatch):
-    monkeypatch.setattr(ranks, "LONG", long)
+    monkeypatch.setattr(along_axes, "LONG", long)
     x = draw(ROWS[0], n)
     order = np.argsort(x, axis=1)
     expected = np.zeros_like(x)

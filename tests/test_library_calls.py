@@ -10,15 +10,15 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile.ir.small_matrices import COLUMNS, ROWS
+from functrans._compile.ir.expand import COLUMNS, ROWS
 from functrans._compile.lowering import library
-from functrans._compile.lowering.products import Product
+from functrans._compile.lowering.library import Product
 from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule import linear
 from functrans._compile.schedule.kernels import Call, HostStep, Kernel
 from functrans._kernels import routines
 from functrans._ops.linalg import triangular_solve
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 from tests.covering import covering
 from tests.test_memory_safety import FILLED, checks_of, needs_mprotect, run_apart
 
@@ -534,7 +534,7 @@ def test_nothing_outside_the_arrays_is_touched():
 
 
 PLANTED = """
-from functrans._compile.ir.small_matrices import COLUMNS, ROWS
+from functrans._compile.ir.expand import COLUMNS, ROWS
 from functrans._compile.lowering import library
 
 layout = library.layout

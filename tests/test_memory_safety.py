@@ -15,7 +15,7 @@ PRELUDE = """
 import ctypes, mmap, sys
 import numpy as np
 import functrans as ft
-from functrans._compile.run import framed, native
+from functrans._compile.run import native as framed, native
 
 libc = ctypes.CDLL(None, use_errno=True)
 PAGE = mmap.PAGESIZE

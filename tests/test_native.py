@@ -18,7 +18,7 @@ from functrans._core.bind import bind
 from functrans._kernels import sizes
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._ops.indexing import getitem, put_add
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 from tests.covering import covering
 from tests.table.samples import SCIPYS, case_id, cases, samples
 from tests.threads import at_once

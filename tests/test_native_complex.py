@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile.lowering.complex_scalars import COMPLEX, FUNCTIONS
+from functrans._compile.lowering.formulas import COMPLEX, FUNCTIONS
 from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.lowering.scalars import KINDS
 from functrans._compile.run.native import NativeProgram
@@ -17,7 +17,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE
 from functrans._ops.indexing import ARRAY, getitem, scatter_add
 from functrans._ops.reductions import count_nonzero
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 
 pytestmark = pytest.mark.usefixtures("seldom_optimised")
 

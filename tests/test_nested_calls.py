@@ -9,7 +9,7 @@ import pytest
 
 import functrans as ft
 from functrans._compile.lowering.numbers import AS_NUMPY
-from functrans._transforms.staging.containers import nothing
+from functrans._transforms.staging.entry import nothing
 from functrans._transforms.staging.jit import Jitted
 
 pytestmark = pytest.mark.usefixtures("seldom_optimised")

@@ -16,7 +16,11 @@ from tests.threads import at_once
 numba = pytest.importorskip("numba")  # an extra: its releases follow NumPy's after a while
 njit = numba.njit
 
-from functrans.numba import differentiable, rules, tape  # noqa: E402  # after the test for numba
+from functrans.numba import (  # noqa: E402  # after the test for numba
+    differentiable,
+    scalar_rules,
+    tape,
+)
 
 X = np.array([0.3, 0.7, 0.2, 0.4])
 
@@ -267,11 +271,11 @@ def test_functions_of_one_number_have_the_slopes_of_the_table(mode):
 
 
 def test_slopes_in_kernels_are_those_of_rows_or_written_out_for_a_reason():
-    entered = {*rules.UNARY, *rules.BINARY}
-    ways = [rules.CONSTANT, rules.DERIVED.keys(), rules.WRITTEN.keys()]
+    entered = {*scalar_rules.UNARY, *scalar_rules.BINARY}
+    ways = [scalar_rules.CONSTANT, scalar_rules.DERIVED.keys(), scalar_rules.WRITTEN.keys()]
     assert set.union(*map(set, ways)) == entered
     assert sum(map(len, ways)) == len(entered)
-    others = {f: row for f, row in rules.DERIVED.items() if isinstance(f, np.ufunc)}
+    others = {f: row for f, row in scalar_rules.DERIVED.items() if isinstance(f, np.ufunc)}
     assert {f.__name__: row.name for f, row in others.items() if f.__name__ != row.name} == {
         "radians": "deg2rad", "degrees": "rad2deg"}
 

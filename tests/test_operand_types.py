@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._core.aval import aval_of, inexact_dtype
+from functrans._core.array import aval_of, inexact_dtype
 from functrans._ops.declare import TABLE, Elementwise
 from functrans.errors import NotDifferentiable
 from tests.covering import THOROUGH

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._core.references import FREE_THREADED, is_exact
+from functrans._core.plain import FREE_THREADED, is_exact
 from functrans._transforms import arguments
 from functrans._transforms.reverse.cotangents import is_alone
 from tests.threads import at_once

@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans import errors
 from functrans._transforms.sharding import executors
-from functrans._transforms.sharding.packing import packed, unpacked
+from functrans._transforms.sharding.executors import packed, unpacked
 from functrans._transforms.sharding.shards import FAN_IN, Part, Sums, Tree
 from functrans.parallel import multistart
 from tests.losses import ends, external_of_nine, length, loss, moments, raises_of_two

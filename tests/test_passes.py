@@ -11,20 +11,13 @@ import functrans as ft
 from functrans._compile.ir.passes import dead_code, fold, optimise, rewrite, share
 from functrans._compile.ir.program import Const, Eqn, Program, Var, check, evaluate, types_of
 from functrans._compile.ir.rewrites import RULES, Rule
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import isnan, strong_multiply
 from functrans._ops.indexing import WHOLE, getitem, put_add, scatter_set
 from functrans._ops.linalg import inv
 from functrans._ops.reductions import sum as sum_
-from functrans._ops.structure import (
-    astype,
-    broadcast_to,
-    concatenate,
-    reshape,
-    stack,
-    transpose,
-)
+from functrans._ops.structure import astype, broadcast_to, concatenate, reshape, stack, transpose
 
 F64, F32 = np.dtype(np.float64), np.dtype(np.float32)
 PASSES = [dead_code, fold, share, rewrite, optimise]

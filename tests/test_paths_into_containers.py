@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 import functrans as ft
 from functrans import tree
-from functrans._transforms import paths
+from functrans._transforms import options
 from functrans.errors import ArgumentError
 
 
@@ -113,7 +113,7 @@ def test_the_callers_containers_stay_as_they_are():
 
 def test_a_path_leads_into_registered_classes(boxes):
     assert ft.grad(lambda box: box.inside["a"] ** 2, "box.inside['a']")(Box({"a": 3.0})) == 6.0
-    assert [(paths.shown("b", p), x) for p, x in paths.leaves(Box((1.0, None)))] == [
+    assert [(options.shown("b", p), x) for p, x in options.leaves(Box((1.0, None)))] == [
         ("b.inside[0]", 1.0)
     ]
 

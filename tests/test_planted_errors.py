@@ -388,7 +388,7 @@ if os.environ.get("FUNCTRANS_PROFILE") == "thorough":  # takes minutes
 
 # ---- errors that are drawn
 
-CHOICE = "functrans/_ops/choice.py"
+CHOICE = "functrans/_ops/slopes.py"
 
 
 def test_drawn_errors_change_one_place_of_valid_source():

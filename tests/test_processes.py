@@ -69,13 +69,13 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 @pytest.mark.parametrize("where", [
     "functrans._compile.run.machine.Machine.translate",
     "functrans._compile.run.machine.Machine.load",
-    "functrans._compile.run.executable.optimise",
+    "functrans._compile.run.native.optimise",
     "functrans._compile.run.store.put",
 ])
 def test_a_child_forked_while_a_thread_compiles_compiles_itself(where, tmp_path):
     run(f"""
         import pkgutil
-        import functrans._compile.run.executable
+        import functrans._compile.run.native
         inside, go = threading.Event(), threading.Event()
         *owner, name = {where!r}.split(".")
         owner = pkgutil.resolve_name(".".join(owner))

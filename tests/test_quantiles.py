@@ -7,7 +7,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
-from functrans.numpy.quantiles import DISCRETE, PLACES
+from functrans.numpy.order import DISCRETE, PLACES
 from tests.cases import PICKING, Case, each
 
 A = (3, 5)

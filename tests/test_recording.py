@@ -8,12 +8,12 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
-from functrans._core.aval import aval_of, inexact_dtype
+from functrans._core.array import aval_of, inexact_dtype
 from functrans._ops.declare import TABLE, Bilinear, Elementwise, General, Linear
-from functrans._transforms import writing
-from functrans._transforms.callees import Callees
+from functrans._transforms import mutation
+from functrans._transforms.mutation import Callees
+from functrans._transforms.reverse.tracer import Overwritten
 from functrans._transforms.reverse.vjp import Node, VJPTrace
-from functrans._transforms.reverse.writes import Overwritten
 from tests.table.samples import SCIPYS, cases, named, samples
 
 
@@ -160,9 +160,9 @@ inner = slope
     (over([writes]), False),
 ])
 def test_no_function_is_looked_for_where_no_name_can_stand_for_one(f, alone):
-    assert writing._calls_numpy_alone(f, set()) is alone
+    assert mutation._calls_numpy_alone(f, set()) is alone
     found = Callees(f)
-    assert not alone or not any([writing._code_writes(g.__code__) for g in found])
+    assert not alone or not any([mutation._code_writes(g.__code__) for g in found])
     assert not alone or not found.unknown
 
 

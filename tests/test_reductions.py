@@ -8,7 +8,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
-from functrans._core import sums
+from functrans._core import plain
 from functrans._ops.reductions import expand
 from functrans._ops.structure import repeated
 from tests.drawing import generator
@@ -529,7 +529,7 @@ def _marked(shape, dtype):
 def test_a_sum_of_short_rows_is_numpys_to_the_last_bit(width, dtype):
     x = _marked((20, 50, width), dtype)
     with np.errstate(all="ignore"):
-        y, expected = sums.reduced(x, (2,)), np.add.reduce(x, 2)
+        y, expected = plain.reduced(x, (2,)), np.add.reduce(x, 2)
     np.testing.assert_array_equal(y, expected)
     real = ~np.isnan(y)
     np.testing.assert_array_equal(np.signbit(y[real]), np.signbit(expected[real]))
@@ -545,7 +545,7 @@ def test_sums_of_rules_are_numpys_but_for_rounding(shape, dtype):
     sizes = np.abs(x)
     for count in range(1, len(shape) + 1):
         for axes in itertools.combinations(range(len(shape)), count):
-            y, expected = sums.summed(x, axes), np.add.reduce(x, axes)
+            y, expected = plain.summed(x, axes), np.add.reduce(x, axes)
             # as far as the rounding of the terms lets them be
             error = np.abs(y.reshape(expected.shape) - expected)
             assert (error <= 8 * np.finfo(dtype).eps * sizes.sum(axes)).all()
@@ -555,8 +555,8 @@ def test_sums_of_rules_are_numpys_but_for_rounding(shape, dtype):
 def test_one_infinite_entry_stays_in_its_sum():
     x = np.ones((200, 4, 3))
     x[7, 2, 1] = np.inf
-    np.testing.assert_array_equal(sums.summed(x, (1,)), x.sum(1))
-    np.testing.assert_array_equal(sums.summed(x, (0, 1)), x.sum((0, 1)))
+    np.testing.assert_array_equal(plain.summed(x, (1,)), x.sum(1))
+    np.testing.assert_array_equal(plain.summed(x, (0, 1)), x.sum((0, 1)))
 
 
 def test_columns_of_a_broadcast_are_its_entries():

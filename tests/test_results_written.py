@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 
 import functrans as ft
 import functrans.numpy as fnp
-from functrans._transforms.writing import may_write
+from functrans._transforms.mutation import may_write
 from functrans.scipy import integrate, linalg, optimize
 
 X = np.array([0.5, -1.0, 2.0])

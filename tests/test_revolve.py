@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._transforms.control import spill
+from functrans._transforms.control import revolve
 from functrans._transforms.control.revolve import FIRST, first_part, most_steps, runs, usual
 from functrans.errors import ArgumentError, OutOfMemoryError, ShapeError, UnsupportedError
 
@@ -247,17 +247,17 @@ def spilled(x, **options):
 
 
 def test_states_in_files_give_the_same_gradient():
-    x = np.linspace(0.1, 1.0, spill.LEAST)
+    x = np.linspace(0.1, 1.0, revolve.LEAST)
     np.testing.assert_array_equal(spilled(x), ft.grad(chained(30, ft.Revolve(6)))(x))
 
 
 def test_files_are_gone_and_their_bytes_given_back_after_an_error(tmp_path, monkeypatch):
     made, held = [], []
-    hold = spill.Files.hold
+    hold = revolve.Files.hold
     monkeypatch.setattr(
-        spill.Files, "hold", lambda self, x: made.append(self) or held.append(self.used)
+        revolve.Files, "hold", lambda self, x: made.append(self) or held.append(self.used)
         or hold(self, x))
-    x = np.linspace(0.1, 1.0, spill.LEAST)
+    x = np.linspace(0.1, 1.0, revolve.LEAST)
     calls = []
 
     def step(c, _):
@@ -275,7 +275,7 @@ def test_files_are_gone_and_their_bytes_given_back_after_an_error(tmp_path, monk
 
 
 def test_a_limit_of_bytes_is_kept_and_named(tmp_path):
-    x = np.linspace(0.1, 1.0, spill.LEAST)
+    x = np.linspace(0.1, 1.0, revolve.LEAST)
     np.testing.assert_array_equal(
         spilled(x, folder=tmp_path, max_bytes=5 * x.nbytes), spilled(x, folder=tmp_path)
     )
@@ -285,7 +285,7 @@ def test_a_limit_of_bytes_is_kept_and_named(tmp_path):
 
 
 def test_small_and_traced_states_stay_in_memory():
-    files = spill.Files(None, None)
+    files = revolve.Files(None, None)
     small = np.ones(3)
     assert files.hold(small) is small
     assert files.hold(2.0) == 2.0
@@ -299,23 +299,23 @@ def test_small_and_traced_states_stay_in_memory():
 
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere a file goes when it is closed")
 def test_a_file_has_no_name_while_it_is_read(tmp_path):
-    held = spill.Files(tmp_path, None).hold(np.arange(20_000.0))
+    held = revolve.Files(tmp_path, None).hold(np.arange(20_000.0))
     assert os.listdir(tmp_path) == []  # so a process that is killed leaves nothing
     assert held[-1] == 19_999
 
 
 def test_a_full_disk_is_an_error_that_names_the_folder(tmp_path, monkeypatch):
     def full(*args, **kwargs):
-        raise OSError(spill.errno.ENOSPC, "No space left on device")
+        raise OSError(revolve.errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    files = spill.Files(tmp_path, None)
+    files = revolve.Files(tmp_path, None)
     with pytest.raises(OutOfMemoryError, match="no room for a state of 80,000 bytes in"):
         files.hold(np.ones(10_000))
     assert files.used == 0
 
     def broken(*args, **kwargs):
-        raise OSError(spill.errno.EIO, "Input/output error")
+        raise OSError(revolve.errno.EIO, "Input/output error")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", broken)
     with pytest.raises(OSError, match="Input/output error"):

@@ -13,20 +13,12 @@ from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling import pieces
 from functrans._compile.rolling.body import constant, plainly
 from functrans._compile.rolling.by_rows import by_rows
-from functrans._compile.rolling.earlier import computed_earlier
-from functrans._compile.rolling.parts import read_by_parts
+from functrans._compile.rolling.parts import computed_earlier, read_by_parts
 from functrans._compile.rolling.rolled import rolled
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._ops import elementwise as ops
-from functrans._ops.exponentials import softmax
-from functrans._ops.indexing import (
-    ARRAY,
-    getitem,
-    put_add,
-    result_shape,
-    scatter_add,
-    scatter_set,
-)
+from functrans._ops.along_axes import softmax
+from functrans._ops.indexing import ARRAY, getitem, put_add, result_shape, scatter_add, scatter_set
 from functrans.scipy.special import logsumexp
 
 N = 12
@@ -470,7 +462,7 @@ def test_functions_of_what_the_forward_loop_collects_are_computed_there():
     assert_same(program, other, args)
 
 
-# ---- functions of columns (``earlier.py``)
+# ---- functions of columns (``parts.py``)
 
 
 def loop_of(body, inputs, length, carries, reverse=False):

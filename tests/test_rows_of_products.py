@@ -8,12 +8,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile.lowering.products import Product
+from functrans._compile.lowering.library import Product
 from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule import linear, tiles
 from functrans._compile.schedule.kernels import Tiles
 from functrans._kernels import routines, sizes
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 from tests.covering import covering
 
 pytestmark = [

@@ -9,7 +9,7 @@ from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule.kernels import HostStep
 from functrans._core.bind import bind
 from functrans._ops.declare import TABLE
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 from tests.covering import covering
 
 pytestmark = pytest.mark.usefixtures("unoptimised")

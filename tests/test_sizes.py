@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import functrans as ft
-from functrans._compile.emit.sizes import generalised
-from functrans._compile.emit.skeleton import split
-from functrans._compile.run import general, machine, store
+from functrans._compile.emit.module import generalised
+from functrans._compile.emit.shared_text import split
+from functrans._compile.run import machine, store
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 
@@ -293,8 +293,8 @@ def test_numbers_that_llvm_has_to_know_refuse():
 
 
 def test_wrong_general_code_is_dropped(monkeypatch):
-    real = general.generalised
-    monkeypatch.setattr(general, "generalised", lambda *xs: (
+    real = machine.generalised
+    monkeypatch.setattr(machine, "generalised", lambda *xs: (
         (made := real(*xs)) and (made[0], made[1].replace("fadd", "fsub"))))
     f = ft.jit(lambda x: x + 1.25)
     f(ramp(20)), f(ramp(31))

@@ -8,7 +8,7 @@ from mpmath import mp
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile.ir.small_matrices import COLUMNS, ROWS
+from functrans._compile.ir.expand import COLUMNS, ROWS
 from functrans._compile.schedule.kernels import Call, HostStep
 
 pytestmark = pytest.mark.usefixtures("unoptimised")

@@ -9,7 +9,8 @@ import pytest
 from scipy import sparse
 
 import functrans as ft
-from functrans._transforms.sparse import blocks, compressed, tables
+from functrans._transforms.sparse import coloring as blocks
+from functrans._transforms.sparse import compressed
 from functrans._transforms.sparse.options import FORMATS, ORDERS
 from functrans.errors import (
     ArgumentError,
@@ -155,11 +156,11 @@ def stencil(x):
 ])
 @pytest.mark.parametrize("format", FORMATS)
 def test_rows_of_equal_width_are_written_as_a_table(monkeypatch, f, shape, kind, pieces, format):
-    monkeypatch.setattr(tables, "WRITTEN_OUT", 1000)
+    monkeypatch.setattr(blocks, "WRITTEN_OUT", 1000)
     x = uniform(0.5, 1.5, shape)
     made = kind(f, format=format).prepare(np.ones(shape))
     (sweep,) = made._sweeps
-    assert isinstance(sweep, tables.Table) and len(sweep.pieces) == pieces
+    assert isinstance(sweep, blocks.Table) and len(sweep.pieces) == pieces
     dense = (ft.hessian if kind is ft.sparse_hessian else ft.jacobian)(f)(x)
     first = made(x)
     agree(first, dense)

@@ -182,7 +182,7 @@ def test_a_nan_in_a_slope_is_an_entry():
 
 
 def test_loops_that_are_too_long_to_unroll_have_a_pattern_that_holds_theirs(monkeypatch):
-    from functrans._transforms.sparse import steps
+    from functrans._transforms.sparse import pattern as steps
 
     programs = {p.name: p for p in PROGRAMS}
     monkeypatch.setattr(steps, "UNROLLED", 0)

@@ -8,13 +8,13 @@ import pytest
 import scipy.special as sp
 
 import functrans as ft
-from functrans._compile.lowering import special_functions
+from functrans._compile.lowering import formulas
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._compile.schedule.kernels import HostStep
 from functrans._ops.declare import TABLE
 from functrans.errors import NotDifferentiable, UnsupportedError
 from functrans.scipy import special
-from functrans.scipy.special.ufuncs import MEANINGS
+from functrans.scipy.special.functions import MEANINGS
 from tests.table.references import SPECIAL
 
 pytestmark = pytest.mark.usefixtures("seldom_optimised")
@@ -297,17 +297,17 @@ def test_code_that_calls_what_this_scipy_has_not_is_not_loaded():
 
 def test_without_cython_special_nothing_is_called(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scipy.special.cython_special", None)
-    special_functions.available.cache_clear()
+    formulas.available.cache_clear()
     try:
-        assert special_functions.available() == {}
-        assert not special_functions.is_there("psi") and special_functions.is_there("zeta")
+        assert formulas.available() == {}
+        assert not formulas.is_there("psi") and formulas.is_there("zeta")
     finally:
-        special_functions.available.cache_clear()
+        formulas.available.cache_clear()
 
 
 @pytest.mark.parametrize("name", [r.name for r in TABLE.values() if r.facts.cython])
 def test_scipy_offers_what_rows_name(name):
-    assert special_functions.is_there(TABLE[name].facts.cython)
+    assert formulas.is_there(TABLE[name].facts.cython)
 
 
 @pytest.mark.parametrize("a, b", [

@@ -8,7 +8,7 @@ import pytest
 import scipy.special as sp
 
 import functrans as ft
-from functrans._compile.lowering import special_coefficients, special_kernels
+from functrans._compile.lowering import special_kernels
 
 HALF = mp.mpf(0.5)
 
@@ -96,13 +96,13 @@ def interpolation(f, interval, n):
 
 @pytest.mark.parametrize("name", INTERPOLATED)
 def test_coefficients_are_those_of_an_interpolation_at_chebyshevs_points(name):
-    have = getattr(special_coefficients, name)
+    have = getattr(special_kernels, name)
     with mp.workdps(60):
         assert list(have) == list(map(float, interpolation(*INTERPOLATED[name], len(have))))
 
 
 def test_every_polynomial_is_recomputed():
-    assert {n for n in vars(special_coefficients) if n.isupper()} == set(INTERPOLATED)
+    assert {n for n in vars(special_kernels) if n.isupper()} == set(INTERPOLATED)
 
 
 def log_ndtr(x):

@@ -5,11 +5,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile.lowering.products import Product
+from functrans._compile.lowering.library import Product
 from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule.kernels import Kernel, Tiles
 from functrans._kernels import routines, sizes
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 from tests.covering import covering
 
 pytestmark = [

@@ -13,10 +13,10 @@ import pytest
 
 import functrans as ft
 from functrans._compile.ir.program import Var
-from functrans._compile.run import layout, verify
+from functrans._compile.run import frame, verify
 from functrans._compile.run.machine import OPTIONS, SAFE, Machine
-from functrans._compile.schedule import audit, control, inplace, memory
-from functrans._core.aval import Aval
+from functrans._compile.schedule import control, memory
+from functrans._core.array import Aval
 from functrans.errors import ArgumentError, MiscompilationWarning
 from tests.threads import at_once
 
@@ -365,7 +365,7 @@ def careless(monkeypatch, tmp_path):
     """A pass without one of its conditions."""
     monkeypatch.setenv("FUNCTRANS_CACHE_DIR", str(tmp_path))
 
-    def drop(text, new, module=inplace, users=(layout, control)):
+    def drop(text, new, module=memory, users=(frame, control)):
         source = inspect.getsource(module)
         assert source.count(text) == 1
         made = types.ModuleType(module.__name__)
@@ -420,7 +420,7 @@ def test_memory_that_many_paths_lead_to_is_looked_at_once():
     made = [Var(Aval((3,), np.dtype(float))) for _ in range(201)]
     steps = [types.SimpleNamespace(makes=(b,), reads=(a, made[max(i - 1, 0)]), copies=False)
              for i, (a, b) in enumerate(itertools.pairwise(made))]
-    follow = audit.Audit(steps, made[:1], {made[0]: ("input", 0, 8)}.get, made[1:])
+    follow = memory.Audit(steps, made[:1], {made[0]: ("input", 0, 8)}.get, made[1:])
     assert follow.fault(steps, made[-1:], {}) is None
     follow.memory.fill(("input", 0, 8), None)
     assert follow.lost(made[-1])
@@ -429,7 +429,7 @@ def test_memory_that_many_paths_lead_to_is_looked_at_once():
 def test_memory_that_overlaps_holds_what_was_written_last():
     a, b, c, d = (Var(Aval((n,), np.dtype(float))) for n in (2, 4, 1, 2))
     places = {a: (0, 16), b: (16, 48), c: (8, 16), d: (40, 56)}
-    follow = audit.Audit([], [a, b], lambda v: ("scratch", *places[v]), ())
+    follow = memory.Audit([], [a, b], lambda v: ("scratch", *places[v]), ())
     assert not follow.lost(a) and not follow.lost(b)
     follow.fill(c)  # the end of a
     assert follow.lost(a) and not follow.lost(b)

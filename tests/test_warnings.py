@@ -14,7 +14,7 @@ import functrans as ft
 import functrans.numpy as np
 from functrans._core import warned as logged
 from functrans._transforms.reverse import vjp
-from functrans._transforms.staging import warned
+from functrans._transforms.staging import compiled as warned
 from tests.threads import at_once
 
 HERE = __file__

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._ops.powers import is_whole_power, whole_power
-from functrans.torch._functions.powers import power
+from functrans._ops.slopes import is_whole_power, whole_power
+from functrans.torch._functions.shim_rows import power
 from tests.drawing import generator
 
 RNG = generator(11)

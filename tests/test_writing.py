@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 import functrans as ft
 import functrans.numpy as np
-from functrans._ops.writing import unstore
-from functrans._transforms.callees import Callees
-from functrans._transforms.reverse import writes
+from functrans._ops.indexing import unstore
+from functrans._transforms.mutation import Callees, may_write
+from functrans._transforms.reverse import tracer
 from functrans._transforms.reverse.vjp import VJPTrace
-from functrans._transforms.writing import may_write
 from functrans.errors import ConcretizationError, UnsupportedError
 from functrans.numpy.layouts import is_ordered
 from tests.compiling import without_optimising
@@ -1236,7 +1235,7 @@ def test_numpy_is_not_asked_for_the_layout_of_results_of_slices(monkeypatch):
         return np.sum(u * u)
 
     expected = ft.grad(f)(np.arange(20.0).reshape(5, 4))
-    monkeypatch.setattr("functrans.numpy.writing.layout_of", refuse)
+    monkeypatch.setattr("functrans.numpy.functionalized.layout_of", refuse)
     np.testing.assert_array_equal(ft.grad(f)(np.arange(20.0).reshape(5, 4)), expected)
 
 
@@ -1341,7 +1340,7 @@ def test_updates_by_at_are_walked_back_in_one_buffer(monkeypatch):
             y = y.at[i].set(y[i + 1] * 2)
         return np.sum(y * y)
 
-    monkeypatch.setattr(writes, "unstore", counted)
+    monkeypatch.setattr(tracer, "unstore", counted)
     g = ft.grad(f)(X)
     assert in_place == [True] * 4
     assert g == pytest.approx([0, 8 * X[1], 8 * X[2], 8 * X[3], 10 * X[4], 2 * X[5]], rel=1e-14)

@@ -15,18 +15,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from functrans._core import remedies, scans, scipy_names
+from functrans._core import plain as scans
+from functrans._core import remedies, scipy_names
 from functrans._core.array import (
+    PYTHON_SCALARS,
     Array,
     as_number,
+    dtype_of,
     is_labelled,
     is_subclassed,
     plain,
     require_common,
+    shape_of,
     writer,
 )
-from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
-from functrans._core.sums import broadcast_axes, summed
+from functrans._core.plain import broadcast_axes, summed
 from functrans.errors import (
     ArgumentError,
     ConcretizationError,
@@ -96,7 +99,7 @@ class Trace:
 
     def at_once(self, rule: Any, x: Any, params: dict) -> Any:
         """A composition of ops on ``x``, one of mine, as one op by a rule of its own
-        (``_ops/residuals.py``); None: op by op."""
+        (``_ops/calls.py``); None: op by op."""
 
     def call(self, call: Any, args: tuple) -> tuple:
         """A function that has rules of its own (``_ops/calls.py``), on ``args``, some of them mine.
@@ -139,7 +142,7 @@ class Tracer(Methods):
     owner: Trace
     # whether a program is being written, so that its numbers are not known
     staged = False
-    # what a length is the root of (``functrans.numpy.lengths``), in tracers with a slot for it
+    # what a length is the root of (``functrans.numpy.fused``), in tracers with a slot for it
     root_of: Any = None
 
     @property

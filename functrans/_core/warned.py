@@ -1,9 +1,4 @@
-"""NumPy's warnings, at the user's line.
-
-NumPy warns at the line of Python that calls it, which under a transform is ours. So it logs
-meanwhile what it would warn of, and each entry of the log is dealt with as the caller's
-``np.errstate`` says.
-"""
+"""NumPy's warnings, at the user's line, and what is told of compiling."""
 
 from __future__ import annotations
 
@@ -13,7 +8,25 @@ from typing import Any
 
 import numpy as np
 
+from functrans.config import settings
 from functrans.errors import warn
+
+# ---- What is told of compiling where ``config(log="compile")`` asks for it
+
+
+def tell(text: str) -> None:
+    """Log a line as a warning, which Python shows unless it is told otherwise."""
+    if settings().log is not None:
+        import logging  # lazy: few ask for it
+
+        logging.getLogger("functrans").warning("%s", text)
+
+
+# ---- NumPy's warnings, at the user's line
+#
+# NumPy warns at the line of Python that calls it, which under a transform is ours. So it logs
+# meanwhile what it would warn of, and each entry of the log is dealt with as the caller's
+# ``np.errstate`` says.
 
 # The context of the outermost call whose warnings are logged, where ``np.errstate`` is the user's.
 _outside: ContextVar[Context | None] = ContextVar("outside", default=None)

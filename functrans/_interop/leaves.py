@@ -14,15 +14,14 @@ import numpy as np
 
 from functrans import tree
 from functrans._compile.ir.program import aval_of_atom
-from functrans._core.array import plain
-from functrans._core.aval import Aval, aval_of, is_inexact
-from functrans._core.places import placed
+from functrans._core.array import Aval, aval_of, is_inexact, plain
+from functrans._core.plain import placed
 from functrans._transforms.forward.api import jvp
-from functrans._transforms.programs import make_program
+from functrans._transforms.mutation import follow
+from functrans._transforms.reach import make_program
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.signature import typed
-from functrans._transforms.writing import follow
 from functrans.errors import ConcretizationError
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import plain
-from functrans._core.aval import Aval, aval_of, is_inexact
+from functrans._core.array import Aval, aval_of, is_inexact, plain
 from functrans._interop.leaves import LeafFunction, Leaves
 from functrans.errors import ArgumentError, name_of
 

@@ -1,45 +1,101 @@
-"""How large arrays are processed: the one policy, whose numbers are in ``sizes``.
-
-NumPy makes a pass over memory for each step, on one processor. For arrays larger than the cache:
-
-- rows for which NumPy makes several passes, or goes entry by entry, have a size ``native_from`` in
-  the table. From that size they and their backward rules are native code, compiled once for each
-  shape and dtype: ``forward`` and ``backward``. If nothing can or should be compiled, NumPy does it
-  as before;
-- softmax and its kin, what the shim has of activations, and ufuncs that NumPy computes number by
-  number have kernels for arrays of any shape (``_compile/run/row_kernels.py``), which pay much
-  earlier: ``in_one_pass``, ``valued``; rows that are read at an index or added there too
-  (``add_kernels.py``): ``take_rows``, ``add_rows``;
-- memory of arrays that are dropped is kept for the next (``memory.py``):
-  ``keep_memory``;
-- what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
-- threads share all other ufuncs, in forward runs and where cotangents are added up:
-  ``elementwise``. Their loops stay NumPy's (``_compile/run/ufunc_loops.py``), so that values are
-  NumPy's to the last bit and warnings are not lost;
-- the walk takes fused elementwise ops block by block, or by code that is compiled for them
-  (``_transforms/reverse/fusion.py``), and adds cotangents in place (``cotangents.py``).
-
-A chain of NumPy calls on blocks that fit the second-level cache reads and writes main memory once,
-and keeps NumPy's vectorised functions. What ``jit`` compiles has blocks of its own
-(``_compile/schedule/tiles.py``). All native code has the same threads
-(``_compile/run/workers.py``).
-"""
+"""How large arrays are processed: the one policy, whose numbers are in ``sizes``."""
 
 from __future__ import annotations
 
 import functools
 import math
+import os
+import threading
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._core.bind import STRONG, is_finite
 from functrans._core.primitive import Primitive
-from functrans._kernels import blocks, memory, sizes
+from functrans._kernels import memory, sizes
 from functrans.config import NATIVE, config, settings
+
+# ---- Blocks of rows over threads. Threads live for one call: none survives a fork or an exception
+
+
+def cores() -> int:
+    """How many threads to use: as set, else as many as this process may use processors."""
+    if config.threads is not None:
+        return config.threads
+    affinity = getattr(os, "sched_getaffinity", None)
+    have = len(affinity(0)) if affinity else os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return min(have, max(1, int(wanted))) if wanted.isdigit() else have
+
+
+def run_blocks(
+    work: Callable[[int, int], None], rows: int, width: int = 1, block: int | None = None
+) -> None:
+    """Call ``work(start, stop)`` on blocks of ``rows``, of ``width`` entries each: all of them
+    once, on threads where they are large; ``block`` entries at a time or so many as suit."""
+    threads = cores() if rows * width >= sizes.THREADED else 1
+    step = max(1, (block or (sizes.WIDE if threads > 1 else sizes.BLOCK)) // width)
+    share(lambda start: work(start, min(start + step, rows)), range(0, rows, step), threads)
+
+
+def share(work: Callable[[int], None], pieces: Sequence[int], threads: int) -> None:
+    """Call ``work`` on each piece; as many threads take the next piece whenever they are free."""
+    rest = iter(pieces)
+    lock = threading.Lock()
+    failures: list[BaseException] = []
+
+    def worker() -> None:
+        while not failures:
+            with lock:
+                piece = next(rest, None)
+            if piece is None:
+                return
+            try:
+                work(piece)
+            except BaseException as e:  # handed to the caller below, whatever it is
+                failures.append(e)
+
+    # each in the caller's context, to which np.errstate belongs
+    helpers = [
+        threading.Thread(target=copy_context().run, args=(worker,))
+        for _ in range(min(threads, len(pieces)) - 1)
+    ]
+    for t in helpers:
+        t.start()
+    worker()
+    for t in helpers:
+        t.join()
+    if failures:
+        raise failures[0]
+
+
+# ---- How large arrays are processed: the one policy, whose numbers are in ``sizes``
+#
+# NumPy makes a pass over memory for each step, on one processor. For arrays larger than the cache:
+#
+# - rows for which NumPy makes several passes, or goes entry by entry, have a size ``native_from``
+#   in the table. From that size they and their backward rules are native code, compiled once for
+#   each shape and dtype: ``forward`` and ``backward``. If nothing can or should be compiled, NumPy
+#   does it as before;
+# - softmax and its kin, what the shim has of activations, and ufuncs that NumPy computes number by
+#   number have kernels for arrays of any shape (``_compile/run/row_kernels.py``), which pay much
+#   earlier: ``in_one_pass``, ``valued``; rows that are read at an index or added there too
+#   (``add_kernels.py``): ``take_rows``, ``add_rows``;
+# - memory of arrays that are dropped is kept for the next (``memory.py``): ``keep_memory``;
+# - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
+# - threads share all other ufuncs, in forward runs and where cotangents are added up:
+#   ``elementwise``. Their loops stay NumPy's (``_compile/run/ufunc_loops.py``), so that values are
+#   NumPy's to the last bit and warnings are not lost;
+# - the walk takes fused elementwise ops block by block, or by code that is compiled for them
+#   (``_transforms/reverse/cotangents.py``), and adds cotangents in place (``cotangents.py``).
+#
+# A chain of NumPy calls on blocks that fit the second-level cache reads and writes main memory
+# once, and keeps NumPy's vectorised functions. What ``jit`` compiles has blocks of its own
+# (``_compile/schedule/tiles.py``). All native code has the same threads
+# (``_compile/run/workers.py``).
 
 # ---- native code
 
@@ -346,7 +402,7 @@ def by_rows(f: Callable, axis: tuple[int, ...], x: np.ndarray, *ys: Any, dtype: 
     def block(start: int, stop: int) -> None:
         flat[start:stop] = f((1,), rows[start:stop], *[y[start:stop] for y in ys])
 
-    blocks.run_blocks(block, *rows.shape)
+    run_blocks(block, *rows.shape)
     return out
 
 
@@ -387,7 +443,7 @@ def _by_python(impl: np.ufunc, xs: Sequence, out: np.ndarray | None) -> np.ndarr
     def block(start: int, stop: int) -> None:
         impl(*[x[start:stop] if _has_axes(x) else x for x in rows], out=flat[start:stop])
 
-    blocks.run_blocks(block, len(flat), width, max(sizes.BLOCK, -(-out.size // blocks.cores())))
+    run_blocks(block, len(flat), width, max(sizes.BLOCK, -(-out.size // cores())))
     return out
 
 

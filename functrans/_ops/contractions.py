@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._core.bind import bind
 from functrans._ops.declare import align, bilinear
 from functrans._ops.structure import aligned

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from functrans._core.aval import Aval, aval_of, dtype_of, ndim_of, shape_of
+from functrans._core.array import Aval, aval_of, dtype_of, ndim_of, shape_of
 from functrans._core.bind import (
     PLAIN,
     STRONG,
@@ -28,15 +28,13 @@ from functrans._core.bind import (
     spread,
     sum_to,
 )
-from functrans._core.primitive import Primitive
-from functrans._core.products import Products, products
+from functrans._core.primitive import Primitive, Products, products
 from functrans._kernels import large
-from functrans._ops.choice import choose
-from functrans._ops.promotion import brought, brought_whole, whole_operands
+from functrans._ops.slopes import brought, brought_whole, choose, whole_operands
 
 
 class Keeping(Protocol):
-    """A rule that keeps something else than the operands (``residuals.py``)."""
+    """A rule that keeps something else than the operands (``calls.py``)."""
 
     keep: Callable
     act: Callable
@@ -73,7 +71,7 @@ class Action:
     ``act`` is the formula. ``pull`` and ``push`` are the formula with strong zero, which differs
     only where the formula says NaN: ``act`` will do wherever no NaN results.
     ``on(g, y, *operands)`` is ``act`` that takes what it needs itself. What is taken is brought to
-    the output's type first (``promotion.py``), by the function that ``types`` names, if any.
+    the output's type first (``slopes.py``), by the function that ``types`` names, if any.
     """
 
     __slots__ = ("act", "identity", "masks", "needs", "on", "pick", "pull", "push", "singular")
@@ -500,8 +498,8 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
     that are equally right, the one that has a derivative along these tangents. Without
     ``batch``, vmap loops and stacks. ``at_kink(*xs, **params)`` as for ``elementwise``.
     ``split(y, **params)``: where parts of the output coincide, so that the backward rule divides
-    zero by zero, the output and directions in which they come apart, else None (``degenerate.py``).
-    ``keeps``: what the backward may read instead (``residuals.py``).
+    zero by zero, the output and directions in which they come apart, else None (``nodes.py``).
+    ``keeps``: what the backward may read instead (``calls.py``).
     Neither jvp nor vjp: the op is constant.
     """
     row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, choose=choose,

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._core.bind import AnyArray, Tracer
-from functrans._ops import lapack, limits
+from functrans._ops import limits
 from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
@@ -374,7 +374,7 @@ def _of_phases(common, u, most):
 
 
 def _svd(x, kind):
-    return lapack.svd_for_values(x) if kind == "values" else lapack.svd(x, kind == "full")
+    return limits.svd_for_values(x) if kind == "values" else limits.svd(x, kind == "full")
 
 
 def _svd_abstract(x, kind):
@@ -479,7 +479,7 @@ def _pinv_abstract(x, rcond):
 # row: exact at matrices that lack rank, for changes that keep the rank; through svd it would fail
 # wherever singular values coincide
 pinv = primitive(
-    "pinv", lapack.pinv, jvp=_pinv_jvp, vjp=_pinv_vjp,
+    "pinv", limits.pinv, jvp=_pinv_jvp, vjp=_pinv_vjp,
     batch=stacked(lambda: pinv), abstract=_pinv_abstract, kinks="where the rank changes",
     doc="Golub and Pereyra 1973, equation 4.12.",
 )

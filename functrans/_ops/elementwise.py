@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, dtype_of, floating_of
+from functrans._core.array import PYTHON_SCALARS, dtype_of, floating_of
 from functrans._core.bind import STRONG, Tracer, is_finite, is_staged, may_have_nan
 from functrans._core.warned import ignoring
 from functrans._kernels import large, sizes
@@ -30,7 +30,7 @@ from functrans._ops.declare import (
     strong_multiply,
     where,
 )
-from functrans._ops.powers import is_whole_power, whole_power
+from functrans._ops.slopes import is_whole_power, whole_power
 
 # Python's numbers, which stay weak; and of more digits, for longdoubles
 LN2, LN10 = float(np.log(2)), float(np.log(10))

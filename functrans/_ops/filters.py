@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._core.bind import AnyArray, bind, cast, sum_to
 from functrans._ops.declare import bilinear, linear, primitive
 from functrans._ops.structure import aligned, minus

@@ -1,9 +1,4 @@
-"""Rows of the discrete Fourier transform, along one axis whose length does not change.
-
-The matrix of the complex transform is symmetric: it is its own transpose, in both directions and
-with any norm. The real transforms leave out the half of the spectrum that the other half implies,
-so entries that stand for two count twice in one of the two directions.
-"""
+"""Rows of the discrete Fourier transform, and of modified Bessel functions, for its windows."""
 
 from __future__ import annotations
 
@@ -12,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._core.bind import AnyArray, bind, cast
-from functrans._ops.declare import linear
+from functrans._ops.declare import elementwise, linear
 from functrans._ops.elementwise import conjugate
+
+# ---- Rows of the discrete Fourier transform, along one axis whose length does not change
+#
+# The matrix of the complex transform is symmetric: it is its own transpose, in both directions and
+# with any norm. The real transforms leave out the half of the spectrum that the other half implies,
+# so entries that stand for two count twice in one of the two directions.
 
 # The norm with which the other direction has the same factor.
 SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
@@ -142,4 +143,25 @@ trigonometric = linear(
         trigonometric, xs[0], axis=axis + 1, **params
     ),
     abstract=lambda x, **params: Aval(x.shape, _trigonometric_dtype(x.dtype)),
+)
+
+
+# ---- Modified Bessel functions. Source: Abramowitz and Stegun (1964), section 9.6
+
+
+def _bessel_i(x, n):
+    x = np.asarray(x)
+    if np.ndim(n) == 0 and n == 0 and x.dtype.kind == "f":
+        return np.i0(x)[()]
+    from scipy.special import iv  # lazy: slow to import
+
+    wide = x if x.dtype.char in "fdFD" else x.astype(complex if x.dtype.kind == "c" else float)
+    return iv(n, wide).astype(x.dtype)[()]
+
+
+# row: I_n, whose slope (I_(n-1) + I_(n+1)) / 2 is exact to any order, at 0 too (9.6.26)
+bessel_i = elementwise(
+    "bessel_i", _bessel_i,
+    lambda g, x1, x2: g * ((bessel_i(x1, x2 - 1) + bessel_i(x1, x2 + 1)) / 2), None,
+    singular=True, whole=(1,),
 )

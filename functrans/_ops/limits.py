@@ -1,7 +1,4 @@
-"""Values that coincide, where a rule divides zero by zero or a function has a kink.
-
-``slope_ratio``, ``settle`` and ``enter`` are not in the table: they serve only ``degenerate.py``.
-"""
+"""Values that coincide, and decompositions by LAPACK of matrices that need not be finite."""
 
 from __future__ import annotations
 
@@ -10,14 +7,69 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval
-from functrans._core.bind import AnyArray, Tracer
+from functrans._core.array import Aval
+from functrans._core.bind import AnyArray, Tracer, is_finite
 from functrans._ops.calls import stop
 from functrans._ops.declare import General, Linear, primitive, strong_multiply
 from functrans._ops.elementwise import absolute, ratio, where
-from functrans._ops.lapack import eigh_or_nan
 from functrans._ops.structure import stacked
 from functrans.errors import NotDifferentiable
+
+# ---- Decompositions by LAPACK of matrices that need not be finite
+#
+# LAPACK's svd of a matrix with inf never returns. For NaN, NumPy raises or returns NaN.
+
+
+def svd(x: np.ndarray, full_matrices: bool = True) -> tuple:
+    _require_finite(x)
+    return tuple(np.linalg.svd(x, full_matrices))
+
+
+def svd_for_values(x: np.ndarray) -> tuple:
+    """The thin svd; NaN of matrices with inf, as NumPy's singular values are."""
+    if np.isnan(x).any():
+        _require_finite(x)
+    return _where_finite(lambda x: np.linalg.svd(x, full_matrices=False), x)
+
+
+def svd_or_nan(x: np.ndarray) -> tuple:
+    """The svd, NaN of matrices that are not finite: for rules, whose value is NaN already."""
+    return _where_finite(np.linalg.svd, x)
+
+
+def eigh_or_nan(x: np.ndarray) -> tuple:
+    """The same of Hermitian matrices."""
+    return _where_finite(np.linalg.eigh, x)
+
+
+def pinv(x: np.ndarray, rcond: float) -> np.ndarray:
+    _require_finite(x)
+    return np.linalg.pinv(x, rcond)
+
+
+def _all_finite(x):
+    return is_finite(x) or bool(np.isfinite(x).all())
+
+
+def _require_finite(x):
+    if not _all_finite(x):
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+
+def _where_finite(f: Callable[[Any], Any], x: np.ndarray) -> tuple:
+    """``f`` of each matrix that is finite, NaN of the others."""
+    if _all_finite(x):
+        return tuple(f(x))
+    finite = np.asarray(np.isfinite(x).all(axis=(-2, -1)))
+    return tuple([
+        np.where(finite.reshape(finite.shape + (1,) * (y.ndim - finite.ndim)), y, np.nan)
+        for y in f(np.where(finite[..., None, None], x, 0))
+    ])
+
+
+# ---- Values that coincide, where a rule divides zero by zero or a function has a kink
+#
+# ``slope_ratio``, ``settle`` and ``enter`` are not in the table: they serve only ``nodes.py``.
 
 
 def _slope_ratio_choose(ts, y):
@@ -46,7 +98,7 @@ slope_ratio = General(
         np.broadcast_shapes(x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)
     ),
 )
-# the identity, at which the trace of that level drops its tangents; see ``degenerate.py``
+# the identity, at which the trace of that level drops its tangents; see ``nodes.py``
 settle = Linear(
     "settle", lambda x, of: x, lambda ct, x, of: ct,
     lambda size, xs, batched, of: settle(xs[0], of=of), 1, abstract=lambda x, of: x,

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._core.bind import AnyArray, sum_to
-from functrans._kernels.substitution import substituted
+from functrans._kernels.routines import substituted
 from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where

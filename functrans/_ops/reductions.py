@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval, dtype_of, finfo, floating_of
+from functrans._core.array import Aval, dtype_of, finfo, floating_of
 from functrans._core.bind import PLAIN, STRONG, AnyArray, cast, is_finite, may_have_nan
-from functrans._core.sums import reduced
+from functrans._core.plain import reduced
 from functrans._kernels import large, sizes
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
 from functrans._ops.elementwise import (

@@ -21,9 +21,8 @@ from functrans._core.bind import Tracer
 from functrans._core.patching import patched
 from functrans._core.scipy_names import NAMES
 from functrans._core.writing import handed, writing
-from functrans._patch import mathematics
-from functrans._patch.kernels import shield
-from functrans._patch.swaps import Group, Swap, added
+from functrans._patch import swaps as mathematics
+from functrans._patch.swaps import Group, Swap, added, shield
 from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
 from functrans.numpy.writable import Writable
 from functrans.scipy.programs import handed_parts

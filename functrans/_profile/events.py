@@ -1,16 +1,104 @@
-"""Events of a profile, nested by time, and their averages."""
+"""A profile: what is recorded while a program runs, events nested by time, averages as text."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
+from time import perf_counter_ns
 from typing import Any, NamedTuple
 
-from functrans._profile.tables import table_of
-from functrans.errors import ArgumentError
+from functrans._core.primitive import Primitive
+from functrans._ops.contractions import matmul
+from functrans._transforms.watching.watched import Observer, Op, done_inside, shapes_of
+from functrans.errors import ArgumentError, user_frames
+
+# ---- A profile as text, in columns as wide as their contents
+
+NAME_WIDTH, SHAPES_WIDTH = 55, 45
+
+
+def shown_time(us: float) -> str:
+    """Microseconds in the unit that suits them."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if us >= size:
+            return f"{us / size:.3f}{unit}"
+    return f"{us:.3f}us"
+
+
+def shown_bytes(n: float) -> str:
+    """Bytes in the unit that suits them."""
+    for unit, size in (("Gb", 2**30), ("Mb", 2**20), ("Kb", 2**10)):
+        if abs(n) >= size:
+            return f"{n / size:.2f} {unit}"
+    return f"{int(n)} b"
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+class Column(NamedTuple):
+    """``cell(event, total, width)`` is its text, ``option`` what it must be asked for by."""
+
+    title: str
+    cell: Callable[[Any, float, int], str]
+    option: str = ""
+    text: bool = False  # aligned left, as numbers are not
+
+
+def _share(us: float, total: float) -> str:
+    return f"{100 * us / total:.2f}%" if total else "--"
+
+
+COLUMNS = (
+    Column("Name", lambda e, total, width: _short(e.key, NAME_WIDTH), text=True),
+    Column("Self CPU %", lambda e, total, width: _share(e.self_cpu_time_total, total)),
+    Column("Self CPU", lambda e, total, width: shown_time(e.self_cpu_time_total)),
+    Column("CPU total %", lambda e, total, width: _share(e.cpu_time_total, total)),
+    Column("CPU total", lambda e, total, width: shown_time(e.cpu_time_total)),
+    Column("CPU time avg", lambda e, total, width: shown_time(e.cpu_time)),
+    Column("CPU Mem", lambda e, total, width: shown_bytes(e.cpu_memory_usage), "memory"),
+    Column("Self CPU Mem", lambda e, total, width: shown_bytes(e.self_cpu_memory_usage), "memory"),
+    Column("# of Calls", lambda e, total, width: str(e.count)),
+    Column("Input Shapes", lambda e, total, width: _short(str(e.input_shapes), SHAPES_WIDTH),
+           "shapes", text=True),
+    Column("Total MFLOPs", lambda e, total, width: f"{e.flops / 1e6:.3f}" if e.flops else "--",
+           "flops"),
+    Column("Source Location", lambda e, total, width: _short(e.stack[0] if e.stack else "", width),
+           "stack", text=True),
+)
+
+
+def table_of(events: Sequence[Any], total: float, row_limit: int, source_width: int,
+             header: str | None, options: dict) -> str:
+    """The rows of ``events`` below column titles, then the total time."""
+    if not events:
+        return ""
+    columns = [c for c in COLUMNS if not c.option or options[c.option]]
+    titles = [c.title for c in columns]
+    rows = [[c.cell(e, total, source_width) for c in columns] for e in events[:row_limit]]
+    widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        text = "  ".join([cell.ljust(w) if c.text else cell.rjust(w)
+                          for cell, w, c in zip(cells, widths, columns, strict=True)])
+        return text.rstrip() if columns[-1].text else text
+
+    rule = "  ".join(["-" * w for w in widths])
+    lines = [] if header is None else ["=" * len(rule), header]
+    lines += [rule, line(titles), rule, *[line(r) for r in rows], rule]
+    if len(events) > row_limit:
+        lines.append(f"({len(events) - row_limit} more)")
+    lines.append(f"Self CPU time total: {shown_time(total)}")
+    return "\n".join(lines)
+
+
+# ---- Events of a profile, nested by time, and their averages
 
 
 class Record(NamedTuple):
@@ -272,3 +360,90 @@ def chrome_events(events: Iterable[Any]) -> list[dict]:
                         "tid": threads[source.thread]})
             out.append({**flow, "ph": "f", "bp": "e", "ts": e.time_range.start, **common})
     return out
+
+
+# ---- What the profiler records while a program runs: as little as possible, in the order of ends
+
+
+class Recorder(Observer):
+    """Records the times of ops, of their backward steps, and of transforms."""
+
+    def __init__(self, shapes: bool, flops: bool, memory: bool, stack: bool):
+        self.shapes, self.flops, self.memory, self.stack = shapes, flops, memory, stack
+        self.records: list[tuple] = []  # the fields of a ``Record`` each
+        self.origin = perf_counter_ns()
+        self._plain = not (shapes or flops or memory or stack)
+        self.quick = self.records if self._plain else None
+
+    def begin(self, op: Op) -> tuple:
+        return op, len(self.records), perf_counter_ns()
+
+    def end(self, token: tuple, out: Any) -> None:
+        end = perf_counter_ns()
+        op, before, start = token
+        if not op.label or not done_inside(self.records, before, op.name):
+            self.write(op.name, start, end, "forward", op.sequence, op.args, out, op.params,
+                       op.prim if isinstance(op.prim, Primitive) else None)
+
+    def back(self, op: Op, ct: Any) -> tuple:
+        return op, perf_counter_ns()
+
+    def passed(self, token: tuple, parts: Sequence) -> None:
+        end = perf_counter_ns()
+        op, start = token
+        self.write(op.backward or f"{op.name} backward", start, end, "backward", op.sequence, (),
+                   [c for _, c in parts], {})
+
+    def enter(self, name: str) -> tuple:
+        return name, perf_counter_ns()
+
+    def leave(self, token: tuple) -> None:
+        name, start = token
+        self.write(name, start, perf_counter_ns(), "scope", None, (), (), {})
+
+    def write(self, name: str, start: int, end: int, kind: str, sequence: int | None, args: Any,
+              out: Any, params: dict, row: Primitive | None = None) -> None:
+        """Record a call."""
+        thread = threading.get_ident()
+        if self._plain:
+            self.records.append((name, start, end, thread, kind, sequence))
+            return
+        shapes = shapes_of(args) if args and (self.shapes or self.flops) else None
+        self.records.append((
+            name, start, end, thread, kind, sequence, shapes if self.shapes else None,
+            memory_of(out) if self.memory else 0,
+            flops_of(row, name, shapes, params) if self.flops and shapes else 0,
+            stack() if self.stack else (),
+        ))
+
+
+def memory_of(out: Any) -> int:
+    """The bytes of the new arrays among the results of a call; views have none."""
+    if isinstance(out, tuple | list):
+        return sum([memory_of(x) for x in out])
+    out = getattr(out, "_array", out)
+    while hasattr(out, "primal"):
+        out = out.primal
+    return 0 if getattr(out, "base", None) is not None else int(getattr(out, "nbytes", 0))
+
+
+def stack() -> list[str]:
+    """The user's lines that led here, the innermost first."""
+    return [f"{frame.f_code.co_filename}({frame.f_lineno}): {frame.f_code.co_name}"
+            for frame in user_frames()]
+
+
+# Products of matrices that are recorded by their names: the operand at which the matrices begin.
+_PRODUCTS = {"matmul": 0, "mm": 0, "bmm": 0, "mv": 0, "dot": 0, "inner": 0, "addmm": 1, "addmv": 1,
+             "baddbmm": 1}
+
+
+def flops_of(row: Primitive | None, name: str, shapes: Sequence, params: dict) -> int:
+    """Multiplications and additions of a product of matrices or a convolution; else 0."""
+    if row is not None:
+        return row.facts.flops(shapes, params) if row.facts.flops else 0
+    name = name.rpartition("::")[2]
+    if name == "linear" and len(shapes) >= 2:
+        return 2 * prod(shapes[0]) * shapes[1][0]
+    product = matmul.facts.flops
+    return product(shapes[_PRODUCTS[name] :], params) if product and name in _PRODUCTS else 0

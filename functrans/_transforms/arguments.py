@@ -12,12 +12,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import Array, changeable, frozen_copy, plain, wrap
-from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype, integer, shape_of
+from functrans._core.array import (
+    PYTHON_SCALARS,
+    Array,
+    aval_of,
+    changeable,
+    frozen_copy,
+    inexact_dtype,
+    integer,
+    plain,
+    shape_of,
+    wrap,
+)
 from functrans._core.bind import Tracer, is_weak
-from functrans._core.references import FREE_THREADED, is_exact
-from functrans._transforms import paths
-from functrans._transforms.writing import follow
+from functrans._core.plain import FREE_THREADED, is_exact
+from functrans._transforms import options
+from functrans._transforms.mutation import follow
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_of
 
 Argnums = int | str | Sequence[int | str] | Callable[[str, Any], bool]
@@ -46,7 +56,7 @@ def plain_argnums(who: str, argnums: Any) -> Any:
     if callable(argnums):
         return argnums
     number = argnums if isinstance(argnums, str) else integer(argnums)
-    if number is None or (isinstance(argnums, str) and paths.parse(argnums) is None):
+    if number is None or (isinstance(argnums, str) and options.parse(argnums) is None):
         raise ArgumentError(
             f"{who}: argnums must be ints or parameter names, or paths such as "
             f"'params.layers[0].w', but got {argnums!r}"
@@ -97,7 +107,7 @@ def select(who: str, f: Callable, argnums: Argnums, args: tuple, kwargs: dict) -
             raise ArgumentError(
                 f"{who}: argnums {argnums!r} names an argument of `{name_of(f)}` twice"
             )
-    values = [paths.part(p.name, p.of(args, kwargs), p.path) for p in parts]
+    values = [options.part(p.name, p.of(args, kwargs), p.path) for p in parts]
     single = isinstance(argnums, int | str)
     return Selected(values, single, lambda new: _call_with(f, args, kwargs, parts, new))
 
@@ -111,7 +121,7 @@ class Part(NamedTuple):
 
     place: int | str
     name: str
-    path: paths.Path
+    path: options.Path
 
     def of(self, args: Sequence, kwargs: dict) -> Any:
         return args[self.place] if isinstance(self.place, int) else kwargs[self.place]
@@ -121,7 +131,7 @@ def _call_with(f: Callable, args: tuple, kwargs: dict, parts: list[Part], new: S
     """``f`` called with other values in the places of some parts."""
     positional, named = list(args), dict(kwargs)
     for p, x in zip(parts, new, strict=True):
-        whole = paths.replaced(p.name, p.of(positional, named), p.path, x)
+        whole = options.replaced(p.name, p.of(positional, named), p.path, x)
         if isinstance(p.place, int):
             positional[p.place] = whole
         else:
@@ -130,11 +140,11 @@ def _call_with(f: Callable, args: tuple, kwargs: dict, parts: list[Part], new: S
 
 
 def _part(who: str, f: Callable, a: int | str, args: tuple, kwargs: dict) -> Part:
-    name, path = (paths.parse(a) or (a, ())) if isinstance(a, str) else (a, ())
+    name, path = (options.parse(a) or (a, ())) if isinstance(a, str) else (a, ())
     p = Part(_place(who, f, name, args, kwargs), str(name), path)
     try:
-        return p._replace(path=paths.resolved(p.name, p.of(args, kwargs), path))
-    except paths.NoSuchPart as e:
+        return p._replace(path=options.resolved(p.name, p.of(args, kwargs), path))
+    except options.NoSuchPart as e:
         raise ArgumentError(f"{who}: argnums names `{a}` of `{name_of(f)}`, but {e}") from None
 
 
@@ -144,15 +154,15 @@ def _by_predicate(
     names = _parameters(f)
     given: list = [(i, names[i] if i < len(names) else f"[{i}]", x) for i, x in enumerate(args)]
     given += [(n, n, x) for n, x in kwargs.items()]
-    every = [Part(place, name, path) for place, name, x in given for path, _ in paths.leaves(x)]
+    every = [Part(place, name, path) for place, name, x in given for path, _ in options.leaves(x)]
     chosen: dict[str, Part] = {}
     values: dict[str, Any] = {}
     for p in every:
-        text, leaf = paths.shown(p.name, p.path), paths.part(p.name, p.of(args, kwargs), p.path)
+        text, leaf = options.shown(p.name, p.path), options.part(p.name, p.of(args, kwargs), p.path)
         if chooses(text, leaf):
             chosen[text], values[text] = p, leaf
     if not chosen:
-        known = ", ".join([paths.shown(p.name, p.path) for p in every]) or "none"
+        known = ", ".join([options.shown(p.name, p.path) for p in every]) or "none"
         raise ArgumentError(
             f"{who}: argnums chooses nothing of the arguments of `{name_of(f)}`; there are {known}"
         )

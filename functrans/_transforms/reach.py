@@ -1,8 +1,4 @@
-"""The generators of random numbers that a function may draw from, as far as names tell.
-
-A transform for which one run of a function serves for many, such as ``vmap``, refuses to draw: it
-would be one draw for all. ``jit`` has its own walk, of all that a function reads.
-"""
+"""The generators that a function may draw from, and what it computes, as a Program to be read."""
 
 from __future__ import annotations
 
@@ -23,14 +19,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._transforms.callees import Callees, named
-from functrans._transforms.staging.draws import NOTHING, Draws
+from functrans import tree
+from functrans._compile.ir.program import Program
+from functrans._core.array import plain
+from functrans._core.plain import placed
+from functrans._transforms.arguments import is_number, require_callable
+from functrans._transforms.mutation import Callees, named
 from functrans._transforms.staging.environment import Environment
-from functrans._transforms.staging.generators import OF_NUMPYS, is_generator, of_numpy
-from functrans._transforms.staging.held import held_by
-from functrans._transforms.staging.kinds import attributes_of, entries_of
-from functrans._transforms.staging.libraries import is_of_others, is_others, package_of
-from functrans._transforms.staging.names import in_context
+from functrans._transforms.staging.generators import (
+    NOTHING,
+    OF_NUMPYS,
+    Draws,
+    held_by,
+    is_generator,
+    of_numpy,
+)
+from functrans._transforms.staging.names import (
+    attributes_of,
+    entries_of,
+    in_context,
+    is_of_others,
+    is_others,
+    package_of,
+)
+from functrans._transforms.staging.staging import stage
+from functrans.errors import name_of
+
+# ---- The generators of random numbers that a function may draw from, as far as names tell
+#
+# A transform for which one run of a function serves for many, such as ``vmap``, refuses to draw: it
+# would be one draw for all. ``jit`` has its own walk, of all that a function reads.
 
 OTHERS = "others for each batch of directions, which is a run of its own"
 _METHODS = (BuiltinMethodType, MethodType, ModuleType)
@@ -214,3 +232,33 @@ def _held(f: Any) -> list[Any]:
         return [f]
     inside = (attributes_of(f) or {}).values()  # what it wraps among them
     return [x for x in inside if callable(x) and not issubclass(type(x), type)]
+
+
+# ---- What a function computes, as a Program to be read
+
+
+def make_program(f: Callable) -> Callable[..., Program]:
+    """The function that writes down what ``f`` computes: ``make_program(f)(*args)`` is a Program.
+
+    Arguments give structure, shapes and dtypes; leaves that are not numbers are passed as they are.
+
+    >>> import functrans as ft, numpy as np
+    >>> print(ft.make_program(lambda x: np.sum(x * 2.0))(np.ones(3)).eqns[0].prim)
+    multiply
+    """
+    require_callable("make_program", f)
+
+    def written(*args: Any, **kwargs: Any) -> Program:
+        leaves, structure = tree.flatten((args, kwargs))
+        numbers = [i for i, x in enumerate(leaves) if is_number(x)]
+
+        def flat(*values: Any) -> Any:
+            a, k = tree.unflatten(structure, placed(values, numbers, leaves))
+            return f(*a, **k)
+
+        name = f"make_program({name_of(f)})"
+        reach = Reach(f, *[x for x in leaves if not is_number(x)]).finish()
+        with RefusingDraws(reach, name, "the same each time that it runs"):
+            return stage(flat, [plain(leaves[i]) for i in numbers], name)[0]
+
+    return written

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, overload
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import plain
-from functrans._core.aval import integer, ndim_of, shape_of
+from functrans._core.array import integer, ndim_of, plain, shape_of
 from functrans._core.bind import (
     PLAIN,
     AnyArray,
@@ -24,15 +23,15 @@ from functrans._core.bind import (
 )
 from functrans._core.primitive import Primitive
 from functrans._kernels.large import keep_memory
-from functrans._transforms import paths
+from functrans._transforms import options
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
 from functrans._transforms.derived import deriving
 from functrans._transforms.drawing import Draw, drawing
+from functrans._transforms.mutation import follow
 from functrans._transforms.options import require_count
 from functrans._transforms.reach import Reach, RefusingDraws
 from functrans._transforms.sharding.executors import Chunk, require_executor, require_values, run
 from functrans._transforms.staging.generators import state_of
-from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, UnsupportedError, name_of, user_line
 
 if TYPE_CHECKING:
@@ -380,9 +379,9 @@ def _called(i: int, places: tuple[tuple, dict]) -> str:
     """What messages call the i-th leaf: the argument, and the way to the leaf in it."""
     args, kwargs = places
     return next(
-        f"argument {paths.shown(str(name), path)}"
+        f"argument {options.shown(str(name), path)}"
         for name, x in [*enumerate(args), *kwargs.items()]
-        for path, k in paths.leaves(x) if k == i
+        for path, k in options.leaves(x) if k == i
     )
 
 

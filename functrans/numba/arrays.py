@@ -29,10 +29,9 @@ from numba.np.arrayobj import intrin_alloc
 
 from functrans.numba.complexes import REAL, Pair, part_of
 from functrans.numba.emit import Emitter
-from functrans.numba.inputs import InputArray, memory_of
-from functrans.numba.numbers import Active, Kept, is_plain
-from functrans.numba.overloads import CALLED_BY_KERNELS, for_kernels
-from functrans.numba.rules import BINARY, CONSTANT, UNARY
+from functrans.numba.numbers import CALLED_BY_KERNELS, Active, Kept, for_kernels, is_plain
+from functrans.numba.scalar_rules import BINARY, CONSTANT, UNARY
+from functrans.numba.tape import InputArray, memory_of
 
 
 class ActiveArray(types.Array):

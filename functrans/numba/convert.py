@@ -28,13 +28,10 @@ from functrans._transforms.staging.names import codes_inside
 from functrans.errors import UnsupportedError
 from functrans.numba.arrays import fresh, write
 from functrans.numba.complexes import Pair
-from functrans.numba.frozen import names_of, versions
-from functrans.numba.lists import entry_of, room_of
-from functrans.numba.numbers import Active, Taped
-from functrans.numba.overloads import for_kernels
-from functrans.numba.places import TapeCompiler
-from functrans.numba.source import line_of_call, require_pure
-from functrans.numba.updates import KernelCompiler
+from functrans.numba.expressions import TapeCompiler
+from functrans.numba.numbers import Active, Taped, for_kernels
+from functrans.numba.source import line_of_call, names_of, require_pure, versions
+from functrans.numba.updates import KernelCompiler, entry_of, room_of
 
 # Options of a kernel that its copies keep. Threads would race for the tape, and fast mathematics
 # knows no NaN, by which a product with a zero is told.

@@ -10,19 +10,27 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import types
 from numba.core.dispatcher import Dispatcher
+from numba.extending import intrinsic
 
 from functrans import tree
-from functrans._core.array import plain
-from functrans._core.aval import aval_of, integer
-from functrans._core.bind import Tracer
+from functrans._core.array import aval_of, integer, plain
+from functrans._core.bind import Tracer, is_staged
 from functrans._core.locks import Lock
+from functrans._ops.calls import Call
+from functrans._ops.declare import General
+from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import describe
 from functrans._transforms.options import require_choice, require_count
+from functrans._transforms.reverse.nodes import CallNode, recorded
 from functrans._transforms.staging.signature import typed
 from functrans.errors import ArgumentError, UnsupportedError
-from functrans.numba.calls import KernelCall
-from functrans.numba.convert import Copies
+from functrans.numba.arrays import ActiveArray, fresh
+from functrans.numba.complexes import Pair, part_of
+from functrans.numba.convert import KEPT, Copies
+from functrans.numba.numbers import for_kernels
 from functrans.numba.ops import (
     AUTO,
     FORWARD,
@@ -34,12 +42,236 @@ from functrans.numba.ops import (
     result_type,
     structured,
 )
-from functrans.numba.parts import of_parts, put_together, split
 from functrans.numba.runs import WIDTHS, Args
 from functrans.numba.source import line_of_call
 
+# ---- Calls of kernels under transforms
+#
+# Where nothing but the innermost transform is about, a kernel is run once, for its value and all
+# that its derivative needs: a Jacobian, a tape, tangents. Otherwise its rows (``ops.py``) are
+# bound, which every transform handles.
+
+
+class KernelCall(Call):
+    """A kernel as a call, ``make(checked)``."""
+
+    __slots__ = ("_checked", "make", "op")
+
+    def __init__(self, make: Callable[[bool], KernelOp]):
+        self.make, self.op = make, make(False)
+        self._checked: KernelOp | None = None
+        super().__init__(self.op.name, self.bound)
+
+    @property
+    def checked(self) -> KernelOp:
+        """The same for programs."""
+        if self._checked is None:
+            self._checked = self.make(True)
+        return self._checked
+
+    def row(self, operands: Sequence) -> General:
+        return (self.checked if any(map(is_staged, operands)) else self.op).row
+
+    def bound(self, *operands: Any) -> tuple:
+        return self._all(self.row(operands)(*operands))
+
+    def _all(self, ys: Any) -> tuple:
+        return ys if self.op.outputs > 1 else (ys,)
+
+    def staged(self, trace: Any, args: tuple) -> tuple:
+        return self._all(trace.process(self.checked.row, args, {}))
+
+    def taylor(self, trace: Any, args: Sequence) -> tuple:
+        return self.bound(*args)
+
+    def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
+        return self._all(self.row(xs).batch(trace.batch_size, xs, batched, {}))
+
+    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
+        op = self.op
+        active = [i for i, t in enumerate(tangents) if t is not None]
+        ts = [tangents[i] for i in active]
+        if not self._alone([*primals, *ts], active):
+            ys, row = self.bound(*primals), self.row([*primals, *ts])
+            t = row.jvp(tangents, ys if op.outputs > 1 else ys[0], primals, {})
+            return ys, t if op.outputs > 1 else (t,)
+        xs = [np.asarray(x) for x in primals]
+        found = op.runs.chunk(xs, active, [np.asarray(t)[..., None] for t in ts], op.moving,
+                              values=True)
+        return [y[..., 0] for y in found], [y[..., 1] for y in found]
+
+    def record(self, trace: Any, args: Sequence) -> tuple:
+        primals, parents = trace.operands(args)
+        active = [i for i, p in enumerate(parents) if p is not None]
+        if not self._alone(primals, active):
+            return self._all(trace.process(self.row(primals), tuple(args), {}))
+        xs = [np.asarray(x if p is not None else trace.capture(x))
+              for x, p in zip(primals, parents, strict=True)]
+        level = self.op.level(0, active)
+        run = level.linearized(xs, [[] for _ in active])
+        node = RunNode([p for p in parents if p is not None], level, xs, run)
+        return recorded(trace, node, [np.array(y) for y in run.values()])
+
+    def _alone(self, values: Sequence, active: Sequence[int]) -> bool:
+        """Whether all is float64 and nothing else traces it, so that one run gives everything."""
+        op = self.op
+        return (
+            len(op.moving) == op.outputs and not any(isinstance(x, Tracer) for x in values)
+            and all(aval_of(values[i]).dtype == np.float64 for i in active)
+            and all(d == np.float64 for d in op.dtypes)
+        )
+
+
+class RunNode(CallNode):
+    """The tape entry of a run: what pulls cotangents back through it."""
+
+    __slots__ = ("level", "run", "xs")
+
+    def __init__(self, parents: list, level: Any, xs: Sequence, run: Any):
+        super().__init__(parents, len(level.op.moving))
+        self.level, self.xs, self.run = level, xs, run
+
+    def pull(self, cts: Sequence) -> Sequence:
+        if not any(isinstance(c, Tracer) for c in cts):
+            return self.run.pull(cts)
+        full = [np.zeros(()) * np.asarray(y) if c is None else c
+                for c, y in zip(cts, self.run.values(), strict=True)]
+        return self.level.pull(*self.xs, *full)
+
+    def push(self, ts: Sequence) -> Sequence:
+        filled = [np.zeros_like(self.xs[i]) if t is None else t
+                  for i, t in zip(self.level.active, ts, strict=True)]
+        return self.level.op.level(1, self.level.active).push(*self.xs, *filled)
+
+
+# ---- Complex arguments and results of kernels, by their parts
+#
+# A kernel of complex numbers is one of real numbers: of the parts of its arguments, which returns
+# the parts of its results. That one is compiled and differentiated. The parts are taken of traced
+# values, and put together again, by operations that every transform knows.
+
+
+def of_parts(kernel: Dispatcher, complexes: Sequence[bool]) -> Dispatcher:
+    """The kernel of real numbers; ``complexes`` says which arguments have parts."""
+    join = _joined(complexes)
+
+    def entry(*parts):
+        return parted(kernel(*join(parts)))
+
+    entry.__name__ = entry.__qualname__ = kernel.__name__
+    options = {k: v for k, v in kernel.targetoptions.items() if k in KEPT}
+    return numba.njit(entry, **options)
+
+
+def split(values: Sequence, complexes: Sequence[bool]) -> list:
+    """Arguments with those that are complex as their parts."""
+    parts = []
+    for x, has_parts in zip(values, complexes, strict=True):
+        parts += [np.real(x), np.imag(x)] if has_parts else [x]
+    return parts
+
+
+def put_together(ys: Sequence, kinds: Sequence) -> list:
+    """Results of these types from the numbers and arrays that ``parted`` makes of them."""
+    rest, found = iter(ys), []
+    for kind in kinds:
+        y = next(rest)
+        found.append(from_parts(y, next(rest)) if is_complex(kind) else y)
+    return found
+
+
+def is_complex(kind: Any) -> bool:
+    """Whether it is the type of complex numbers, or of an array of them."""
+    return isinstance(kind.dtype if isinstance(kind, types.Array) else kind, types.Complex | Pair)
+
+
+# ---- arguments in a kernel
+
+
+def _joined(complexes: Sequence[bool]) -> Any:
+    """What makes arguments of their parts, tuple from tuple, as a function for kernels."""
+
+    @intrinsic
+    def join(typingctx: Any, parts: Any) -> Any:
+        rest, kinds = iter(parts), []
+        for has_parts in complexes:
+            kind = next(rest)
+            kinds.append(_complex_type(kind, next(rest)) if has_parts else kind)
+        target = types.Tuple(kinds)
+
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> ir.Value:
+            given = iter(enumerate(parts))
+
+            def taken() -> tuple[Any, Any]:
+                k, kind = next(given)
+                return builder.extract_value(args[0], k), kind
+
+            made = []
+            for kind, has_parts in zip(kinds, complexes, strict=True):
+                x, of = taken()
+                if has_parts:
+                    y, other = taken()
+                    x = context.compile_internal(builder, _maker(kind), kind(of, other), [x, y])
+                else:
+                    context.nrt.incref(builder, kind, x)
+                made.append(x)
+            return context.make_tuple(builder, target, made)
+
+        return target(parts), build
+
+    return join
+
+
+def _complex_type(x: Any, y: Any) -> Any:
+    """The type of an argument with such parts; the kernel must not write into an array."""
+    first, second = [k.dtype if isinstance(k, types.Array) else k for k in (x, y)]
+    part = part_of(first, second)
+    plain = types.complex64 if first == types.float32 else types.complex128
+    kind: Any = plain if part is None else Pair(part)
+    if not isinstance(x, types.Array):
+        return kind
+    return (types.Array if part is None else ActiveArray)(kind, x.ndim, "C", readonly=True)
+
+
+def _maker(kind: Any) -> Callable:
+    if not isinstance(kind, types.Array):
+        return lambda x, y: complex(x, y)
+    if isinstance(kind, ActiveArray):
+        make: Any = fresh(kind.dtype)
+    else:
+        number = np.dtype(str(kind.dtype))
+        make = numba.njit(lambda shape: np.zeros(shape, number))
+
+    def array(x, y):
+        z = make(x.shape)
+        for i in np.ndindex(x.shape):
+            z[i] = complex(x[i], y[i])
+        return z
+
+    return array
+
+
+# ---- results
+
+
+@for_kernels
+def parted(y):
+    """A kernel's result as one tuple of real numbers and arrays."""
+    if isinstance(y, types.NoneType):
+        return lambda y: ()
+    if isinstance(y, types.BaseTuple):
+        if len(y) == 0:
+            return lambda y: ()
+        return lambda y: (*parted(y[0]), *parted(y[1:]))
+    if is_complex(y):
+        return lambda y: (np.real(y), np.imag(y))
+    return lambda y: (y,)
+
+
+# ---- ``differentiable``: a kernel compiled by numba as a function that every transform takes
+
 # Kinds of arguments that one kernel keeps rows for.
-KEPT = 64
+REMEMBERED = 64
 
 
 def differentiable(
@@ -238,7 +470,7 @@ class Differentiable:
         if key is not None:
             with self.lock:
                 self.ops[key] = call
-                if len(self.ops) > KEPT:
+                if len(self.ops) > REMEMBERED:
                     self.ops.popitem(last=False)
         return call
 

@@ -19,8 +19,17 @@ from numba.core import cgutils, types
 from numba.extending import lower_cast
 
 from functrans.numba import tape
-from functrans.numba.numbers import INT32, Active, Dual, Joint, Taped, Vector, is_plain, joint
-from functrans.numba.overloads import for_kernels
+from functrans.numba.numbers import (
+    INT32,
+    Active,
+    Dual,
+    Joint,
+    Taped,
+    Vector,
+    for_kernels,
+    is_plain,
+    joint,
+)
 
 Term = tuple[ir.Value, ir.Value]  # a node's index and the slope in it
 

@@ -12,7 +12,7 @@ from numba.extending import register_jitable
 
 from functrans.numba.arrays import at, entry, length_of, shape_of, spread, values, write
 from functrans.numba.functions import METHODS, chosen_for, new, stands_for
-from functrans.numba.overloads import for_kernels
+from functrans.numba.numbers import for_kernels
 
 # ---- chosen and moved
 

@@ -1,31 +1,35 @@
-"""The numbers that a kernel is compiled for instead of floats: dual and taped ones.
-
-A ``Dual`` is a value and its tangent; or ``n`` tangents, a chunk, in one vector. Values and
-tangents are of the type ``base``: float64, a taped number, or again a dual one.
-
-A ``Taped`` number is a value, the index of a node of the tape, and its slope in that node: it moves
-as ``slope`` times the node does. So functions of one number need no entry; only where numbers of
-two nodes meet is there a new one. Constants are at node 0: zeroed memory is a constant zero.
-
-A ``Joint`` number is taped too, and moves with a node for each of its ``places``: numbers that an
-expression reads there (``places.py``). So an expression of several numbers needs one entry, where
-its result is kept. Two numbers of a place have the same node as a rule; where they have not, a new
-one takes its place.
-
-Slopes are multiplied as they are. ``strong`` numbers take ``0 * inf`` and ``0 * nan`` in a
-derivative as 0. That triples the time of dual numbers, so that kernels are run with them only where
-NaN came out.
-"""
+"""The numbers that a kernel is compiled for instead of floats: dual and taped ones."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
+import numba
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.typeconv.castgraph import Conversion
-from numba.extending import lower_cast, models, register_model
+from numba.extending import lower_cast, models, overload, register_model
+
+# ---- The numbers that a kernel is compiled for instead of floats: dual and taped ones
+#
+# A ``Dual`` is a value and its tangent; or ``n`` tangents, a chunk, in one vector. Values and
+# tangents are of the type ``base``: float64, a taped number, or again a dual one.
+#
+# A ``Taped`` number is a value, the index of a node of the tape, and its slope in that node: it
+# moves as ``slope`` times the node does. So functions of one number need no entry; only where
+# numbers of two nodes meet is there a new one. Constants are at node 0: zeroed memory is a constant
+# zero.
+#
+# A ``Joint`` number is taped too, and moves with a node for each of its ``places``: numbers that an
+# expression reads there (``expressions.py``). So an expression of several numbers needs one entry,
+# where its result is kept. Two numbers of a place have the same node as a rule; where they have
+# not, a new one takes its place.
+#
+# Slopes are multiplied as they are. ``strong`` numbers take ``0 * inf`` and ``0 * nan`` in a
+# derivative as 0. That triples the time of dual numbers, so that kernels are run with them only
+# where NaN came out.
 
 DOUBLE, INT32 = ir.DoubleType(), ir.IntType(32)
 PLAIN = (types.Integer, types.Float, types.Boolean)
@@ -193,3 +197,23 @@ def _constant(context: Any, builder: Any, source: Any, target: Any, x: Any) -> i
     y = cgutils.create_struct_proxy(target)(context, builder, value=zeros)
     y.value = context.cast(builder, x, source, target.base)
     return y._getvalue()
+
+
+# ---- Functions that kernels call, compiled as the types of operands tell
+
+# Of what only kernels call: for C, numba would write another function of each one.
+CALLED_BY_KERNELS: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def for_kernels(choose: Callable) -> Any:
+    """Decorator: what tells from the types of operands which function numba compiles for a call.
+
+    Python calls the same one.
+    """
+
+    def f(*args: Any) -> Any:
+        return choose(*map(numba.typeof, args))(*args)
+
+    f.__name__ = f.__qualname__ = choose.__name__  # what errors say
+    overload(f, jit_options=CALLED_BY_KERNELS)(choose)
+    return f

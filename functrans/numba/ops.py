@@ -27,14 +27,13 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 
-from functrans._core.aval import Aval, aval_of
+from functrans._core.array import Aval, aval_of
 from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._core.unswapped import unswapped
 from functrans._ops.declare import General
 from functrans.errors import ShapeError, UnsupportedError
 from functrans.numba.convert import Copies
-from functrans.numba.linear import Jacobian, Tapes
-from functrans.numba.runs import Args, Runs, leaves_of
+from functrans.numba.runs import Args, Jacobian, Runs, Tapes, leaves_of
 from functrans.numba.source import explained, line_of_call
 from functrans.numba.updates import TypesOfPlain
 

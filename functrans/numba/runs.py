@@ -1,9 +1,4 @@
-"""Runs of a kernel with active numbers: tangents forward, cotangents backward.
-
-``components`` of an argument are its value and, for each level of dual numbers, as many tangents
-again: component j has bit k where it is a tangent of level k. The tangent of highest order is the
-last; of a result it is what is asked for.
-"""
+"""Runs of a kernel with active numbers: tangents forward, cotangents backward."""
 
 from __future__ import annotations
 
@@ -13,18 +8,111 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.core import types
+from llvmlite import ir
+from numba.core import cgutils, types
 from numba.core.dispatcher import Dispatcher
+from numba.extending import NativeValue, box, typeof_impl, unbox
 
 from functrans._core.bind import may_have_nan
 from functrans.errors import UnsupportedError
 from functrans.numba import library  # noqa: F401  # enters NumPy's functions
 from functrans.numba import tape as tapes
-from functrans.numba.boxing import Returned, Words
+from functrans.numba.arrays import ActiveArray, reinterpret, words_type
 from functrans.numba.convert import Copies
-from functrans.numba.inputs import Inputs
-from functrans.numba.numbers import Active, Dual, taped
+from functrans.numba.numbers import Active, Dual, Taped, taped
 from functrans.numba.source import explained
+from functrans.numba.tape import Inputs
+
+# ---- Active numbers and arrays as arguments and results of kernels: their memory, as NumPy has it
+
+
+@functools.cache
+def _array_of(element: Active, ndim: int, readonly: bool) -> ActiveArray:
+    return ActiveArray(element, ndim, "C", readonly)
+
+
+class Words:
+    """The memory of active numbers, as kernels take them."""
+
+    __slots__ = ("kind", "words")
+
+    def __init__(self, words: np.ndarray, element: Active, scalar: bool, readonly: bool):
+        self.words = words
+        self.kind = element if scalar else _array_of(element, words.ndim - 1, readonly)
+
+    def copy(self) -> Words:
+        other = object.__new__(Words)
+        other.words, other.kind = self.words.copy(), self.kind
+        return other
+
+
+@typeof_impl.register(Words)
+def _typeof(x: Words, context: Any) -> types.Type:
+    return x.kind
+
+
+@unbox(ActiveArray)
+def _unbox_array(kind: ActiveArray, x: Any, c: Any) -> NativeValue:
+    words = c.pyapi.object_getattr_string(x, "words")
+    source = types.Array(types.float64, kind.ndim + 1, "C")
+    native = c.unbox(source, words)
+    c.pyapi.decref(words)
+    value = reinterpret(c.context, c.builder, source, kind, native.value)
+    return NativeValue(value, is_error=native.is_error, cleanup=native.cleanup)
+
+
+@unbox(Dual)
+@unbox(Taped)
+def _unbox_number(kind: Active, x: Any, c: Any) -> NativeValue:
+    array = ActiveArray(kind, 0, "C")
+    native = _unbox_array(array, x, c)
+    data = c.context.make_array(array)(c.context, c.builder, value=native.value).data
+    value = c.context.unpack_value(c.builder, kind, data)
+    c.context.nrt.decref(c.builder, array, native.value)
+    return NativeValue(value, is_error=native.is_error)
+
+
+class Returned:
+    """What a kernel returns of active numbers: the words of a number or of an array."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, words: Any):
+        self.words = np.frombuffer(words) if isinstance(words, bytes) else words
+
+    def __repr__(self) -> str:
+        return repr(self.words[..., 0])  # as a kernel prints it
+
+
+def _returned(c: Any, words: Any) -> ir.Value:
+    kind = c.pyapi.unserialize(c.pyapi.serialize_object(Returned))
+    y = c.pyapi.call_function_objargs(kind, (words,))
+    c.pyapi.decref(kind)
+    c.pyapi.decref(words)
+    return y
+
+
+@box(ActiveArray)
+def _box_array(kind: ActiveArray, value: Any, c: Any) -> ir.Value:
+    target = words_type(kind)
+    return _returned(c, c.box(target, reinterpret(c.context, c.builder, kind, target, value)))
+
+
+@box(Dual)
+@box(Taped)
+def _box_number(kind: Active, value: Any, c: Any) -> ir.Value:
+    data = c.context.data_model_manager[kind].as_data(c.builder, value)
+    place = cgutils.alloca_once_value(c.builder, data)
+    size = c.context.get_constant(types.intp, 8 * kind.words)
+    start = c.builder.bitcast(place, c.pyapi.cstring)
+    return _returned(c, c.pyapi.bytes_from_string_and_size(start, size))
+
+
+# ---- Runs of a kernel with active numbers: tangents forward, cotangents backward
+#
+# ``components`` of an argument are its value and, for each level of dual numbers, as many tangents
+# again: component j has bit k where it is a tangent of level k. The tangent of highest order is the
+# last; of a result it is what is asked for.
 
 # What numba raises where it compiles code for numbers that it cannot keep in memory. What a kernel
 # raises itself it raises again.
@@ -253,3 +341,71 @@ def _words_of(x: Any, kind: Active) -> np.ndarray:
     words = np.zeros((*np.shape(x), kind.words))
     words[..., 0] = x
     return words
+
+
+# ---- Runs of a kernel from which cotangents can be pulled back: a Jacobian, or a tape
+
+
+class Jacobian(NamedTuple):
+    """A kernel run forward along all entries of its active operands."""
+
+    matrices: list[np.ndarray]  # of each output, its shape and an axis for the entries
+    shapes: list[tuple[int, ...]]
+    outs: list[np.ndarray]
+
+    @classmethod
+    def of(
+        cls, runs: Runs, xs: Sequence, active: Sequence[int], moving: Sequence[int]
+    ) -> Jacobian:
+        shapes = [xs[i].shape for i in active]
+        size, at, seeds = sum(map(prod, shapes)), 0, []
+        for shape in shapes:
+            seed = np.zeros((prod(shape), size))
+            seed[np.arange(len(seed)), at + np.arange(len(seed))] = 1.0
+            at += len(seed)
+            seeds.append(seed.reshape(*shape, size))
+        found = runs.chunk(xs, active, seeds, moving, values=True)
+        return cls([y[..., 1:] for y in found], shapes, [y[..., 0] for y in found])
+
+    def values(self) -> list[np.ndarray]:
+        return self.outs
+
+    def pull(self, cts: Sequence) -> list[np.ndarray]:
+        total: Any = 0.0
+        for matrix, ct in zip(self.matrices, cts, strict=True):
+            if ct is not None:
+                total = total + _product(np.asarray(ct), matrix)
+        ends = np.cumsum([prod(s) for s in self.shapes])
+        parts = np.split(np.broadcast_to(total, ends[-1:]), ends[:-1])
+        return [p.reshape(s) for p, s in zip(parts, self.shapes, strict=True)]
+
+
+def _product(ct: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """``ct`` times a Jacobian, with strong zero where that is needed."""
+    flat = matrix.reshape(-1, matrix.shape[-1])
+    with np.errstate(all="ignore"):
+        y = ct.reshape(-1) @ flat
+        if not np.isnan(y).any():
+            return y
+        products = ct.reshape(-1, 1) * flat
+        return np.where((ct.reshape(-1, 1) == 0) | (flat == 0), 0.0, products).sum(axis=0)
+
+
+class Tapes:
+    """A kernel run on a tape; again with strong zero where that gave a NaN."""
+
+    def __init__(self, runs: Runs, *run: Any):
+        self.runs, self.run = runs, run
+        self.bare = runs.recorded(*run, strong=False)
+        self.strong: Recorded | None = None
+
+    def values(self) -> list[np.ndarray]:
+        return self.bare.values()
+
+    def pull(self, cts: Sequence) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            found = self.bare.pull(cts)
+            if not any(map(may_have_nan, found)):
+                return found
+            self.strong = self.strong or self.runs.recorded(*self.run, strong=True)
+            return self.strong.pull(cts)

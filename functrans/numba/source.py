@@ -1,4 +1,4 @@
-"""Errors of kernels that cannot be differentiated: which line, why, and what to do."""
+"""Kernels as source: their text, their names, and errors that say which line and why."""
 
 from __future__ import annotations
 
@@ -13,11 +13,93 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core import ir
+from numba.core import types as numba_types
+from numba.core.compiler_machinery import FunctionPass
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
+from numba.core.ir_utils import mk_unique_var
 
 from functrans._transforms.staging.names import codes_inside
 from functrans.errors import PACKAGE, UnsupportedError, user_frames
+
+# ---- What names in a kernel stood for when numba compiled it, which it does not look up again
+
+# Kernels that are being compiled, the innermost last; numba compiles one at a time.
+compiling: list[Dispatcher] = []
+
+
+def names_of(kernel: Dispatcher) -> dict[str, Any]:
+    """Globals and closed-over variables as the newest version for floats has them.
+
+    Of versions that were read from disk numba keeps none, and names stand for what they do now.
+    """
+    for kinds, compiled in reversed(kernel.overloads.items()):
+        if any(map(_has_floats, kinds)) and compiled.type_annotation is not None:
+            return dict(_read_in(compiled.type_annotation))
+    return {}
+
+
+def versions(kernel: Dispatcher) -> int:
+    """How many versions of a kernel there are: it grows when names were read anew."""
+    return len(kernel.overloads)
+
+
+def _has_floats(kind: Any) -> bool:
+    parts: Any = kind if isinstance(kind, numba_types.BaseTuple) else ()
+    if any(map(_has_floats, parts)):
+        return True
+    kind = getattr(kind, "dtype", kind)
+    return isinstance(kind, numba_types.Float | numba_types.Complex)
+
+
+def _read_in(text: Any) -> Iterator[tuple[str, Any]]:
+    for block in getattr(text, "blocks", {}).values():
+        for s in block.body:
+            if isinstance(s, ir.Assign) and isinstance(s.value, ir.Global | ir.FreeVar):
+                yield s.value.name, s.value.value
+
+
+# ---- A kernel's text as numba has it before types are inferred: how passes read and change it
+
+
+class Pass(FunctionPass):
+    """What passes of ours have in common: numba's cannot be made as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+def is_expr(e: Any, *ops: str) -> bool:
+    """Whether it is one of these operations."""
+    return isinstance(e, ir.Expr) and e.op in ops
+
+
+def called(block: Any, loc: Any, f: Any, *operands: Any) -> Iterator[Any]:
+    """The statements that call ``f``; what they return is the variable of the result."""
+
+    def variable() -> ir.Var:
+        return ir.Var(block.scope, mk_unique_var("$functrans"), loc)
+
+    function, result, args = variable(), variable(), list[Any]()
+    yield ir.Assign(ir.Global("functrans_call", f, loc), function, loc)
+    for x in operands:
+        args.append(x if isinstance(x, ir.Var) else variable())
+        if not isinstance(x, ir.Var):
+            yield ir.Assign(ir.Const(x, loc), args[-1], loc)
+    yield ir.Assign(ir.Expr.call(function, args, (), loc), result, loc)
+    return result
+
+
+def passed_through(block: Any, s: Any, f: Any) -> Iterator[Any]:
+    """The statements after an assignment that make its target what ``f`` makes of the value."""
+    target = s.target
+    s.target = ir.Var(block.scope, mk_unique_var("$functrans"), s.loc)
+    result = yield from called(block, s.loc, f, s.target)
+    yield ir.Assign(result, target, s.loc)
+
+
+# ---- Errors of kernels that cannot be differentiated: which line, why, and what to do
 
 NUMBA = os.path.dirname(numba.__file__) + os.sep
 COMPILER = os.path.join(NUMBA, "core") + os.sep

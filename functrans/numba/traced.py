@@ -26,8 +26,7 @@ from numba.extending import NativeValue, box, intrinsic, models, register_model,
 from functrans._core.locks import lazy
 from functrans.errors import ArgumentError, UnsupportedError
 from functrans.numba.differentiable import Differentiable, differentiable_as
-from functrans.numba.frozen import compiling
-from functrans.numba.source import line_of_call
+from functrans.numba.source import compiling, line_of_call
 
 
 class TracedType(types.Type):

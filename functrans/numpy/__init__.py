@@ -12,32 +12,24 @@ import numpy as _np
 
 from functrans.numpy import applying as _applying
 from functrans.numpy import arrange as _arrange
-from functrans.numpy import concatenators as _concatenators
 from functrans.numpy import contractions as _contractions
 from functrans.numpy import elementary as _elementary
 from functrans.numpy import emath, fft, linalg
+from functrans.numpy import functionalized as _functionalized
 from functrans.numpy import indexing as _indexing
 from functrans.numpy import joining as _joining
-from functrans.numpy import kinds as _kinds
-from functrans.numpy import methods as _methods
 from functrans.numpy import operators as _operators
 from functrans.numpy import order as _order
-from functrans.numpy import padding as _padding
-from functrans.numpy import placing as _placing
 from functrans.numpy import polynomials as _polynomials
 from functrans.numpy import protocols as _protocols
-from functrans.numpy import quantiles as _quantiles
-from functrans.numpy import reducing as _reducing
+from functrans.numpy import public as _public
 from functrans.numpy import reductions as _reductions
-from functrans.numpy import running as _running
 from functrans.numpy import signals as _signals
 from functrans.numpy import standard as _standard
 from functrans.numpy import statistics as _statistics
 from functrans.numpy import structure as _structure
 from functrans.numpy import ufunc_methods as _ufunc_methods
 from functrans.numpy import updates as _updates
-from functrans.numpy import vectorizing as _vectorizing
-from functrans.numpy import writing as _writing
 from functrans.numpy import writing_operators as _writing_operators
 from functrans.numpy.public import attach as _attach
 from functrans.numpy.public import publish as _publish
@@ -50,13 +42,13 @@ __all__ = [
     "__array_api_version__", "__array_namespace_info__", "__version__", "emath", "fft", "linalg",
 ]
 for _module in (
-    _operators, _protocols, _indexing, _structure, _updates, _writing, _writing_operators,
+    _operators, _protocols, _indexing, _structure, _updates, _functionalized, _writing_operators,
 ):
     _attach(_module)
 for _module in (
-    _elementary, _reductions, _reducing, _structure, _joining, _arrange, _indexing, _methods,
-    _updates, _placing, _applying, _vectorizing, _order, _padding, _quantiles, _statistics,
-    _contractions, _polynomials, _signals, _standard, _concatenators, _kinds, _running,
+    _elementary, _reductions, _ufunc_methods, _structure, _joining, _arrange, _indexing, _operators,
+    _updates, _applying, _order, _statistics,
+    _contractions, _polynomials, _signals, _standard, _public,
 ):
     __all__ += _publish(_module, globals(), _np)
 

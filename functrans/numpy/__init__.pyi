@@ -41,7 +41,7 @@ from numpy import intp as intp
 from functrans.numpy import linalg as linalg
 from numpy import longdouble as longdouble
 from numpy import nan as nan
-from functrans.numpy.kinds import ndarray as ndarray
+from functrans.numpy.public import ndarray as ndarray
 from numpy import ndindex as ndindex
 from numpy import newaxis as newaxis
 from numpy import number as number
@@ -56,7 +56,7 @@ from numpy import uint64 as uint64
 from numpy import uint8 as uint8
 from numpy import uintp as uintp
 from numpy import unsignedinteger as unsignedinteger
-from functrans.numpy.vectorizing import vectorize as vectorize
+from functrans.numpy.applying import vectorize as vectorize
 from numpy import True_ as True_
 from numpy import False_ as False_
 from numpy import einsum_path as einsum_path

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.array import PYTHON_SCALARS
 from functrans._core.bind import AnyArray, Tracer, bind, cast, newest_trace
 from functrans._ops import contractions as rows
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import move_axis
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.computing import require_cast
+from functrans.numpy.operators import defers, is_other, is_sparse, with_sparse
 from functrans.numpy.protocols import USE_RESULT, refused
-from functrans.numpy.sparse_operands import defers, is_other, is_sparse, with_sparse
+from functrans.numpy.standard import require_cast
 from functrans.numpy.structure import as_operand, is_traced, numpy_like, one_axis
 
 

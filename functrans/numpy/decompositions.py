@@ -13,7 +13,7 @@ from functrans._ops.calls import stop
 from functrans._ops.eigenvalues import eig as _eig_row
 from functrans._ops.linalg import adjoint, floating
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.lengths import squared_size
+from functrans.numpy.fused import squared_size
 from functrans.numpy.linear_algebra import (
     LinAlgError,
     as_lapack,

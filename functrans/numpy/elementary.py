@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from functrans._core import scipy_names
-from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS, dtype_of
+from functrans._core.array import PYTHON_SCALARS, dtype_of, plain
 from functrans._core.bind import AnyArray, Tracer, known
 from functrans._core.warned import STATE, USUAL, WARNED
 from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
-from functrans.numpy.computing import require_cast
 from functrans.numpy.protocols import UFUNCS as ROWS
+from functrans.numpy.standard import require_cast
 from functrans.numpy.structure import (
     are_traced,
     as_operand,

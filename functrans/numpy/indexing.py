@@ -16,7 +16,7 @@ from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
 from functrans._transforms.staging.distances import distance
 from functrans.errors import ConcretizationError, UnsupportedError, user_line
-from functrans.numpy.lengths import even_power, length
+from functrans.numpy.fused import even_power, length
 from functrans.numpy.structure import (
     as_operand,
     as_places,

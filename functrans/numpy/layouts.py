@@ -1,7 +1,4 @@
-"""In which order NumPy lays out the results of operations on names: it is asked.
-
-Whether ``ravel`` and ``reshape`` make a view or a copy depends on it.
-"""
+"""Flags of names of arrays, and the order in which NumPy lays out the results of operations."""
 
 from __future__ import annotations
 
@@ -11,9 +8,60 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.array import PYTHON_SCALARS
 from functrans._core.bind import AnyArray, Tracer
 from functrans.numpy.writable import Writable
+
+# ---- ``y.flags`` of a name of an array: NumPy's of the view, which may be made read-only
+
+_WRITEABLE = ("WRITEABLE", "W")
+
+
+class Flags:
+    """What NumPy says of a view; ``writeable`` may be set."""
+
+    def __init__(self, array: Writable):
+        self._array = array
+
+    def __getattr__(self, flag: str) -> Any:
+        return getattr(self._array.window.flags, flag)
+
+    def __getitem__(self, flag: Any) -> bool:
+        return self.writeable if flag in _WRITEABLE else self._array.window.flags[flag]
+
+    def __setitem__(self, flag: Any, value: bool) -> None:
+        if flag in _WRITEABLE:
+            self.writeable = value
+        else:
+            self._array.window.flags[flag] = value
+
+    @property
+    def writeable(self) -> bool:
+        return not self._array.is_read_only()
+
+    @writeable.setter
+    def writeable(self, value: bool) -> None:
+        setflags(self._array, write=value)
+
+    def __repr__(self) -> str:
+        return repr(self._array.window.flags)
+
+
+def setflags(self: Writable, write: Any = None, align: Any = None, uic: Any = None) -> None:
+    """``y.setflags``: views that are made of a read-only array afterwards are read-only as well."""
+    if write is not None and bool(write) is self.is_read_only():
+        if self.memory.borrowed or not self.memory.array.flags.writeable:
+            self.memory.own()
+        if self.window is self.memory.array:
+            self.see(self.memory, self.window.view())
+        self.window.setflags(write=write)
+    if align is not None or uic is not None:
+        self.window.setflags(align=align, uic=uic)
+
+
+# ---- In which order NumPy lays out the results of operations on names: it is asked
+#
+# Whether ``ravel`` and ``reshape`` make a view or a copy depends on it.
 
 # Functions whose results may be laid out otherwise than in C's order whatever their operands are.
 _REORDERING = {np.asfortranarray, np.einsum}

@@ -9,18 +9,24 @@ import numpy as np
 
 from functrans._core.bind import AnyArray, Tracer, bind, is_staged
 from functrans._core.warned import ignoring
-from functrans._ops import determinants
 from functrans._ops import elementwise as ops
 from functrans._ops import linalg as rows
+from functrans._ops import lu
+from functrans._ops.along_axes import norm2
 from functrans._ops.decompositions import svd as _svd
-from functrans._ops.norms import norm2
 from functrans._ops.reductions import kept_shape
 from functrans.numpy import arrange as _arrange
 from functrans.numpy import contractions as _contractions
 from functrans.numpy import structure as _structure
-from functrans.numpy.lengths import length, squared_size
+from functrans.numpy.fused import (
+    is_within,
+    length,
+    safe_range,
+    scale_beyond,
+    squared_size,
+    typical_size,
+)
 from functrans.numpy.protocols import USE_RESULT, absolute, refused
-from functrans.numpy.scaling import is_within, safe_range, scale_beyond, typical_size
 from functrans.numpy.structure import as_floats, as_operand, is_traced, normalize_axes, numpy_like
 
 LinAlgError = np.linalg.LinAlgError
@@ -148,13 +154,13 @@ def _product(arrays, cuts, i, j):
 @numpy_like(np.linalg.det)
 def det(a):
     """The determinant; its gradient is the matrix of cofactors, at singular matrices too."""
-    return determinants.det(_square(a))
+    return lu.det(_square(a))
 
 
 @numpy_like(np.linalg.slogdet)
 def slogdet(a):
     """Sign (or phase) and logarithm of the absolute value of the determinant."""
-    return SlogdetResult(*determinants.slogdet(_square(a)))
+    return SlogdetResult(*lu.slogdet(_square(a)))
 
 
 def from_triangle(a: Any, lower: bool) -> AnyArray:

@@ -1,25 +1,128 @@
-"""The memory behind writable arrays: one value, and where views of it lie.
-
-NumPy itself says what is a view and where: an ndarray of the same shape is kept beside a traced
-value, its numbers without meaning, and a view of the one is known by the view of the other.
-"""
+"""The memory behind writable arrays: one value, and where views of it lie."""
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from functrans._core.array import plain
 from functrans._core.bind import AnyArray, Tracer, is_staged
-from functrans._core.writing import require_own, writing
+from functrans._core.writing import current, require_own, writing
+from functrans._ops import indexing as rows
 from functrans._ops.elementwise import from_parts
-from functrans._ops.indexing import getitem
-from functrans._ops.writing import fetch, written
+from functrans._ops.indexing import fetch, getitem, written
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.indexing import item, read_at
-from functrans.numpy.places import Place, address
+from functrans.numpy.indexing import basic_entry, item, read_at, split_key
+from functrans.numpy.structure import is_traced_slice
+
+# ---- Where views lie in the memory behind names: the index of the whole that reads their entries
+
+
+class Place:
+    """Where a view lies: the index of ``pattern`` and ``indices`` reads its entries, from the flat
+    value where ``flat``.
+
+    ``order`` are the axes of what is read in the order of the view, which may have axes of
+    length 1 besides; None where it is read as the view has it. ``falls``: it is known that the
+    steps of the view in memory get smaller from axis to axis. ``params`` are those of the rows.
+    """
+
+    __slots__ = ("falls", "flat", "indices", "order", "params", "pattern")
+
+    def __init__(
+        self, pattern: tuple, indices: tuple = (), flat: bool = False,
+        order: tuple[int, ...] | None = None, falls: bool = False,
+    ):
+        self.pattern, self.indices, self.flat, self.order = pattern, indices, flat, order
+        self.falls = falls
+        self.params = {"pattern": pattern}
+
+    def arranged(self, y: Any, shape: tuple[int, ...]) -> AnyArray:
+        """What the key has read, as a view of this shape has it, which has an order."""
+        assert self.order is not None, self.pattern
+        if self.order != tuple(range(len(self.order))):
+            y = np.transpose(y, self.order)
+        return y if y.shape == shape else np.reshape(y, shape)
+
+    def disarranged(self, v: Any) -> AnyArray:
+        """The other way round, for writing."""
+        assert self.order is not None, self.pattern
+        axes = (v.size,) if len(self.order) == 1 else tuple([n for n in v.shape if n != 1])
+        v = v if v.shape == axes else np.reshape(v, axes)
+        if self.order != tuple(range(len(self.order))):
+            v = np.transpose(v, tuple(np.argsort(self.order).tolist()))
+        return v
+
+
+@functools.lru_cache(maxsize=4096)
+def basic_place(pattern: tuple) -> Place:
+    """Where an index without arrays of a whole array is: one object for all that are alike."""
+    pattern = tuple([basic_entry(slice(*e)) if type(e) is tuple else e for e in pattern])
+    steps = [e[2] for e in pattern if type(e) is tuple]
+    return Place(pattern, falls=all([step is None or step > 0 for step in steps]))
+
+
+def place_of(window: np.ndarray, owner: np.ndarray) -> Place | None:
+    """Where a view of ``owner``, which is in C's order, lies; None: it is all of it."""
+    if window is owner:
+        return None
+    size = owner.itemsize
+    offset = (address(window) - address(owner)) // size
+    strides = [s // size for s in window.strides]
+    if window.shape == owner.shape and not offset and window.flags.c_contiguous:
+        return None
+    axes = [(n, s) for n, s in zip(window.shape, strides, strict=True) if n != 1]
+    by_axes = _along_axes(offset, axes, owner.shape) if owner.size else None
+    if by_axes is not None:
+        key, order = by_axes
+        return Place(split_key(key, ())[0], order=order)
+    if window.flags.c_contiguous:
+        return Place(((offset, offset + window.size, None),), flat=True, order=(0,))
+    places = np.full(window.shape, offset, np.intp)
+    for axis, (n, s) in enumerate(zip(window.shape, strides, strict=True)):
+        places += (s * np.arange(n)).reshape((-1,) + (1,) * (window.ndim - axis - 1))
+    return Place((rows.ARRAY,), (places,), flat=True)
+
+
+def address(x: np.ndarray) -> int:
+    return x.__array_interface__["data"][0]
+
+
+def _along_axes(offset: int, axes: list, shape: tuple) -> tuple[tuple, tuple] | None:
+    """The basic index of the owner whose axes are those of a view, and the order they come in."""
+    key: list[Any] = []
+    for n in reversed(shape):
+        offset, i = divmod(offset, n)
+        key.insert(0, i)
+    start = tuple(key)
+    used: dict[int, int] = {}
+    for j, (n, stride) in enumerate(axes):
+        step = math.prod(shape)
+        for axis, length in enumerate(shape):
+            step //= length
+            if axis in used or length == 1 or not stride or stride % step:
+                continue
+            first, by = start[axis], stride // step
+            if 0 <= first + by * (n - 1) < length:
+                stop = first + by * n
+                key[axis] = slice(first, None if stop < 0 else stop, by)
+                used[axis] = j
+                break
+        else:
+            return None
+    order = [used[axis] for axis in sorted(used)]
+    return tuple(key), tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+# ---- The memory behind writable arrays: one value, and where views of it lie
+#
+# NumPy itself says what is a view and where: an ndarray of the same shape is kept beside a traced
+# value, its numbers without meaning, and a view of the one is known by the view of the other.
 
 # Parts that are kept until the next write, for those who read them again.
 PARTS = 64
@@ -232,3 +335,57 @@ def of_array(x: np.ndarray, borrowed: bool) -> tuple[Memory, np.ndarray]:
 def _axes(x: np.ndarray) -> list[int]:
     """The axes of an array, those with the longest steps first."""
     return sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+
+
+# ---- The keys of ``y[key]`` where ``y`` and parts of the key may be names of arrays
+
+# What most keys are made of, and the parts of a slice.
+_SLICES = frozenset({slice})
+_USUAL = frozenset({int, slice, type(None), type(Ellipsis)})
+_parts = attrgetter("start", "stop", "step")
+
+
+def as_tuple(key: Any) -> tuple:
+    return key if type(key) is tuple else (key,)
+
+
+def opened_key(key: Any) -> tuple[Any, Place | None]:
+    """An index without names, and its place if it is basic: integers, slices, None, Ellipsis.
+
+    NumPy still has to be asked whether an array has such a place.
+    """
+    entries = key if type(key) is tuple else (key,)
+    kinds = set(map(type, entries))
+    if kinds <= _USUAL:
+        parts = map(_parts, entries) if kinds == _SLICES else (
+            [_parts(e) if type(e) is slice else e for e in entries])
+        try:
+            return key, basic_place(tuple(parts))
+        except TypeError:  # a slice between names, or between what are no places
+            pass
+    pattern = tuple(map(basic_entry, entries))
+    if basic_entry in pattern:
+        entries = tuple(map(_opened_entry, entries))
+        pattern = tuple(map(basic_entry, entries))
+        key = entries if type(key) is tuple else entries[0]
+    return key, None if basic_entry in pattern else basic_place(pattern)
+
+
+def _opened_entry(e: Any) -> Any:
+    if is_traced_slice(e):
+        return slice(*map(_opened_entry, (e.start, e.stop, e.step)))
+    if basic_entry(e) is not basic_entry:
+        return e
+    e = np.arange(e.start, e.stop, e.step) if type(e) is range else plain(current(e))
+    if isinstance(e, np.ndarray) and not e.ndim and e.dtype.kind in "iu":
+        return int(e)
+    return e
+
+
+def selects_part(key: Any) -> bool:
+    """Whether an index would be basic, were its integers known."""
+    return all([
+        e is None or e is Ellipsis or isinstance(e, slice | np.integer | int)
+        or (isinstance(e, Tracer) and not e.shape and e.dtype.kind in "iu")
+        for e in as_tuple(key)
+    ])

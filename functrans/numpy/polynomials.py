@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import AnyArray, Tracer, bind, known
-from functrans._ops import polynomials as rows
+from functrans._ops import eigenvalues as rows
 from functrans.errors import warn
 from functrans.numpy.arrange import vander
 from functrans.numpy.contractions import convolve

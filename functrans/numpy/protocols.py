@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import Array, plain
-from functrans._core.aval import PYTHON_SCALARS, dtype_of
+from functrans._core.array import PYTHON_SCALARS, Array, dtype_of, plain
 from functrans._core.bind import AnyArray, Tracer, bind_operands
 from functrans._core.primitive import Primitive
 from functrans._kernels.large import ufunc_of
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, Elementwise
 from functrans.errors import UnsupportedError, package_of_frame, user_frames, user_line
-from functrans.numpy import lengths
-from functrans.numpy.lengths import length, of_root, squared_size
+from functrans.numpy import fused
+from functrans.numpy.fused import length, of_root, squared_size
 
 
 def rows_of_ufuncs(rows: Iterable[Primitive]) -> dict[np.ufunc, Any]:
@@ -246,9 +245,9 @@ def _hypot_squared(x1, x2):
 
 # Rows with rules for lengths: scaled lengths are lengths, their even powers are smooth.
 OF_LENGTHS = {
-    ops.square: lengths.square, ops.negative: lengths.negative, ops.positive: lengths.positive,
-    ops.multiply: lengths.multiply, ops.divide: lengths.divide,
-    ops.float_power: lengths.float_power,
+    ops.square: fused.square, ops.negative: fused.negative, ops.positive: fused.positive,
+    ops.multiply: fused.multiply, ops.divide: fused.divide,
+    ops.float_power: fused.float_power,
 }
 
 # Rows of one operand whose squares are smooth: the square, and its degree in the operand.

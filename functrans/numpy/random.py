@@ -24,8 +24,7 @@ from functrans import tree
 from functrans._core.bind import AnyArray, Tracer
 from functrans._core.writing import current
 from functrans._transforms import drawing
-from functrans._transforms.staging.draws import note_unseeded
-from functrans._transforms.staging.generators import of_numpy
+from functrans._transforms.staging.generators import note_unseeded, of_numpy
 from functrans.errors import UnsupportedError, user_line
 
 # Distributions that are scaled and moved, and what they are of: parameters may then be traced.

@@ -9,15 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, finfo, inexact_dtype, shape_of
+from functrans._core.array import PYTHON_SCALARS, finfo, inexact_dtype, shape_of
 from functrans._core.bind import AnyArray, Tracer, cast, is_finite, is_staged
 from functrans._core.primitive import Primitive
 from functrans._core.warned import ignoring
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
 from functrans.errors import ShapeError, user_line, warn
-from functrans.numpy.at_once import MEAN, VARIANCE, at_once
-from functrans.numpy.lengths import length
+from functrans.numpy.fused import (
+    MEAN,
+    VARIANCE,
+    at_once,
+    is_within,
+    length,
+    safe_range,
+    scale_beyond,
+    typical_size,
+)
 from functrans.numpy.options import (
     ALL_AXES,
     NoValue,
@@ -32,11 +40,7 @@ from functrans.numpy.options import (
     weights_of,
     without_nan,
 )
-from functrans.numpy.running import (
-    cumprod,
-    cumsum,
-)
-from functrans.numpy.scaling import is_within, safe_range, scale_beyond, typical_size
+from functrans.numpy.signals import cumprod, cumsum
 from functrans.numpy.structure import as_operand, one_axis
 
 # ---- sums and products

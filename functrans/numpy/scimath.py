@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import dtype_of
+from functrans._core.array import dtype_of
 from functrans._core.bind import AnyArray, known
 from functrans.errors import ConcretizationError, user_line
 from functrans.numpy.structure import as_operand, numpy_like

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core import scipy_names
-from functrans._core.array import Array, plain
-from functrans._core.aval import PYTHON_SCALARS, inexact_dtype
+from functrans._core.array import PYTHON_SCALARS, Array, inexact_dtype, plain
 from functrans._core.bind import PLAIN, AnyArray, Tracer, bind, weakly
 from functrans._ops import indexing
 from functrans._ops import structure as rows

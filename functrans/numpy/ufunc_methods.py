@@ -1,26 +1,115 @@
-"""``reduce``, ``accumulate``, ``reduceat`` and ``outer`` of every ufunc of two operands.
-
-Sums, products and extremes have rows of their own (see ``reducing``). Every other ufunc is folded
-over the entries in NumPy's order.
-"""
+"""``reduce``, ``accumulate``, ``reduceat`` and ``outer`` of ufuncs."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import bind
+from functrans._core.bind import Tracer, bind
+from functrans._ops import along_axes, indexing
 from functrans._ops import elementwise as ops
-from functrans._ops import indexing
+from functrans._ops import reductions as rows
 from functrans._ops.structure import along
+from functrans.numpy import reductions
 from functrans.numpy.indexing import concrete
-from functrans.numpy.options import NoValue, axes_of, flat_axes, keep, masked
+from functrans.numpy.options import (
+    NoValue,
+    axes_of,
+    flat_axes,
+    in_dtype,
+    is_set,
+    keep,
+    masked,
+    prepared,
+)
 from functrans.numpy.protocols import MAKERS, UFUNC_METHOD_TABLE, UFUNCS, refused, ufunc_name
+from functrans.numpy.reductions import along as reduce_along
+from functrans.numpy.reductions import start_of
+from functrans.numpy.signals import accumulating
 from functrans.numpy.structure import as_operand, moveaxis, one_axis, take_axis
+
+# ---- ``reduce`` and ``accumulate`` of ufuncs whose reductions have rows of their own
+
+
+def _as_reduce(f):
+    """``f`` with the signature of a ufunc's reduce."""
+
+    def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
+        if dtype is not None:
+            array = array.astype(dtype)
+        options = {} if initial is NoValue else {"initial": initial}
+        y = f(array, axis, out=out, keepdims=keepdims, where=where, **options)
+        return in_dtype(y, dtype)
+
+    return reduce
+
+
+@functools.cache
+def _added_dtype(dtype: np.dtype) -> np.dtype:
+    """That of ``np.logaddexp.reduce``, or its error."""
+    return np.logaddexp.reduce(np.zeros(1, dtype)).dtype
+
+
+def _logaddexp(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
+    if out is dtype is None and keepdims is False and initial is NoValue and where is True and (
+            array.dtype.char in "fd"):
+        return reduce_along(along_axes.logsumexp, array, axes_of(axis, array.ndim))
+    if dtype is not None:
+        np.logaddexp.reduce(np.zeros(1, array.dtype), dtype=dtype)  # NumPy's error
+    return _logaddexp_with_options(array, axis, dtype, out, keepdims, initial, where)
+
+
+def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
+    dtype = _added_dtype(array.dtype)
+    array = array if array.dtype is dtype else array.astype(dtype)
+    a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
+    axis = axes_of(axis, a.ndim)
+    y = keep(along_axes.logsumexp(a, axis=axis), a, axis, keepdims)
+    return ops.logaddexp(y, start_of(initial, y)) if is_set(initial) else y
+
+
+_logaddexp_with_options = _as_reduce(_logsumexp)
+
+
+def _of_truth(f, ufunc, join):
+    """``reduce`` of a logical ufunc; ``initial`` is whatever has a truth, as in NumPy."""
+
+    def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
+        ufunc.reduce(np.ones(1, array.dtype), dtype=dtype)  # NumPy's errors
+        y = f(array, axis, out=out, keepdims=keepdims, where=where)
+        if initial is None or initial is NoValue:
+            return y
+        return join(y, initial if isinstance(initial, Tracer) else bool(initial))
+
+    return reduce
+
+
+UFUNC_METHODS = {
+    (np.add, "reduce"): _as_reduce(reductions.sum),
+    (np.multiply, "reduce"): _as_reduce(reductions.prod),
+    (np.maximum, "reduce"): _as_reduce(reductions.max),
+    (np.minimum, "reduce"): _as_reduce(reductions.min),
+    (np.fmax, "reduce"): _as_reduce(reductions.nanmax),
+    (np.fmin, "reduce"): _as_reduce(reductions.nanmin),
+    (np.logical_and, "reduce"): _of_truth(reductions.all, np.logical_and, ops.logical_and),
+    (np.logical_or, "reduce"): _of_truth(reductions.any, np.logical_or, ops.logical_or),
+    (np.logaddexp, "reduce"): _logaddexp,
+    (np.add, "accumulate"): accumulating(rows.cumsum, reverse=False),
+    (np.multiply, "accumulate"): accumulating(rows.cumprod, reverse=False),
+    (np.maximum, "accumulate"): accumulating(rows.cummax),
+    (np.minimum, "accumulate"): accumulating(rows.cummin),
+}
+
+
+# ---- ``reduce``, ``accumulate``, ``reduceat`` and ``outer`` of every ufunc of two operands
+#
+# Sums, products and extremes have rows of their own (see ``reducing``). Every other ufunc is folded
+# over the entries in NumPy's order.
 
 
 def _in_type_of(method: Callable, a: Any, dtype: Any, *args: Any) -> Any:

@@ -24,9 +24,18 @@ from functrans._core.writing import current
 from functrans._ops import indexing as rows
 from functrans.errors import ArgumentError, UnsupportedError, user_line
 from functrans.numpy.indexing import is_flag, split_key
-from functrans.numpy.memory import Section, of_array, of_value, of_value_like
-from functrans.numpy.opened_keys import as_tuple, opened_key, selects_part
-from functrans.numpy.places import Place, address, place_of
+from functrans.numpy.memory import (
+    Place,
+    Section,
+    address,
+    as_tuple,
+    of_array,
+    of_value,
+    of_value_like,
+    opened_key,
+    place_of,
+    selects_part,
+)
 from functrans.numpy.structure import as_operand, is_traced
 from functrans.numpy.updates import At
 

@@ -11,10 +11,10 @@ import numpy as np
 from functrans._core.array import OPERATORS
 from functrans._core.bind import PLAIN, AnyArray, Tracer
 from functrans._core.writing import current
+from functrans.numpy.functionalized import all_plain, has_axes, windows, written_into
 from functrans.numpy.layouts import is_ordered, layout_of
-from functrans.numpy.sparse_operands import defers, is_other
+from functrans.numpy.operators import defers, is_other
 from functrans.numpy.writable import Fixed, Name, Writable, named, named_like
-from functrans.numpy.writing import all_plain, has_axes, windows, written_into
 
 
 def _operator(name: str) -> tuple[Callable, Callable]:

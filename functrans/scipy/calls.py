@@ -12,8 +12,8 @@ import numpy as np
 from functrans import tree
 from functrans._core.bind import AnyArray, Tracer
 from functrans._transforms.matrices.jacobian import jacobian
+from functrans._transforms.mutation import follow
 from functrans._transforms.staging.jit import jit
-from functrans._transforms.writing import follow
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
 from functrans.scipy.implicit import PLAIN, concrete
 from functrans.scipy.public import is_traced

@@ -22,7 +22,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from functrans import tree
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._core.bind import AnyArray, Tracer, layers
 from functrans._ops.calls import stop
 from functrans._ops.declare import Linear

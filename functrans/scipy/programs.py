@@ -22,16 +22,15 @@ from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, Optimi
 
 from functrans import tree
 from functrans._compile.ir.program import Program, evaluate
-from functrans._core.array import plain
-from functrans._core.aval import aval_of
+from functrans._core.array import aval_of, plain
 from functrans._core.bind import Tracer, writer
 from functrans._core.writing import handed, is_ours, writing
 from functrans._transforms.arguments import is_number
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
+from functrans._transforms.rules.differences import differences
 from functrans._transforms.rules.external import OpaqueOp
 from functrans._transforms.rules.foreign import differentiate
-from functrans._transforms.rules.steps import differences
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import example_of, innermost, stage_part
 from functrans._transforms.vmap import BatchTracer

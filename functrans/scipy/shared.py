@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.bind import Tracer
+from functrans._transforms.mutation import follow
 from functrans._transforms.staging.jit import jit
-from functrans._transforms.writing import follow
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
 

@@ -51,24 +51,24 @@ from functrans.torch._functions import (
     algebra,
     calculus,
     elementwise,
+    fourier,
     indexing,
     joining,
-    lowrank,
     memory_views,
     order,
     outputs,
-    parts,
     reductions,
     sampling,
     scattering,
     shapes,
-    shares,
     synonyms,
     systems,
     table,
-    windows,
 )
-from functrans.torch._graph import seen
+from functrans.torch._functions import (
+    special as parts,
+)
+from functrans.torch._graph import engine
 from functrans.torch._graph.engine import tensor_backward
 from functrans.torch._graph.modes import (
     enable_grad,
@@ -80,23 +80,19 @@ from functrans.torch._graph.modes import (
 )
 from functrans.torch._graph.nodes import Node, Shown
 from functrans.torch._names import absent
-from functrans.torch._tensors import dtypes, factories, kinds, memory
+from functrans.torch._tensors import dtypes, factories, memory
 from functrans.torch._tensors import sparse as _sparse
-from functrans.torch._tensors.devices import (
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
-    device,
-    memory_format,
-    preserve_format,
-)
 from functrans.torch._tensors.dtypes import (
     Size,
     bfloat16,
     cdouble,
     cfloat,
+    channels_last,
+    channels_last_3d,
     complex64,
     complex128,
+    contiguous_format,
+    device,
     double,
     dtype,
     float16,
@@ -108,16 +104,19 @@ from functrans.torch._tensors.dtypes import (
     int16,
     int32,
     int64,
+    layout,
     long,
+    memory_format,
+    preserve_format,
     promote_types,
     set_default_dtype,
     short,
+    sparse_coo,
+    strided,
     uint8,
 )
-from functrans.torch._tensors.kinds import set_default_tensor_type
-from functrans.torch._tensors.layouts import layout, sparse_coo, strided
-from functrans.torch._tensors.limits import finfo, iinfo
-from functrans.torch._tensors.printing import show_tensor
+from functrans.torch._tensors.memory import set_default_tensor_type
+from functrans.torch._tensors.printing import finfo, iinfo, show_tensor
 from functrans.torch._tensors.random import FUNCTIONS as _RANDOM
 from functrans.torch._tensors.random import Generator, default_generator
 from functrans.torch._tensors.sparse import sparse_coo_tensor
@@ -162,17 +161,17 @@ __all__ = [
 ]
 __all__ += factories.NAMES
 globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
-__all__ += [*kinds.KINDS, *_environment.FUNCTIONS, *_RANDOM]
-globals().update({**kinds.KINDS, **_environment.FUNCTIONS, **_RANDOM})
+__all__ += [*memory.KINDS, *_environment.FUNCTIONS, *_RANDOM]
+globals().update({**memory.KINDS, **_environment.FUNCTIONS, **_RANDOM})
 
 # Tensor is below its operations, and gets them here. A method is a function too, except for
 # conversions and operators.
 Tensor.backward = tensor_backward  # type: ignore[method-assign]
 Tensor.__repr__ = show_tensor  # type: ignore[method-assign,assignment]
-Shown.__getattr__ = seen.saved_attribute  # type: ignore[attr-defined]
-Node.__call__ = seen.pass_alone  # type: ignore[method-assign,assignment]
-Node.__dir__ = seen.attribute_names  # type: ignore[method-assign,assignment]
-for _name, _f in {**kinds.METHODS, **memory.METHODS, **_sparse.METHODS}.items():
+Shown.__getattr__ = engine.saved_attribute  # type: ignore[attr-defined]
+Node.__call__ = engine.pass_alone  # type: ignore[method-assign,assignment]
+Node.__dir__ = engine.attribute_names  # type: ignore[method-assign,assignment]
+for _name, _f in {**memory.METHODS, **memory.METHODS, **_sparse.METHODS}.items():
     setattr(Tensor, _name, _f)
 for _name, _f in table.PROPERTIES.items():
     setattr(Tensor, _name, property(_f))
@@ -187,8 +186,8 @@ for _name, _f in table.FUNCTIONS.items():
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions
-assert lowrank and memory_views and parts and sampling and scattering and shares and synonyms
-assert systems and windows
+assert systems and memory_views and parts and sampling and scattering and calculus and synonyms
+assert systems and fourier
 assert _C and _six  # which programs import by name
 
 __getattr__ = absent(__name__)

@@ -14,7 +14,7 @@ from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
 from functrans.extend import Tracer
 from functrans.torch._functions.shapes import cat, movedim, narrow, select, stack
-from functrans.torch._graph.batches import Batch, ItemOfBatch
+from functrans.torch._graph.levels import Batch, ItemOfBatch
 from functrans.torch._tensors.random import noting_draws
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, from_value, lift
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans.torch._functions.shapes import require_cpu
-from functrans.torch._graph import titles
+from functrans.torch._graph import nodes
 from functrans.torch._tensors import printing
 from functrans.torch._tensors.tensor import Tensor
 
@@ -85,7 +85,7 @@ def while_loop(cond_fn: Callable, body_fn: Callable, operands: Any) -> Any:
 
 def typename(obj: Any) -> str:
     """The name of the type of ``obj``, as ``Tensor.type`` has it for tensors."""
-    return str(obj.type()) if isinstance(obj, Tensor) else titles.typename(obj)
+    return str(obj.type()) if isinstance(obj, Tensor) else nodes.typename(obj)
 
 
 def compile(model: Any = None, **options: Any) -> Any:
@@ -105,5 +105,5 @@ FUNCTIONS: dict[str, Callable] = {
     f.__name__: f for f in (compile, cond, set_printoptions, typename, while_loop)
 }
 for _name, (_f, _doc) in _ROWS.items():
-    FUNCTIONS[_name] = titles.named(_f, _name, _doc)
+    FUNCTIONS[_name] = nodes.named(_f, _name, _doc)
 FUNCTIONS.update(sym_int=int, sym_float=float, sym_max=max, sym_min=min, sym_sqrt=math.sqrt)

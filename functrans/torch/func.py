@@ -28,7 +28,7 @@ from functrans.torch._graph.dual import as_tensor, pushed, pushed_columns
 from functrans.torch._graph.levels import forward_edge, leads_to_leaf, open_level, require_same_size
 from functrans.torch._graph.modes import enable_grad, is_grad_enabled, state
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
-from functrans.torch._tensors.cotangents import owned, take
+from functrans.torch._tensors.memory import owned, take
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, has_history, show
 
 # those that pass tangents forward

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from functrans.torch._graph.titles import named
+from functrans.torch._graph.nodes import named
 from functrans.torch._names import absent
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.sparse import SparseTensor, sparse_coo_tensor

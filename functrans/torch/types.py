@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import IO, Any
 
-from functrans.torch._tensors.devices import device
-from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.dtypes import Size, device
 from functrans.torch._tensors.tensor import Tensor
 
 Number = int | float | bool

@@ -37,7 +37,7 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
          "(a >= 1)",
          "c is not used at a = 1, where the scale is 1 as the other formula says"),
     ],
-    "functrans/_transforms/staging/containers.py": [
+    "functrans/_transforms/staging/entry.py": [
         ("(kwargs or names) and not take_named(kwargs, leaves)",
          "(not take_named(kwargs, leaves))",
          "without names there is nothing to take apart: a shorter way"),
@@ -47,7 +47,7 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
          "(issubclass(CACHED, kind))",
          "the type of cached functions has no subclass, and its base is no container"),
     ],
-    "functrans/_transforms/staging/integers.py": [
+    "functrans/_transforms/staging/signature.py": [
         ("isinstance(a, Var) and a in known",
          "(a in known)",
          "no constant is in the set of variables"),
@@ -57,12 +57,12 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
          "(kinds if kwargs else (kinds, *kwargs))",
          "a shortcut is used only where its own names fit"),
     ],
-    "functrans/_transforms/staging/libraries.py": [
+    "functrans/_transforms/staging/names.py": [
         ('{"functrans", "numpy", "scipy", *sys.stdlib_module_names} - {"__main__"}',
          "({'functrans', 'numpy', 'scipy', *sys.stdlib_module_names})",
          "no Python lists __main__; one that did must not make users' code a library"),
     ],
-    "functrans/_transforms/staging/warned.py": [
+    "functrans/_transforms/staging/compiled.py": [
         ("1 | 4 | 8",
          "((1 | 4) & 8)",
          "bits that are not known are 0, with which results are searched instead: slower"),

@@ -27,8 +27,6 @@ ERRORS = errors_in({
         ("operators: the imaginary part of a cotangent is dropped",
          "from_parts(real(self._pull(ct)), real(self._pull(-1j * ct)))", "self._pull(ct) + 0j",
          FREE + "test_an_operator_acts_as_its_matrix_its_transpose_and_its_adjoint"),
-    ],
-    MATRICES + "estimates.py": [
         ("hutchinson: the standard error is that of one sample",
          "spread.sum() / (count * (count - 1))", "spread.sum() / (count - 1)",
          FREE + "test_the_estimate_is_off_by_about_its_standard_error"),
@@ -41,7 +39,7 @@ ERRORS = errors_in({
          "self.most = (self.memory - held) // each", "self.most = 2 * self.memory // each",
          BUDGET + "test_a_matrix_stays_within_its_budget_beside_the_result"),
     ],
-    MATRICES + "placing.py": [
+    MATRICES + "directions.py": [
         ("out: every chunk goes to the place of the first",
          "flat[low - offset : high - offset] = np.conjugate(part) if conjugates else part",
          "flat[: high - low] = np.conjugate(part) if conjugates else part",
@@ -49,8 +47,6 @@ ERRORS = errors_in({
         ("out: an argument may be overwritten while it is read",
          "np.may_share_memory(a, x) for x in values", "False for x in values",
          BUDGET + "test_an_array_that_is_also_read_is_refused"),
-    ],
-    "functrans/_transforms/matrices/colored.py": [
         ("matrices by colours: a known zero ends a dependence",
          "Walk(zeros=False, most=most)", "Walk(most=most)",
          "tests/test_jacobians.py::test_colours_change_no_entry_of_a_matrix"),
@@ -67,7 +63,7 @@ ERRORS = errors_in({
          "[colors[end - a.size : end], np.arange(a.size)]", "[colors[: a.size], np.arange(a.size)]",
          "tests/test_colored_diagonals.py::test_many_entries_that_hardly_meet_take_few_products"),
     ],
-    "functrans/_ops/exponentials.py": [
+    "functrans/_ops/along_axes.py": [
         ("residuals: the shares are not divided by their sum",
          "    e /= total\n    return y, e\n", "    return y, e\n",
          "tests/test_row_kernels.py::test_the_gradient_of_logsumexp_takes_the_shares_of_its_value"),
@@ -83,7 +79,7 @@ ERRORS = errors_in({
          "return y",
          "tests/test_row_kernels.py::test_what_row_sums_leave_to_numpy"),
     ],
-    "functrans/_kernels/substitution.py": [
+    "functrans/_kernels/routines.py": [
         ("substitution: the other triangle",
          "upper = lower != by_columns", "upper = lower == by_columns",
          "tests/test_linalg.py::test_substitution_reads_one_triangle_in_any_order_in_memory"),

@@ -41,7 +41,7 @@ ERRORS = errors_in({
          "tests/test_recording.py::"
          "test_each_way_of_recording_appends_the_entries_of_the_plain_one"),
     ],
-    "functrans/_transforms/writing.py": [
+    "functrans/_transforms/mutation.py": [
         ("writing: a function that another has by default is not looked for",
          "or f.__dict__ or f.__defaults__ or f.__kwdefaults__:", "or f.__dict__:",
          "tests/test_recording.py::"
@@ -58,7 +58,7 @@ ERRORS = errors_in({
          "tests/test_applying.py::"
          "test_pieces_that_depend_on_each_other_are_refused_where_conditions_are_not_known"),
     ],
-    "functrans/_transforms/staging/warned.py": [
+    "functrans/_transforms/staging/compiled.py": [
         ("warnings: the flags of a compiled call are not asked",
          "odd = bool(_flags and _raised(_flags))", "odd = False",
          "tests/test_warnings.py::test_compiled_functions_warn_where_asked_to"),
@@ -86,7 +86,7 @@ ERRORS = errors_in({
          "            return len(holder) == met\n", "            return True\n",
          "tests/test_draws.py::test_what_changes_after_a_function_was_mapped_is_seen"),
     ],
-    "functrans/_transforms/staging/held.py": [
+    "functrans/_transforms/staging/generators.py": [
         ("draws: what objects in a library's modules hold is not looked at",
          "return attributes_of(x) or {}", "return {}",
          "tests/test_draws.py::test_draws_of_a_library_are_refused"),
@@ -169,7 +169,7 @@ ERRORS = errors_in({
          "ct if before is None else before + ct", "ct",
          "tests/test_checkpoint.py::test_derivatives_are_the_same"),
     ],
-    "functrans/_transforms/rounding/selections.py": [
+    "functrans/_transforms/rounding/systems.py": [
         ("certify: an order within the errors is no doubt",
          "np.all(x[1:] - e[1:] > below)", "np.all(x[1:] == x[1:])",
          "tests/test_certify.py::test_a_choice_in_doubt_has_a_bound_as_large_as_the_jump"),
@@ -179,7 +179,7 @@ ERRORS = errors_in({
          "return y * one if is_number(y) else y", "return y",
          "tests/test_certify.py::test_statistics_are_divided_as_they_are_defined"),
     ],
-    "functrans/_transforms/rounding/rules.py": [
+    "functrans/_transforms/rounding/bounds.py": [
         ("certify: a product passes on the error of one factor only",
          "moved = ea * b + eb * a + ea * eb", "moved = ea * b",
          "tests/test_certify.py::test_errors_of_a_rows_gradient_are_within_the_bounds"),
@@ -270,7 +270,7 @@ ERRORS = errors_in({
          "    cb = solve(mT(a), ct)\n    ca = sum_to", "    cb = solve(a, ct)\n    ca = sum_to",
          "tests/table/test_calculus.py::test_other_row_against_differences"),
     ],
-    "functrans/_core/sums.py": [
+    "functrans/_core/plain.py": [
         ("bind: a sum over broadcast axes is missing",
          "if i < lead or (n != 1 and shape[i - lead] == 1)]", "if i < lead]",
          "tests/table/test_calculus.py::test_holomorphic_row_on_complex_numbers"),
@@ -311,6 +311,12 @@ ERRORS = errors_in({
          "elif not alone or total.dtype != dtype:",
          "elif total.dtype != dtype:",
          "tests/test_large_rows.py::test_one_cotangent_of_two_operands_is_not_added_into"),
+        ("fusion: blocks with a NaN are not walked again",
+         "        if any([may_have_nan(c) for c in local]):\n            local = "
+         "_walk_block(fused, outs, part, strong=True)\n",
+         "",
+         "tests/test_strong_zero.py::"
+         "test_an_entry_does_not_depend_on_the_others_nor_on_how_many_they_are"),
     ],
     "functrans/_ops/declare.py": [
         ("strong zero: the product is an ordinary one",
@@ -327,15 +333,7 @@ ERRORS = errors_in({
          "t.dtype is not y.dtype or t.shape != y.shape)", "t.dtype is not y.dtype)",
          "tests/test_transforms.py::test_a_sum_over_a_broadcast_operand_moves_once_for_each_entry"),
     ],
-    "functrans/_transforms/reverse/fusion.py": [
-        ("fusion: blocks with a NaN are not walked again",
-         "        if any([may_have_nan(c) for c in local]):\n            local = "
-         "_walk_block(fused, outs, part, strong=True)\n",
-         "",
-         "tests/test_strong_zero.py::"
-         "test_an_entry_does_not_depend_on_the_others_nor_on_how_many_they_are"),
-    ],
-    "functrans/numpy/lengths.py": [
+    "functrans/numpy/fused.py": [
         ("lengths: scaled once for a square",
          "root.scales * root.degree", "root.scales",
          "tests/test_edge_points.py::test_even_powers_of_a_length_that_is_zero_are_smooth"),
@@ -345,8 +343,6 @@ ERRORS = errors_in({
         ("lengths: scales of one factor only",
          "r1.scales + r2.scales", "r1.scales",
          "tests/test_edge_points.py::test_even_powers_of_a_length_that_is_zero_are_smooth"),
-    ],
-    "functrans/numpy/at_once.py": [
         ("at once: a roll goes back the way it came",
          "tuple([(-n, i) for n, i in p[\"shifts\"][::-1]])", "p[\"shifts\"]",
          "tests/test_at_once.py::test_the_backward_is_the_transpose_of_forward_mode"),
@@ -354,7 +350,7 @@ ERRORS = errors_in({
          "    return _centred(moved, axis, n)  # but for rounding, it is\n", "    return moved\n",
          "tests/test_at_once.py::test_the_slope_of_a_variance_is_exact_far_from_zero"),
     ],
-    "functrans/_transforms/reverse/captures.py": [
+    "functrans/_transforms/reverse/tracer.py": [
         ("captures: a copy of some length is taken for one of what has changed",
          "return copy if same_bits(x, copy) else None", "return copy",
          "tests/test_captures.py::"
@@ -425,8 +421,6 @@ ERRORS = errors_in({
          "[traced[key] for key in self.closes_over if key is not None]",
          "[*traced.values()][: len(self.closes_over)]",
          "tests/test_rule_calls.py::test_each_operand_is_read_where_it_stands"),
-    ],
-    "functrans/_transforms/staging/containers.py": [
         ("jit: equal keys of another type are taken for those of the last call",
          " or [*map(type, x)] != types", "",
          "tests/test_nested_calls.py::test_equal_keys_of_another_type_are_told_apart"),
@@ -461,7 +455,7 @@ ERRORS = errors_in({
          """return w.op(f"bitcast double {w.op(f'fadd double {x}, 0.0')} to i64")""",
          "tests/test_paths.py::test_what_is_declined_is_what_was_not_decided"),
     ],
-    "functrans/_compile/run/plan.py": [
+    "functrans/_compile/run/entry.py": [
         ("paths: what a piece fills is all in one place",
          "fills = [(cells[slot], at)", "fills = [(cells[slot], 0)",
          "tests/test_paths.py::test_large_values_that_pieces_hand_on"),
@@ -479,20 +473,18 @@ ERRORS = errors_in({
          "        n = n if eqn.prim is ops.add else -n\n", "",
          "tests/test_indexing.py::test_slices_between_traced_places_are_numpys"),
     ],
-    "functrans/_transforms/control/taking.py": [
+    "functrans/_transforms/control/branches.py": [
         ("rows lend their values: that of the last one, which may not take part",
          "first = taking.argmax()", "first = -1",
          "tests/test_control.py::test_rows_of_a_compiled_branch_lend_others_their_values"),
         ("rows lend their values: systems are taken for entrywise ops",
          "return isinstance(row, General) and not chooses", "return False",
          "tests/test_control.py::test_systems_of_rows_that_do_not_take_part_are_not_singular"),
-    ],
-    "functrans/_transforms/control/branches.py": [
         ("branch: a program that no row takes is run",
          "(taking.any() * 1, *lent", "(1, *lent",
          "tests/test_control.py::test_rows_of_a_compiled_branch_lend_others_their_values"),
     ],
-    "functrans/_transforms/control/staged.py": [
+    "functrans/_transforms/control/flow.py": [
         ("loops: those inside a body that is staged again begin anew",
          "_loops.set((inside, self.loops))", "_loops.set((inside, []))",
          "tests/test_rule_calls.py::"
@@ -505,7 +497,7 @@ ERRORS = errors_in({
          "tests/scipy/test_optimize.py::"
          "test_fits_whose_bounds_hold_have_as_many_parameters_as_they_began_with"),
     ],
-    "functrans/_ops/special/beta.py": [
+    "functrans/_ops/special/incomplete.py": [
         ("beta: the formulas for large arguments join those for small ones of Python's numbers",
          "_where(logical_not(both | one | other), _by_psi", "_where(~(both | one | other), _by_psi",
          "tests/table/test_table.py::test_python_s_numbers_have_the_slopes_of_arrays"),
@@ -516,7 +508,7 @@ ERRORS = errors_in({
          "tests/scipy/test_stats.py::"
          "test_where_probabilities_vanish_their_slopes_are_those_from_inside"),
     ],
-    "functrans/scipy/integrate/staged.py": [
+    "functrans/scipy/integrate/programs.py": [
         ("solve_ivp: values beyond the event that ends a solution are kept",
          "inside = sign * stop(times) <= sign * last", "inside = times == times",
          "tests/scipy/test_odes_in_programs.py::test_events_of_a_program_are_those_of_scipy"),

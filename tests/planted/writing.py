@@ -13,7 +13,7 @@ ERRORS = errors_in({
          "return [_leaf(y)]", "return [y]",
          WRITING + "test_tangents_of_a_function_that_writes_inside_of_another_are_values"),
     ],
-    "functrans/_ops/writing.py": [
+    "functrans/_ops/indexing.py": [
         ("writing: what is read of memory that is written in place is no copy",
          "return y.copy() if isinstance(y, np.ndarray) and y.base is not None else y", "return y",
          KEPT),
@@ -52,8 +52,6 @@ ERRORS = errors_in({
         ("writing: what holds plain numbers keeps them",
          "            self.array.fill(np.nan)\n", "",
          WRITING + "test_plain_numpy_sees_nan_where_traced_values_were_written"),
-    ],
-    "functrans/numpy/places.py": [
         ("writing: the axes of a view are in the order of the whole",
          "return tuple(key), tuple(sorted(range(len(order)), key=order.__getitem__))",
          "return tuple(key), tuple(range(len(order)))",
@@ -62,7 +60,7 @@ ERRORS = errors_in({
          "np.argsort(self.order).tolist()", "self.order",
          "tests/test_views_and_copies.py::test_axes_in_a_turn_are_written_as_they_lie"),
     ],
-    "functrans/_transforms/reverse/writes.py": [
+    "functrans/_transforms/reverse/tracer.py": [
         ("writing: cotangents that others have are written in place",
          "alone = is_alone(cts, k)", "alone = True",
          KEPT),
@@ -103,7 +101,7 @@ ERRORS = errors_in({
          "(n >> bits * i & (1 << bits) - 1)", "(n >> bits * i & 1)",
          "tests/test_traced_integers.py::test_plain_arrays_take_a_few_traced_places"),
     ],
-    "functrans/_transforms/paths.py": [
+    "functrans/_transforms/options.py": [
         ("arguments: the last of a list is another than the one of its number",
          "        steps.append(_steps(x, children)[at])\n", "        steps.append(step)\n",
          "tests/test_paths_into_containers.py::test_a_path_that_leads_nowhere_is_refused"),
@@ -122,13 +120,13 @@ ERRORS = errors_in({
          "(read & behind | asked)", "(read & behind & asked)",
          "tests/test_changing_world.py::test_an_attribute_that_a_class_comes_to_have_is_seen"),
     ],
-    "functrans/numpy/writing.py": [
+    "functrans/numpy/functionalized.py": [
         ("writing: plain values given to x.flat go beside the traced entries",
          "    if self.is_plain() and all_plain(value):\n        self.own_window().flat",
          "    if all_plain(value):\n        self.own_window().flat",
          "tests/test_views_and_copies.py::test_the_value_is_that_of_numpy"),
     ],
-    "functrans/_transforms/callees.py": [
+    "functrans/_transforms/mutation.py": [
         ("writing: what is in tables is not looked at",
          "            return [*dict.values(v), made]\n",
          "            return ()\n",

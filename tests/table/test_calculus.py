@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._core.aval import inexact_dtype
+from functrans._core.array import inexact_dtype
 from functrans._ops.declare import TABLE, Elementwise
 from functrans.errors import NotDifferentiable
 from functrans.testing import check_grads

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._core.aval import Aval, aval_of, inexact_dtype
+from functrans._core.array import Aval, aval_of, inexact_dtype
 from functrans._ops.declare import TABLE, Bilinear, Elementwise, Linear
 from functrans._transforms.forward.jet import jet
 from tests.covering import THOROUGH

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._core.aval import Aval, aval_of, inexact_dtype
+from functrans._core.array import Aval, aval_of, inexact_dtype
 from functrans._ops.declare import TABLE
 from tests.table.samples import REAL_ONLY, by_row, cases, samples
 from tests.table.test_table import moving

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from functrans import torch
-from functrans.torch._functions import direct
-from functrans.torch._graph.quiet import quietly
+from functrans.torch._functions import outputs
+from functrans.torch._graph.modes import quietly
 from tests.drawing import generator
 
 RNG = generator(3)
@@ -91,7 +91,7 @@ def test_a_call_by_its_row_is_the_call_by_numpys_name(call, dtype, monkeypatch):
     f, shape = CALLS[call]
     x = tensor(*shape, dtype=dtype)
     name, found = derivatives(f, x)
-    monkeypatch.setattr(direct, "FLOATS", frozenset())
+    monkeypatch.setattr(outputs, "FLOATS", frozenset())
     slow, expected = derivatives(f, x)
     assert name == slow
     for a, b in zip(found, expected, strict=True):
@@ -126,7 +126,7 @@ def test_what_is_wrong_is_refused_with_the_same_words(call, monkeypatch):
     x = tensor(2, 3)
     with pytest.raises((RuntimeError, TypeError, IndexError, ValueError)) as first:
         call(x)
-    monkeypatch.setattr(direct, "FLOATS", frozenset())
+    monkeypatch.setattr(outputs, "FLOATS", frozenset())
     with pytest.raises(first.type) as second:
         call(x)
     assert str(first.value) == str(second.value)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._ops.choice import LARGE, choose
-from functrans.torch._functions.powers import power
+from functrans._ops.slopes import LARGE, choose
+from functrans.torch._functions.shim_rows import power
 from tests.drawing import generator
 
 RNG = generator(5)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.emit.hints import APART, DEEP, PLAIN, UNROLLED, is_deep
+from functrans._compile.emit.shared_text import APART, DEEP, PLAIN, UNROLLED, is_deep
 from functrans._compile.ir.program import Const, Var
 from functrans._compile.lowering.numbers import (
     Code,

@@ -1,10 +1,4 @@
-"""Arrays of many short rows written out column by column, so that one loop runs over the rows.
-
-Points of three coordinates, cameras of eleven numbers: as long as entries of a row do not meet, one
-loop over all entries is best. Where rows are summed, taken apart and put together, each of these
-is a loop of its own, and what is between them goes through memory. Column by column all of it is
-entrywise, and in one loop.
-"""
+"""Passes over arrays: calls inlined, short rows written out column by column."""
 
 from __future__ import annotations
 
@@ -22,18 +16,64 @@ from functrans._compile.ir.program import (
     Const,
     Eqn,
     Program,
+    Structured,
     Var,
     check,
     is_weak,
     substituted,
 )
-from functrans._core.aval import Aval
+from functrans._compile.ir.structured import Ruled
+from functrans._core.array import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
 from functrans._ops.indexing import ARRAY, WHOLE, getitem, put_add
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
+
+# ---- Calls of functions with derivative rules, inlined: code that runs has no use for the rules
+
+
+def inlined(program: Program) -> Program:
+    """The program with such calls inlined, inside loops and branches too."""
+    if not _has_rules(program):
+        return program
+    eqns: list[Eqn] = []
+    outputs = _write(program, {v: v for v in program.inputs}, eqns)
+    return check(Program(program.inputs, tuple(eqns), outputs))
+
+
+def _has_rules(program: Program) -> bool:
+    rows = [eqn.prim for eqn in program.eqns if isinstance(eqn.prim, Structured)]
+    return any(isinstance(r, Ruled) or any(map(_has_rules, r.programs.values())) for r in rows)
+
+
+def _write(program: Program, known: dict[Var, Atom], eqns: list[Eqn]) -> tuple[Atom, ...]:
+    """Append the equations, with ``known`` for its variables; the atoms that are its outputs."""
+
+    def read(a: Atom) -> Atom:
+        return known[a] if isinstance(a, Var) else a
+
+    for eqn in program.eqns:
+        prim, inputs = eqn.prim, tuple(map(read, eqn.inputs))
+        if isinstance(prim, Ruled):
+            inner: dict[Var, Atom] = dict(zip(prim.program.inputs, inputs, strict=True))
+            known.update(zip(eqn.outputs, _write(prim.program, inner, eqns), strict=True))
+            continue
+        if isinstance(prim, Structured) and any(map(_has_rules, prim.programs.values())):
+            prim = prim.with_programs(lambda p: optimise(inlined(p)))
+        outputs = tuple([Var(v.aval, v.weak) for v in eqn.outputs])
+        known.update(zip(eqn.outputs, outputs, strict=True))
+        eqns.append(Eqn(prim, inputs, eqn.params, outputs, eqn.line))
+    return tuple(map(read, program.outputs))
+
+
+# ---- Arrays of many short rows written out column by column, so that one loop runs over the rows
+#
+# Points of three coordinates, cameras of eleven numbers: as long as entries of a row do not meet,
+# one loop over all entries is best. Where rows are summed, taken apart and put together, each of
+# these is a loop of its own, and what is between them goes through memory. Column by column all of
+# it is entrywise, and in one loop.
 
 # Entries of the longest row, and rows from which on it pays; equations between rows and their
 # entries from which on it is done; equations up to which, and how many times as many there may be:

@@ -32,7 +32,7 @@ from functrans._compile.ir.program import (
 )
 from functrans._compile.ir.rewrites import RULES, Rule
 from functrans._compile.ir.structured import Structured, live
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops.structure import broadcast_to
 from functrans.errors import SolverError

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
+from functrans._core.array import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.primitive import Primitive, install
 from functrans._ops.declare import TABLE, Elementwise
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
 from functrans._compile.schedule import views
-from functrans._core.aval import PYTHON_SCALARS, Aval
+from functrans._core.array import PYTHON_SCALARS, Aval
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise, isnan, strong_multiply

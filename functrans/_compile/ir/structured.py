@@ -23,7 +23,7 @@ from functrans._compile.ir.program import (
     check,
     is_weak,
 )
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 
 INT = np.dtype(np.int64)
 
@@ -190,7 +190,7 @@ class Ruled(Structured):
     """A function that has a derivative rule: its program, and the rule, which is opaque here.
 
     Operands are ``consts`` values that the function or its rule closes over, then its own. Only the
-    program is compiled, inlined where the equation stands (``inline.py``). It is never pruned,
+    program is compiled, inlined where the equation stands (``columns.py``). It is never pruned,
     since the rule takes all operands and outputs.
     """
 

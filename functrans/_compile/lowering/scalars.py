@@ -12,9 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
-from functrans._compile.lowering import reals, special_functions
-from functrans._compile.lowering.complex_scalars import COMPLEX
-from functrans._compile.lowering.formulas import lowering_of_formula
+from functrans._compile.lowering import formulas, reals
+from functrans._compile.lowering.formulas import COMPLEX, lowering_of_formula
 from functrans._compile.lowering.numbers import (
     X86,
     Code,
@@ -73,8 +72,8 @@ def _function(facts: Facts) -> Lowering | None:
         return lambda code, t, *xs: code.call(facts.intrinsic, t, *xs)
     if facts.formula:
         return lowering_of_formula(facts.formula, lowering_of)
-    if facts.cython and special_functions.is_there(facts.cython):
-        return lambda code, t, *xs: special_functions.call(
+    if facts.cython and formulas.is_there(facts.cython):
+        return lambda code, t, *xs: formulas.call(
             code, lowering_of, facts.cython, t, *xs)
     return None
 

@@ -25,11 +25,10 @@ import numpy as np
 from functrans._compile.ir.expand import Writer
 from functrans._compile.ir.program import Atom, Eqn, Program, Var, check, substituted
 from functrans._compile.ir.structured import Loop
-from functrans._compile.rolling.body import constant, plainly
+from functrans._compile.rolling.body import Sources, Touch, Where, constant, plainly, sources
 from functrans._compile.rolling.forms import Form, Rewriting, plain
 from functrans._compile.rolling.pieces import FURTHEST
-from functrans._compile.rolling.touches import Sources, Touch, Where, sources
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._ops import elementwise as ops
 from functrans._ops.indexing import getitem, put_add, scatter_add, scatter_set
 from functrans._ops.structure import transpose

@@ -20,9 +20,8 @@ from functrans._compile.ir.program import (
 )
 from functrans._compile.ir.rewrites import repeated_entry
 from functrans._compile.ir.structured import Loop
-from functrans._compile.rolling.body import constant
-from functrans._compile.rolling.touches import Steps, Touch
-from functrans._core.aval import Aval
+from functrans._compile.rolling.body import Steps, Touch, constant
+from functrans._core.array import Aval
 from functrans._ops.structure import broadcast_to
 
 

@@ -9,7 +9,7 @@ the same equations, and each operand is, in each piece,
     one of a row of values from outside              an entry of an array: of a column that earlier
                                                      pieces have collected, or of constants
 
-A basic index that differs becomes an index by arrays (``moving_index.py``). The equations and
+A basic index that differs becomes an index by arrays (``pieces.py``). The equations and
 their order are those of the program, so the loop computes the same, bit for bit. What later
 equations read of a piece is collected; so the pieces of a backward pass read what those of the
 forward pass leave, from the last to the first. A body that is long is rolled again, which makes
@@ -40,18 +40,19 @@ from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling import pieces
 from functrans._compile.rolling.body import Body, constant, in_bodies, plainly
 from functrans._compile.rolling.by_rows import by_rows
-from functrans._compile.rolling.earlier import computed_earlier
-from functrans._compile.rolling.parts import read_by_parts
+from functrans._compile.rolling.parts import computed_earlier, read_by_parts
 from functrans._compile.rolling.pieces import (
     Home,
     Pieces,
     aligned,
     columns,
     entries,
+    free_parts,
+    numbered,
+    stretches,
     usable,
     with_pieces,
 )
-from functrans._compile.rolling.repeats import free_parts, numbered, stretches
 from functrans._core.primitive import Primitive
 from functrans._ops.indexing import getitem
 from functrans._ops.structure import broadcast_to, concatenate, reshape, stack

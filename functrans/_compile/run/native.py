@@ -1,28 +1,174 @@
-"""Programs as native code: LLVM compiles kernels and calls, NumPy runs the steps between them."""
+"""From a program to something that runs: passes, native code, and its calls."""
 
 from __future__ import annotations
 
 import functools
+import math
+import operator
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy import empty, ndarray
 
+from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.emit.module import emit_module
-from functrans._compile.ir.program import Program, Structured, aval_of_atom, interpret
+from functrans._compile.ir.columns import by_columns, inlined
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import (
+    Eqn,
+    Program,
+    Structured,
+    Var,
+    aval_of_atom,
+    check,
+    evaluate,
+    interpret,
+)
+from functrans._compile.lowering.library import refused
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
+from functrans._compile.rolling.rolled import rolled
 from functrans._compile.run import store
-from functrans._compile.run.frame import Frame
-from functrans._compile.run.framed import Framed
-from functrans._compile.run.general import Found, Wanted
-from functrans._compile.run.layout import Layout
-from functrans._compile.run.machine import OPTIONS, SAFE, local
-from functrans._compile.run.verify import difference, warn
+from functrans._compile.run.entry import entry_of
+from functrans._compile.run.frame import Frame, Host, Layout, Segment
+from functrans._compile.run.guards import Guards
+from functrans._compile.run.machine import OPTIONS, SAFE, Found, NativeUnavailable, Wanted, local
+from functrans._compile.run.store import program_key
+from functrans._compile.run.verify import difference, warn_of_miscompilation
+from functrans._compile.run.workers import on_threads
 from functrans._compile.schedule.kernels import HostStep
 from functrans._compile.schedule.schedule import schedule
-from functrans._core.locks import compiling
+from functrans._compile.schedule.views import Shape
+from functrans._core.array import PYTHON_SCALARS
+from functrans._core.locks import compiler, compiling, lazy, once
 from functrans._core.primitive import Primitive
-from functrans._kernels import sizes
+from functrans._core.warned import tell
+from functrans._kernels import memory, sizes
+from functrans.errors import ArgumentError, warn
+
+# ---- Calls of compiled code: by its C function where it can be one, otherwise step by step
+
+
+class Framed:
+    """Compiled code in its frame: called with a list of values, returns fresh ndarrays.
+
+    ``code`` must live as long as the functions are called.
+    """
+
+    def __init__(self, frame: Frame, functions: dict[str, Any], code: Any):
+        self.frame, self.functions, self.code = frame, functions, code
+        self._called = False
+        # what a call reads, as plain tuples
+        self._arguments = [(i, x.shape, x.dtype) for i, x in enumerate(frame.arguments)]
+        fixed = frame.fixed
+        self._rest = tuple([fixed.get(k) for k in range(len(frame.arguments), frame.slots)])
+        self._runs = [(run.makes, self._function(run), run.drops) for run in frame.runs]
+        self._results = [(y.slot, y.shape, y.copied) for y in frame.results]
+
+    def sharing(self, others: Sequence[tuple[np.ndarray, int]]) -> Framed:
+        """The same code on arrays of others, as a frame shares them; itself where it shares none.
+
+        So memory is read once where whoever calls has just compared these arrays.
+        """
+        frame = self.frame.sharing(others)
+        same = all(map(operator.is_, frame.constants, self.frame.constants))
+        return self if same else Framed(frame, self.functions, self.code)
+
+    def _function(self, run: Segment | Host) -> Callable[[list], Any]:
+        if isinstance(run, Host):
+            return run.run
+        function = self.functions[run.name]
+        if run.chunks == 1:
+            return function
+        shared = on_threads(function)
+        return lambda slots: shared(slots, run.chunks, run.chunks * sizes.CHUNK)
+
+    @property
+    def verified(self) -> Framed:
+        return self
+
+    @lazy
+    def entry(self) -> Callable | None:
+        """The same as a C function of the values, where it can be one.
+
+        It returns read-only Arrays, in a tuple if there are several; or NotImplemented for values
+        that it leaves to the call with a list.
+        """
+        self._keep_memory()
+        return entry_of(self, locked=True)
+
+    def guarded(self, guards: Guards) -> Callable | None:
+        """The entry, which declines while guards do not hold."""
+        self._keep_memory()
+        return entry_of(self, locked=True, guards=guards)
+
+    @lazy
+    def _direct(self) -> Callable | None:
+        """The same, but it returns writeable ndarrays."""
+        self._keep_memory()
+        return entry_of(self, locked=False)
+
+    def _keep_memory(self) -> None:
+        """From the second call on, large arrays take the memory of dropped ones."""
+        makes = [make for segment in self.frame.segments for make in segment.makes]
+        if any(math.prod(shape) * dtype.itemsize >= sizes.KEPT for _, shape, dtype in makes):
+            memory.keep()
+
+    def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
+        # the first call, often the only one, does not pay for loading the C function
+        if self._called and (direct := self._direct) is not None:
+            ys = direct(*values)
+            if ys is not NotImplemented:
+                return list(ys) if type(ys) is tuple else [ys]
+        self._called = True
+        return self.in_steps(values)
+
+    def in_steps(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """The call step by step in Python, for any program and any values that fit."""
+        if len(values) != len(self._arguments):
+            raise TypeError(f"the program takes {len(self._arguments)} values, not {len(values)}")
+        slots: list[Any] = [*values, *self._rest]
+        for i, shape, dtype in self._arguments:
+            x = slots[i]
+            # _fits, written out: a call of it for each argument costs as much as the test
+            if not (type(x) is ndarray and x.dtype is dtype and x.shape == shape
+                    and x.flags.num & IN_ORDER == IN_ORDER):
+                slots[i] = in_order(x, dtype, shape, i)
+        for makes, run, drops in self._runs:
+            for slot, shape, dtype in makes:
+                slots[slot] = empty(shape, dtype)
+            if status := run(slots):
+                raise refused(status)
+            for slot in drops:
+                slots[slot] = None
+        outputs = []
+        for slot, shape, copied in self._results:
+            y = slots[slot]
+            outputs.append(np.array(y.reshape(shape), order="C") if copied else y)
+        return outputs
+
+
+def in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
+    """``x`` as the native code can read it: C-contiguous, aligned, in native byte order."""
+    weak = type(x) in PYTHON_SCALARS
+    try:
+        y = np.asarray(x, dtype if weak else None)
+    except OverflowError:
+        raise ArgumentError(
+            f"jit: value {i} is the int {x}, which {dtype} cannot hold. Pass it as a float, or "
+            "make it part of the program with static_argnums."
+        ) from None
+    if y.shape != shape:
+        raise ValueError(f"value {i} has shape {y.shape}, but the program was made for {shape}")
+    if y.dtype.newbyteorder("=") != dtype:
+        raise TypeError(f"value {i} is {y.dtype}, but the program was made for {dtype}")
+    if y.dtype == dtype and y.flags.num & IN_ORDER == IN_ORDER:
+        return y
+    return np.require(y, dtype, ["C", "A"])
+
+
+# ---- Programs as native code: LLVM compiles kernels and calls, NumPy runs the steps between them
 
 
 class NativeProgram:
@@ -90,7 +236,7 @@ class NativeProgram:
             if not cured:
                 code, keep = functools.partial(interpret, self.program), None
                 outputs = code(values)
-            warn(title(self.program), wrong, cured)
+            warn_of_miscompilation(title(self.program), wrong, cured)
         if keep is not None:
             keep()
         self._code, self._keep, self._call = code, keep, code
@@ -150,3 +296,86 @@ def kept_program(key: str) -> Framed | None:
         frame = Frame.read(notes["frame"])
         engine, functions = local().load(code, [x.name for x in frame.segments])
     return Framed(frame, functions, engine)
+
+
+# ---- From a program to something that runs: the passes, then native code
+
+
+class Executable:
+    """A program that can be run on plain values many times; compiled when it is first run."""
+
+    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY, name: str = "",
+                 inputs: Sequence[str] = ()):
+        self.staged, self.rounding, self.name = program, rounding, name
+        self.inputs = inputs  # their names
+        self.made = ""  # how and in what time its code was made, once it is
+
+    @once
+    def program(self) -> Program:
+        """What is compiled: functions with rules written out, the passes, and loops rolled up."""
+        return by_columns(rolled(optimise(inlined(self.staged)), in_native_steps))
+
+    @once
+    def _key(self) -> str | None:
+        """The name of its code on disk."""
+        return program_key(self.staged, str(self.rounding), *local().identity)
+
+    @once
+    def native(self) -> NativeProgram:
+        """The native code and the steps between."""
+        return NativeProgram(self.program, self.rounding, self._key, self.name)
+
+    @once
+    def _kept_or_native(self) -> Framed | NativeProgram:
+        kept = None if self._key is None else kept_program(self._key)
+        return kept or self.native
+
+    @lazy
+    def run(self) -> Callable[[Sequence[Any]], list]:
+        """The outputs for plain values, fresh arrays: native, else by NumPy and with a warning."""
+        code = self.code
+        if isinstance(code, Exception):
+            _warn_once(f"jit runs through NumPy, not natively: {code}")
+            return functools.partial(interpret, self.program)
+        return code
+
+    @lazy
+    def code(self) -> Callable[[Sequence[Any]], list] | NativeUnavailable:
+        """The same natively; or why there is no such code."""
+        start = perf_counter()
+        with compiler():
+            try:
+                code = self._kept_or_native
+                how = "loaded from disk" if isinstance(code, Framed) else code.how(self.inputs)
+            except NativeUnavailable as e:
+                code, how = e, f"left to NumPy ({e})"
+        self.made = f"{how} in {(perf_counter() - start) * 1e3:.1f} ms"
+        tell(f"{self.name}: {title(self.staged)}: {self.made}")
+        return code
+
+    @property
+    def verified(self) -> Framed | None:
+        """The native code, once a call has verified it."""
+        return getattr(self.__dict__.get("run"), "verified", None)
+
+    @property
+    def entry(self) -> Callable | None:
+        """The native code as a C function of the values, where it can be called as one."""
+        return getattr(self.run, "entry", None)
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    """Warn once about a reason that holds for every function."""
+    warn(text)
+
+
+def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
+    """The outputs of one op for plain values: native, else by NumPy."""
+    inputs = tuple(map(Var, prim.operand_types()))
+    outputs = tuple(map(Var, prim.output_types()))
+    program = inlined(check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs)))
+    try:
+        return NativeProgram(program)
+    except NativeUnavailable:
+        return lambda xs: prim.computed(xs, evaluate)

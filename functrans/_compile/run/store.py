@@ -1,19 +1,4 @@
-"""Object code on disk: a file for each compiled module, named by a hash of all it depends on.
-
-A file is text lines, an empty line, and the object code:
-
-    functrans object 2
-    <sha256 of everything behind this line>
-    <key: 64 hexadecimal digits>
-    program: (float64[100]) -> (float64[100]), 12 equations, model.py:7
-    functrans: 0.1.0
-
-The disk never causes an error: what cannot be read is compiled, what cannot be written is not kept.
-Writers write under a name of their own and then rename, so readers only see whole files.
-
-Code from here is run, so anything that someone else could have written is refused: files and
-directories that other users own or may write to, and whatever is not a regular file.
-"""
+"""Object code on disk: a file for each compiled module, named by a hash of all it depends on."""
 
 from __future__ import annotations
 
@@ -29,10 +14,60 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
 from functrans._core.locks import Lock
 from functrans.errors import warn
+
+# ---- The state of this library's own sources: part of each key on disk
+
+# The parts of the package that decide what a program's machine code is.
+PARTS = ("_core", "_kernels", "_ops", "_compile")
+
+
+@functools.cache
+def stamp() -> str:
+    """A text that differs between any two states of the sources."""
+    package = Path(__file__).parents[2]
+    return "".join([stamp_of(package / part) for part in PARTS])
+
+
+def stamp_of(folder: Path) -> str:
+    """Names, sizes and times of the sources below a folder."""
+    return str(sorted(_sources(folder, "")))
+
+
+def _sources(folder: Path | str, prefix: str) -> Iterator[tuple[str, int, int]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:  # in an archive, which has a version of its own
+        return
+    for entry in entries:
+        if entry.name.endswith(".py"):
+            status = entry.stat()
+            yield prefix + entry.name, status.st_size, status.st_mtime_ns
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from _sources(entry.path, f"{prefix}{entry.name}/")
+
+
+# ---- Object code on disk: a file for each compiled module, named by a hash of all it depends on
+#
+# A file is text lines, an empty line, and the object code:
+#
+#     functrans object 2
+#     <sha256 of everything behind this line>
+#     <key: 64 hexadecimal digits>
+#     program: (float64[100]) -> (float64[100]), 12 equations, model.py:7
+#     functrans: 0.1.0
+#
+# The disk never causes an error: what cannot be read is compiled, what cannot be written is not
+# kept. Writers write under a name of their own and then rename, so readers only see whole files.
+#
+# Code from here is run, so anything that someone else could have written is refused: files and
+# directories that other users own or may write to, and whatever is not a regular file.
 
 MAGIC = b"functrans object 2"
 # The bound in MB unless FUNCTRANS_CACHE_SIZE sets one.
@@ -307,3 +342,89 @@ def _bound(where: Path, newest: str, size: int) -> None:
                     f.path.unlink()
                     total -= f.size
         _totals[where] = total
+
+
+# ---- A program's key: the name under which its machine code is kept on disk
+#
+# Two programs share a key only if they are equal up to the names of variables and the source lines
+# that they come from. A program with parts that cannot be compared (an op declared outside, a
+# parameter of unknown type, a large array) has none.
+
+# Most bytes of constants in a program with a key.
+MOST_BYTES = 1 << 16
+_SIMPLE = frozenset({type(None), bool, int, float, complex, str, type(Ellipsis), slice})
+_DTYPES = frozenset("?bhilqBHILQefdgFDG")
+
+
+class _Opaque(Exception):
+    """Something that a key cannot tell from others."""
+
+
+def program_key(program: Program, *more: str) -> str | None:
+    """The key of a program and of these texts, None where it has none."""
+    try:
+        return key_of("\n".join(_lines(program)), stamp(), *more)
+    except _Opaque:
+        return None
+
+
+def _lines(program: Program) -> list[str]:
+    """The program as text without loss: a line an equation, variables by number."""
+    numbers: dict[Var, int] = {}
+    lines: list[str] = []
+    left = MOST_BYTES
+
+    def define(vs: Sequence[Var]) -> str:
+        for v in vs:
+            numbers[v] = len(numbers)
+        return repr([(v.aval.shape, _dtype(v.aval.dtype), v.weak) for v in vs])
+
+    def atom(a: Atom) -> str:
+        nonlocal left
+        if type(a) is Var:
+            return f"%{numbers[a]}"
+        if type(a) is not Const:
+            return f"{type(a).__name__} {a!r}"
+        x = a.value
+        left -= x.nbytes
+        if left < 0:
+            raise _Opaque
+        # the order in which NumPy adds depends on the layout
+        return f"{_dtype(x.dtype)} {x.shape} {x.strides} {x.tobytes().hex()}"
+
+    lines.append(define(program.inputs))
+    for eqn in program.eqns:
+        inputs = ", ".join([atom(a) for a in eqn.inputs])
+        if isinstance(eqn.prim, Structured):
+            kind = type(eqn.prim).__name__, eqn.prim.numbers()
+            lines.append(f"{kind} {inputs} {define(eqn.outputs)}")
+            for inner in eqn.prim.programs.values():
+                lines += ["(", *_lines(inner), ")"]
+            continue
+        if not eqn.prim.ours:
+            raise _Opaque
+        params = [(k, _plain(v)) for k, v in eqn.params.items()] if eqn.params else ""
+        lines.append(f"{eqn.prim.name} {inputs} {params} {define(eqn.outputs)}")
+    lines.append(", ".join([atom(a) for a in program.outputs]))
+    return lines
+
+
+def _plain(x: Any) -> str:
+    """A parameter as text that no other parameter has."""
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return f"{kind.__name__}({', '.join([_plain(v) for v in x])})"
+    if kind is Program:
+        return "{" + "\n".join(_lines(x)) + "}"
+    if isinstance(x, np.dtype):
+        return f"dtype {_dtype(x)}"
+    if kind in _SIMPLE:
+        return repr(x)
+    raise _Opaque
+
+
+def _dtype(dtype: np.dtype) -> str:
+    """The character of a dtype of NumPy's own in native order."""
+    if dtype.char in _DTYPES and dtype.isnative:
+        return dtype.char
+    raise _Opaque

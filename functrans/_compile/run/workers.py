@@ -30,7 +30,7 @@ from typing import Any
 from functrans._compile.lowering.numbers import filled
 from functrans._compile.run.machine import Machine, NativeUnavailable, kept_native, local
 from functrans._core.locks import Lock, compiler
-from functrans._kernels import blocks
+from functrans._kernels import large
 from functrans._kernels.routines import address_of
 
 # Nanoseconds for which a thread looks for work: as a rule, where jobs come one soon after another.
@@ -418,7 +418,7 @@ def on_threads(function: Any) -> Callable[[list, int, float], int]:
     def run(arrays: list, chunks: int, work: float) -> int:
         if not 1 < chunks < MANY or work < SHARED:
             return alone(arrays, 0, chunks)
-        threads = min(blocks.cores(), chunks, MOST, 2 + int(work / SLICE))
+        threads = min(large.cores(), chunks, MOST, 2 + int(work / SLICE))
         if threads == 1:
             return alone(arrays, 0, chunks)
         team = workers()
@@ -427,8 +427,8 @@ def on_threads(function: Any) -> Callable[[list, int, float], int]:
         if work < LONG:
             return alone(arrays, 0, chunks)
         statuses: list[int] = []
-        blocks.share(lambda chunk: statuses.append(alone(arrays, chunk, chunk + 1)), range(chunks),
-                     threads)
+        large.share(lambda chunk: statuses.append(alone(arrays, chunk, chunk + 1)), range(chunks),
+                    threads)
         return functools.reduce(operator.or_, statuses)
 
     return run

@@ -19,11 +19,19 @@ from functrans._compile.ir.structured import Branch, Loop
 from functrans._compile.lowering.library import Writer, pointers_of
 from functrans._compile.lowering.numbers import Code, literal, stored_type
 from functrans._compile.schedule import views
-from functrans._compile.schedule.audit import Audit, Fault, pieces, warn
-from functrans._compile.schedule.inplace import overwritten, placed
-from functrans._compile.schedule.memory import STACK, aligned, allocate
+from functrans._compile.schedule.memory import (
+    STACK,
+    Audit,
+    Fault,
+    aligned,
+    allocate,
+    overwritten,
+    pieces,
+    placed,
+    warn,
+)
 from functrans._compile.schedule.views import View
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 
 # Operations, a few milliseconds, between two checks for signals in a loop.
 UNCHECKED = 1 << 23

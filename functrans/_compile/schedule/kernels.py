@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from functrans._compile.ir.program import Const, Eqn, Program, Var
-from functrans._compile.lowering.library import Call
-from functrans._compile.lowering.products import Product
+from functrans._compile.lowering.library import Call, Product
 from functrans._compile.schedule.control import Nested
 from functrans._compile.schedule.views import Shape, View, Window, extent, full
 from functrans._core.primitive import Primitive

@@ -10,19 +10,18 @@ import numpy as np
 
 from functrans._compile.ir.program import Const, Eqn, Var
 from functrans._compile.lowering import library
-from functrans._compile.lowering.library import transposed
+from functrans._compile.lowering.library import product, transposed
 from functrans._compile.lowering.numbers import is_native
-from functrans._compile.lowering.products import product
 from functrans._compile.schedule import views
 from functrans._compile.schedule.builder import Builder
 from functrans._compile.schedule.views import Shape, View
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._core.primitive import Primitive
 from functrans._kernels import routines
 from functrans._ops import elementwise as ops
 from functrans._ops.contractions import einsum, matmul, plan
-from functrans._ops.determinants import det, slogdet
 from functrans._ops.linalg import cholesky, eigh, inv, solve, triangular_solve
+from functrans._ops.lu import det, slogdet
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import astype, embed_diagonal
 

@@ -18,7 +18,7 @@ from functrans._compile.ir.program import Var
 from functrans._compile.lowering.scalars import inside
 from functrans._compile.schedule.builder import Builder, Node, Operand
 from functrans._compile.schedule.views import Shape, View, composed, identity, origin
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 
 # Operations that may be repeated for one value, and arrays of its size that they may read: a store
 # costs as much as three reads.

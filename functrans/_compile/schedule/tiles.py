@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from functrans._compile.ir.program import Var
-from functrans._compile.lowering.products import Product
+from functrans._compile.lowering.library import Product
 from functrans._compile.schedule import views
 from functrans._compile.schedule.kernels import Kernel, Load, Reduce, Step, Store, Tiles, collapse
 from functrans._compile.schedule.views import Shape
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._kernels import sizes
 from functrans._ops.reductions import count_nonzero
 from functrans._ops.reductions import sum as sum_

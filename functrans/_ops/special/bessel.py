@@ -1,7 +1,4 @@
-"""Bessel functions and their relatives. Source: DLMF, chapters 9 and 10.
-
-None has a derivative in its order here.
-"""
+"""Bessel functions, orthogonal polynomials and hypergeometric functions."""
 
 from __future__ import annotations
 
@@ -10,12 +7,24 @@ import math
 
 import numpy as np
 
-from functrans._ops.declare import POSITIVE, where
-from functrans._ops.elementwise import absolute, exp, power, sign, sqrt, trunc
-from functrans._ops.special.arguments import nowhere, real
-from functrans._ops.special.declare import part, ufunc
-from functrans._ops.special.elementary import polynomial
-from functrans._ops.special.gamma import rgamma
+from functrans._ops.declare import POSITIVE, UNIT, where
+from functrans._ops.elementwise import (
+    absolute,
+    exp,
+    floor,
+    moving_as,
+    power,
+    remainder,
+    sign,
+    sqrt,
+    trunc,
+)
+from functrans._ops.special.declare import nowhere, part, polynomial, real, ufunc
+from functrans._ops.special.gamma import poch, rgamma
+
+# ---- Bessel functions and their relatives. Source: DLMF, chapters 9 and 10
+#
+# None has a derivative in its order here.
 
 ORDER, NUMBER = "v, the order", "n, the order"
 
@@ -282,4 +291,140 @@ struve = ufunc(
 modstruve = ufunc(
     "modstruve", ORDER, lambda g, x1, x2: g * _slope_of_struve(modstruve, 1, x1, x2),
     domain=POSITIVE,
+)
+
+
+# ---- Orthogonal polynomials, which have no derivative in degree and parameters here
+#
+# Sources: DLMF 18.9.15 and 18.9.16 and the table of 18.7, by which all are Jacobi's or Laguerre's;
+# for degrees below 0, 14.9.5 and 18.5.2, which hold for any degree.
+
+DEGREE = "n, the degree"
+
+
+def _lower(n, slope):
+    """``slope`` of a polynomial of degree n, which is 0 for n = 0."""
+    return where(n == 0, 0.0, slope(n - where(n == 0, 0, 1)))
+
+
+def _legendre_s(n):
+    """The degree that is not negative of the same Legendre polynomial."""
+    return where(n < 0, -1 - n, n)
+
+
+def _of_second_kind(n, slope):
+    """``slope`` of a polynomial of Chebyshev's second kind, where that of -2 - n is minus it."""
+    degree = where(n == -1, 0, where(n < 0, -2 - n, n))
+    return where(n < 0, -1.0, 1.0) * _lower(degree, slope)
+
+
+eval_jacobi = ufunc(
+    "eval_jacobi", DEGREE, "alpha", "beta",
+    lambda g, x1, x2, x3, x4: g * _lower(
+        x1, lambda n: 0.5 * (x1 + x2 + x3 + 1) * eval_jacobi(n, x2 + 1, x3 + 1, x4)),
+    domain=UNIT, singular=False,
+)
+eval_sh_jacobi = ufunc(
+    "eval_sh_jacobi", DEGREE, "p", "q",
+    lambda g, x1, x2, x3, x4: g * _lower(
+        x1, lambda n: x1 * eval_sh_jacobi(n, x2 + 2, x3 + 1, x4)),
+    domain="probability", singular=False,
+)
+eval_gegenbauer = ufunc(
+    "eval_gegenbauer", DEGREE, "alpha",
+    lambda g, x1, x2, x3: g * _lower(x1, lambda n: 2 * x2 * eval_gegenbauer(n, x2 + 1, x3)),
+    domain=UNIT, singular=False,
+)
+eval_legendre = ufunc(
+    "eval_legendre", DEGREE,
+    lambda g, x1, x2: g * _lower(_legendre_s(x1), lambda n: eval_gegenbauer(n, 1.5, x2)),
+    domain=UNIT, singular=False,
+)
+eval_chebyt = ufunc(
+    "eval_chebyt", DEGREE, lambda g, x1, x2: g * _lower(x1, lambda n: x1 * eval_chebyu(n, x2)),
+    domain=UNIT, singular=False,
+)
+eval_chebyu = ufunc(
+    "eval_chebyu", DEGREE,
+    lambda g, x1, x2: g * _of_second_kind(x1, lambda n: 2 * eval_gegenbauer(n, 2.0, x2)),
+    domain=UNIT, singular=False,
+)
+eval_chebyc = ufunc(
+    "eval_chebyc", DEGREE, lambda g, x1, x2: g * _lower(x1, lambda n: x1 * eval_chebys(n, x2)),
+    domain=UNIT, singular=False,
+)
+eval_chebys = ufunc(
+    "eval_chebys", DEGREE,
+    lambda g, x1, x2: g * _of_second_kind(x1, lambda n: eval_gegenbauer(n, 2.0, x2 * 0.5)),
+    domain=UNIT, singular=False,
+)
+eval_sh_legendre = ufunc(
+    "eval_sh_legendre", DEGREE,
+    lambda g, x1, x2: g * _lower(
+        _legendre_s(x1), lambda n: 2 * eval_gegenbauer(n, 1.5, 2 * x2 - 1)),
+    domain="probability", singular=False,
+)
+eval_sh_chebyt = ufunc(
+    "eval_sh_chebyt", DEGREE,
+    lambda g, x1, x2: g * _lower(x1, lambda n: 2 * x1 * eval_chebyu(n, 2 * x2 - 1)),
+    domain="probability", singular=False,
+)
+eval_sh_chebyu = ufunc(
+    "eval_sh_chebyu", DEGREE,
+    lambda g, x1, x2: g * _of_second_kind(
+        x1, lambda n: 4 * eval_gegenbauer(n, 2.0, 2 * x2 - 1)),
+    domain="probability", singular=False,
+)
+eval_genlaguerre = ufunc(
+    "eval_genlaguerre", DEGREE, "alpha",
+    lambda g, x1, x2, x3: -g * _lower(x1, lambda n: eval_genlaguerre(n, x2 + 1, x3)),
+)
+eval_laguerre = ufunc(
+    "eval_laguerre", DEGREE,
+    lambda g, x1, x2: -g * _lower(x1, lambda n: eval_genlaguerre(n, 1.0, x2)),
+)
+eval_hermite = ufunc(
+    "eval_hermite", DEGREE,
+    lambda g, x1, x2: g * _lower(x1, lambda n: 2 * x1 * eval_hermite(n, x2)),
+)
+eval_hermitenorm = ufunc(
+    "eval_hermitenorm", DEGREE,
+    lambda g, x1, x2: g * _lower(x1, lambda n: x1 * eval_hermitenorm(n, x2)),
+)
+
+
+# ---- Hypergeometric functions, which have no derivative in their parameters here
+#
+# Sources: DLMF 15.5.1, 13.3.15 and 13.3.22.
+
+hyp0f1 = ufunc(
+    "hyp0f1", "v, the parameter", lambda g, x1, x2: g * (hyp0f1(x1 + 1, x2) / x1), singular=True,
+)
+hyp1f1 = ufunc(
+    "hyp1f1", "a, a parameter", "b, a parameter",
+    lambda g, x1, x2, x3: g * (x1 / x2 * hyp1f1(x1 + 1, x2 + 1, x3)), singular=True,
+)
+hyp2f1 = ufunc(
+    "hyp2f1", "a, a parameter", "b, a parameter", "c, a parameter",
+    lambda g, x1, x2, x3, x4: g * (x1 * x2) / x3 * (hyp2f1(x1 + 1, x2 + 1, x3 + 1, x4)),
+    domain=UNIT,
+)
+
+
+def _slope_of_hyperu(a, b, x):
+    y, at_zero = hyperu(a + 1, b + 1, x), x == 0
+    if nowhere(at_zero):
+        return a * y
+    # at 0 SciPy's value is infinite for b >= 1, where that of a polynomial is not
+    degree = -(a + 1)
+    whole = at_zero & (degree >= 0) & (degree == floor(degree))
+    degree = where(whole, degree, 0.0)
+    sign = where(remainder(degree, 2.0) == 0, 1.0, -1.0)
+    y = moving_as(where(whole, sign * poch(b + 1.0, degree), y), y)
+    return a * where(at_zero & (a == 0), 0.0, y)
+
+
+hyperu = ufunc(
+    "hyperu", "a, a parameter", "b, a parameter",
+    lambda g, x1, x2, x3: -g * _slope_of_hyperu(x1, x2, x3), domain=POSITIVE,
 )

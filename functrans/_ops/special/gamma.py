@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 from scipy import special as sp
 
-from functrans._core.aval import dtype_of
+from functrans._core.array import dtype_of
 from functrans._core.bind import is_staged
 from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, elementwise, strong_multiply, where
 from functrans._ops.elementwise import exp, log, logical_not, subtract
-from functrans._ops.special.arguments import nowhere
-from functrans._ops.special.declare import ufunc
-from functrans._ops.special.elementary import PI, column, cospi, log1p, sinpi
+from functrans._ops.special.declare import PI, column, cospi, log1p, nowhere, sinpi, ufunc
 
 # Where the terms of zeta left of zero, which are added up one by one, become too many.
 LEFT = -50

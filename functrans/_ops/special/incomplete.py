@@ -1,33 +1,131 @@
-r"""Incomplete gamma and beta functions, differentiable in every argument.
-
-With the density :math:`f` of the distribution, the derivative in a parameter is the integral of
-:math:`f \, \partial_a \log f` from the left end to x, or minus that from x to the right end.
-Neither changes sign before x has passed where the other is taken: nothing cancels. The variable is
-changed as in Takahasi and Mori's trapezoidal rule for what decays exponentially, :math:`u =
-\exp(t - \exp(-t))` (Publ. RIMS 9, 1974), at a scale that fits: 77 nodes give all digits. As the
-rule is a sum of rows, its derivatives are those of the function, to any order. The scale is held
-constant: no integral depends on it.
-"""
+"""Beta functions, and incomplete gamma and beta functions, differentiable in every argument."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
+from scipy import special as sp
 
 from functrans._ops.calls import stop
-from functrans._ops.declare import where
-from functrans._ops.elementwise import absolute, exp, expm1, log, log1p, sqrt
-from functrans._ops.special.arguments import either, nowhere
-from functrans._ops.special.beta import betaln
-from functrans._ops.special.declare import ufunc
-from functrans._ops.special.elementary import column, polynomial
-from functrans._ops.special.gamma import gammaln, psi
+from functrans._ops.declare import POSITIVE, where
+from functrans._ops.elementwise import absolute, exp, expm1, log, log1p, logical_not, sqrt
+from functrans._ops.special.declare import (
+    column,
+    either,
+    exprel,
+    nowhere,
+    polynomial,
+    slope_of_exprel,
+    ufunc,
+)
+from functrans._ops.special.gamma import gammaln, psi, psi_increase, zeta
 from functrans._ops.special.integrals import exp1
 
+# ---- The beta function and its logarithm
+#
+# The slope of beta(a, b) is a product of it with a difference of psi. Where an argument is small,
+# the mixed derivative is a number, of terms that are powers of 1 / a: they cancel. So there the
+# slope is -1 / a^2, which has no derivative in b, and a rest that is smooth. It is found from
+#
+#     beta(a, b) = (1 / a + 1 / b) exp(-a b L(a, b)) = exp(-a W(a, b)) / a
+#
+# by the power series of log(gamma(1 + x)) (DLMF 5.7.3) for L, and for W, where only one argument is
+# small, by the mean of psi between b and a + b, with Gauss and Legendre's nodes.
+
+# Sums of both, and one, from where on nothing cancels that matters.
+BOTH, ONE = 0.1, 0.01
+# (-1)^k zeta(k) from k = 2 on: of psi(1 + x), and over k of log(gamma(1 + x)).
+TERMS = [float((-1) ** k * sp.zeta(k)) for k in range(2, 20)]
+NODES, WEIGHTS = [0.5 * (a + b) for a, b in zip(np.polynomial.legendre.leggauss(6), (1, 0),
+                                                strict=True)]
+
+
+def _slope(y, a, b):
+    """The derivative of beta(a, b) = y in a."""
+    positive = (a > 0) & (b > 0)  # of Python's numbers a bool, whose ~ is true
+    both = positive & (a + b < BOTH)
+    one, other = positive & (a < ONE) & (b >= a), positive & (b < ONE) & (a > b)
+    return (
+        _where(logical_not(both | one | other), _by_psi, y, a, b)
+        + _where(both, _of_small, a, b)
+        + _where(one & logical_not(both), _of_small_first, a, b)
+        + _where(other & logical_not(both), _of_small_second, a, b)
+    )
+
+
+def _where(mask, f: Callable, *xs):
+    """``f`` of the entries that are in ``mask``, 0 for others."""
+    return either(mask, f, lambda *xs: 0.0, *xs)
+
+
+def _by_psi(y, a, b):
+    return -y * psi_increase(a, b, a + b)
+
+
+def _of_small(a, b):
+    # sums of homogeneous polynomials: L; D = (psi(1 + a + b) - psi(1 + a)) / b; N = (L - D) / a
+    s = a + b
+    powers_of_a, powers_of_s = 1.0, 1.0
+    q, r, n = 1.0, 1.0, 0.0  # ((a + b)^m - a^m) / b, the same of a and b, (r - (m + 1) q) / a
+    big_l, big_d, big_n = 0.0, 0.0, 0.0
+    for m, term in enumerate(TERMS):
+        big_l, big_d = big_l + (q + r) * (term / (m + 2)), big_d + q * term
+        big_n = big_n + n * (term / (m + 2))
+        n = b * n - (m + 1) * powers_of_a - (m + 2) * q
+        powers_of_a, powers_of_s = powers_of_a * a, powers_of_s * s
+        q, r = a * q + powers_of_s, b * r + powers_of_s
+    z = -(a * b) * big_l
+    rest = big_n * exprel(z) + b * big_l * big_d * slope_of_exprel(z)
+    return b * rest - exp(z) * big_d - 1 / (a * a)
+
+
+def _of_small_first(a, b):
+    places = column(a) * NODES
+    w = _mean(psi(column(b) + places) - psi(1 + places))
+    # (W - (psi(a + b) - psi(1 + a))) / a
+    less = -_mean((zeta(2, column(b) + places) - zeta(2, 1 + places)) * NODES)
+    z = -a * w
+    v = psi(a + b) - psi(1 + a)
+    return less * exprel(z) + v * w * slope_of_exprel(z) - 1 / (a * a)
+
+
+def _of_small_second(a, b):
+    places = column(b) * NODES
+    w = _mean(psi(column(a) + places) - psi(1 + places))
+    return -exp(-b * w) * _mean(zeta(2, column(a) + places))
+
+
+def _mean(values):
+    return (values * WEIGHTS).sum(-1)
+
+
+beta = ufunc(
+    "beta", lambda g, y, x1, x2: g * _slope(y, x1, x2), lambda g, y, x1, x2: g * _slope(y, x2, x1),
+    domain=POSITIVE, commutes=True,
+)
+betaln = ufunc(
+    "betaln",
+    lambda g, x1, x2: -g * psi_increase(x1, x2, x1 + x2),
+    lambda g, x1, x2: -g * psi_increase(x2, x1, x1 + x2),
+    domain=POSITIVE, commutes=True,
+)
+
+
+# ---- Incomplete gamma and beta functions, differentiable in every argument
+#
+# With the density :math:`f` of the distribution, the derivative in a parameter is the integral of
+# :math:`f \, \partial_a \log f` from the left end to x, or minus that from x to the right end.
+# Neither changes sign before x has passed where the other is taken: nothing cancels. The variable
+# is changed as in Takahasi and Mori's trapezoidal rule for what decays exponentially, :math:`u =
+# \exp(t - \exp(-t))` (Publ. RIMS 9, 1974), at a scale that fits: 77 nodes give all digits. As the
+# rule is a sum of rows, its derivatives are those of the function, to any order. The scale is held
+# constant: no integral depends on it.
+
 _T = np.arange(-3.7, 3.95, 0.1)
-NODES = np.exp(_T - np.exp(-_T))
-WEIGHTS = 0.1 * (1 + np.exp(-_T)) * NODES
+TRAPEZOID_NODES = np.exp(_T - np.exp(-_T))
+TRAPEZOID_WEIGHTS = 0.1 * (1 + np.exp(-_T)) * TRAPEZOID_NODES
 # Parameters from which on densities are formed by Stirling's series.
 LARGE = 25.0
 
@@ -111,21 +209,21 @@ def _lower_gamma(a, x):
     c = where(small, a + 1, a)
     level = log(x) - psi(c)
     scale = stop(1 / (sqrt(x) + absolute(c - x)))
-    u = column(scale) * NODES
+    u = column(scale) * TRAPEZOID_NODES
     weight = exp(-column(c) * u - column(x) * expm1(-u)) * (column(level) - u)
-    integral = scale * (WEIGHTS * weight).sum(-1)
+    integral = scale * (TRAPEZOID_WEIGHTS * weight).sum(-1)
     return where(small, x * integral + level, a * integral)
 
 
 def _upper_gamma(a, x):
     c = where(a > 1, a, 0.0)
     scale = stop(where(a > 1, x / (sqrt(c) + x - c), 1.0))
-    v = column(scale) * NODES
+    v = column(scale) * TRAPEZOID_NODES
     u = log1p(v / column(x))
     # psi(a) by psi(a + 1), whose pole at 0 is that of gamma(a)
     weight = 1 + column(a) * (column(log(x) - psi(a + 1)) + u)
     weight = exp(column(a) * u - v) * weight / (column(x) + v)
-    return -scale * (WEIGHTS * weight).sum(-1)
+    return -scale * (TRAPEZOID_WEIGHTS * weight).sum(-1)
 
 
 def _inside_gamma(a, x):
@@ -196,9 +294,9 @@ def lower_beta(a, b, x, rest):
     n = c + b
     in_a, in_b = log(x) - psi(c) + psi(n), log(rest) - psi(b) + psi(n)
     scale = stop(1 / (sqrt(n * x * rest) + absolute(c * rest - b * x)))
-    u = column(scale) * NODES
+    u = column(scale) * TRAPEZOID_NODES
     drop = log1p(column(x) * expm1(-u))
-    density = WEIGHTS * exp(-column(c) * u - column(n) * drop)
+    density = TRAPEZOID_WEIGHTS * exp(-column(c) * u - column(n) * drop)
     first = scale * (density * (column(in_a) - u - drop)).sum(-1)
     second = scale * (density * (column(in_b) - drop)).sum(-1)
     # from a + 1 back to a

@@ -4,7 +4,7 @@ Where the predicate is one value these are Python's own ``if``, ``while`` and ``
 transforms record what is run. Under ``vmap`` a predicate may have a value for each entry of the
 batch: all branches run and each entry keeps its own; a loop runs until every entry has finished.
 Under ``jit`` what depends on the arguments becomes one equation of the program, which holds the
-programs of the functions (``staged.py``).
+programs of the functions (``flow.py``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import as_number, plain
-from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, shape_of
+from functrans._core.array import PYTHON_SCALARS, as_number, aval_of, dtype_of, plain, shape_of
 from functrans._core.bind import Tracer, layers
 from functrans._transforms.arguments import describe, is_number, is_value, require_callable
-from functrans._transforms.control import staged
+from functrans._transforms.control import flow
 from functrans._transforms.control.carry import Carry, handed_out, staged_scan
 from functrans._transforms.control.revolve import Revolve, until_none
 from functrans._transforms.derived import surfacing
@@ -154,13 +153,13 @@ def while_loop(
         max_steps = require_count("while_loop", "max_steps", max_steps, 0, "None or ")
     x = handed_out(init)
     carry = Carry("while_loop", body_fn)
-    steps, reaches = 0, staged.reaches_staged(cond_fn, body_fn)
+    steps, reaches = 0, flow.reaches_staged(cond_fn, body_fn)
     if checkpoint is not None:
-        _require_unstaged(reaches or staged.any_staged(x))
+        _require_unstaged(reaches or flow.any_staged(x))
         return _revolved_while(cond_fn, carry, x, max_steps, checkpoint)
     while max_steps is None or steps < max_steps:
         left = None if max_steps is None else max_steps - steps
-        if staged.any_staged(x):
+        if flow.any_staged(x):
             return _staged_while(cond_fn, carry, x, left)
         if reaches and not steps and (y := _closing_while(cond_fn, carry, x, left)) is not None:
             return y
@@ -241,9 +240,9 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
         return (i + 1, carry.checked(x, body_fn(i, x))), None
 
     for k, i in enumerate(steps):
-        begins = not k and (staged.any_staged(x) or staged.reaches_staged(body_fn))
+        begins = not k and (flow.any_staged(x) or flow.reaches_staged(body_fn))
         new = None if begins else carry.checked(x, body_fn(i, x))
-        if begins or (not k and staged.any_staged(new)):
+        if begins or (not k and flow.any_staged(new)):
             outputs = staged_scan(step, (i, x), None, len(steps), False, "fori_loop")
             if outputs is not None:
                 return handed_out(outputs[0][1])
@@ -313,7 +312,7 @@ def _bound(n):
 
 def _branched(index: Any, functions: Sequence[Callable], operands: tuple, name: str) -> Any:
     """What the function that ``index`` chooses returns, all of them staged."""
-    outs, structure = staged.branch(index, functions, operands, name)
+    outs, structure = flow.branch(index, functions, operands, name)
     return handed_out(tree.unflatten(structure, outs))
 
 
@@ -337,7 +336,7 @@ def _staged_while(test: Callable, carry: Carry, init: Any, most: int | None) -> 
         old = tree.unflatten(shape, values)
         return tree.leaves(carry.checked(old, carry.f(old))), []
 
-    final = staged.while_loop(going, flat, state, most, carry.who)
+    final = flow.while_loop(going, flat, state, most, carry.who)
     return None if final is None else handed_out(tree.unflatten(shape, final))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import dtype_of, integer, shape_of
+from functrans._core.array import dtype_of, integer, shape_of
 from functrans._core.bind import AnyArray
 from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.control.carry import as_arrays, handed_out, same_numbers

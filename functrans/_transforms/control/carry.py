@@ -1,7 +1,9 @@
-"""What the loops share: a carry that keeps its types, and results as the caller sees them."""
+"""What the loops share: a carry that keeps its types, results, and the progress that is shown."""
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
@@ -9,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import plain, wrap
-from functrans._core.aval import dtype_of, shape_of
-from functrans._core.bind import Tracer
+from functrans._core.array import dtype_of, plain, shape_of, wrap
+from functrans._core.bind import Tracer, cast, is_staged
+from functrans._ops.declare import General
 from functrans._transforms.arguments import describe, hand_out_all, is_value
-from functrans._transforms.control import staged
+from functrans._transforms.control import flow
 from functrans.errors import ArgumentError, ShapeError, name_of
+
+# ---- What the loops share: a carry that keeps its types, and results as the caller sees them
 
 
 def handed_out(x: Any) -> Any:
@@ -67,7 +71,7 @@ class Carry:
                 return
         elif shape_of(x) == shape_of(y):
             have, got = dtype_of(x), dtype_of(y)
-            if have == got or (staged.weak(x) and np.result_type(have.type(0).item(), got) == got):
+            if have == got or (flow.weak(x) and np.result_type(have.type(0).item(), got) == got):
                 return
             if same_numbers(have, got):
                 return
@@ -92,8 +96,52 @@ def staged_scan(
         return tree.leaves(new), tree.leaves(y)
 
     structures: list = []
-    outputs = staged.scan(flat, state, columns, n, reverse, name)
+    outputs = flow.scan(flat, state, columns, n, reverse, name)
     if outputs is None:
         return None
     last, collected = outputs
     return handed_out((tree.unflatten(shape, last), tree.unflatten(structures[-1], collected)))
+
+
+# ---- How far a loop has come, shown while it runs, compiled or not
+
+# How often a loop shows it, at most: a compiled one is interrupted as often.
+TIMES = 50
+
+
+def shown(state: Any, done: Any, n: int, name: str) -> Any:
+    """``state``, after ``done`` of ``n`` steps, which is shown whenever a run has computed it.
+
+    In a program that is an operation, which gives one of the values of ``state`` back: what nobody
+    needs is not computed.
+    """
+    leaves, structure = tree.flatten(state)
+    at = next((i for i, x in enumerate(leaves) if is_staged(x)), None)
+    if at is None:
+        if not is_staged(done):
+            _show(name, int(done), n)
+        return state
+    leaves[at] = _row(name, n)(leaves[at], done)
+    return tree.unflatten(structure, leaves)
+
+
+def _show(name: str, done: int, n: int) -> None:
+    full = TIMES * done // n
+    end = "\n" if done == n else ""
+    sys.stderr.write(f"\r{name} |{'#' * full}{' ' * (TIMES - full)}| {done} of {n}{end}")
+    sys.stderr.flush()
+
+
+@functools.lru_cache(1024)
+def _row(name: str, n: int) -> General:
+    def show(x: Any, done: Any) -> Any:
+        _show(name, int(done), n)
+        return np.array(x)
+
+    row = General(
+        "progress", show, jvp=lambda ts, y, xs: ts[0],
+        vjp=lambda ct, y, xs, wanted: [cast(ct, xs[0].dtype), None],
+        batch=lambda size, xs, batched: row(*xs), saves="",
+        abstract=lambda x, done: x, doc="A value of a step that is shown.",
+    )
+    return row

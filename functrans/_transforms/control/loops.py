@@ -1,28 +1,75 @@
-"""A staged loop under each transform: another loop, of the transformed body."""
+"""A staged loop under each transform, and what its backward pass stores or computes again."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from functrans._compile.ir.passes import dead_code, optimise
-from functrans._compile.ir.program import Program, Var, atoms, aval_of_atom, check, evaluate
+from functrans._compile.ir.program import (
+    Program,
+    Structured,
+    Var,
+    atoms,
+    aval_of_atom,
+    check,
+    evaluate,
+)
 from functrans._compile.ir.structured import INT, Loop
 from functrans._core.bind import AnyArray
-from functrans._core.places import spaced
-from functrans._core.products import Products, inside
+from functrans._core.plain import spaced
+from functrans._core.primitive import FUNCTION, Products, inside
 from functrans._ops import elementwise as ops
+from functrans._ops.declare import Bilinear, Elementwise
 from functrans._transforms.arguments import zeros_like
-from functrans._transforms.control.costs import cheaper_again
-from functrans._transforms.control.taking import against, lent, particular
+from functrans._transforms.control.branches import against, lent, particular
 from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
+from functrans._transforms.staging.restage import Partition
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import Unbatched
 from functrans.errors import NotDifferentiable, user_line
+
+# ---- Whether a backward pass should read what the forward pass has stored, or compute it again
+
+# Arithmetic operations that take as long as storing a number and loading it again.
+STORE = 4.0
+
+
+def operations(program: Program) -> float:
+    """About how many arithmetic operations a program is worth."""
+    total = 0.0
+    for eqn in program.eqns:
+        size = sum(math.prod(v.aval.shape) for v in eqn.outputs)
+        if isinstance(eqn.prim, Loop):
+            total += (eqn.prim.length or math.inf) * operations(eqn.prim.body)
+        elif isinstance(eqn.prim, Structured):
+            total += max(map(operations, eqn.prim.programs.values()))
+        elif eqn.prim.facts.moves:
+            continue
+        elif eqn.prim.facts.cheap or isinstance(eqn.prim, Elementwise):
+            total += eqn.prim.facts.cost * size
+        elif isinstance(eqn.prim, Bilinear):
+            sizes = [math.prod(a.aval.shape) for a in eqn.inputs if isinstance(a, Var)]
+            total += 2 * max([size, *sizes]) * math.sqrt(max(sizes, default=1))
+        else:
+            total += FUNCTION * max(math.prod(a.aval.shape) for a in (*eqn.outputs, *(
+                a for a in eqn.inputs if isinstance(a, Var))))
+    return total
+
+
+def cheaper_again(split: Partition, body: Program) -> bool:
+    """Whether a step's backward should compute from the state what its forward would store."""
+    stored = split.forward.outputs[len(body.outputs) :]
+    size = sum(math.prod(a.aval.shape) for a in stored if isinstance(a, Var))
+    return operations(split.forward) <= STORE * size
+
+
+# ---- A staged loop under each transform: another loop, of the transformed body
 
 
 class LoopCall(restage.RowCall):
@@ -35,7 +82,7 @@ class LoopCall(restage.RowCall):
 
     def plain(self, *operands: Any) -> tuple:
         # while a program is staged, what depends on no argument is computed at once
-        from functrans._compile.run.executable import alone  # lazy: the whole compiler
+        from functrans._compile.run.native import alone  # lazy: the whole compiler
 
         return tuple(self.derive("plain", lambda: alone(self.row))(operands))
 

@@ -1,28 +1,107 @@
-"""Binomial checkpointing: which states of a loop reverse mode keeps, and what it runs again.
-
-Griewank and Walther, Revolve, Algorithm 799, ACM TOMS 26 (2000). With room for s states at a time,
-the first among them, and r more runs of a step at most, the backward through
-
-    beta(s, r) = (s + r)! / (s! r!)
-
-steps can be had, and no schedule does with fewer runs than this one. It is a recursion: keep the
-state, run to the first step of the last part, go back through that with s - 1 states, and through
-the rest again with s. So it is checkpoints within checkpoints, and transforms know no more of it.
-"""
+"""Binomial checkpointing: which states of a loop reverse mode keeps, in memory or in files."""
 
 from __future__ import annotations
 
+import errno
 import functools
 import math
+import mmap
 import os
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from functrans._transforms.control.spill import Files
+import numpy as np
+
+from functrans._core.locks import Lock
 from functrans._transforms.options import require_count
 from functrans._transforms.reverse.checkpoint import run_again
-from functrans.errors import ArgumentError
+from functrans.errors import ArgumentError, OutOfMemoryError
+
+# ---- Arrays kept in files, of which the system keeps in memory what it has room for
+
+# Smaller arrays stay where they are: a file takes whole pages, and a descriptor.
+LEAST = 2 * mmap.PAGESIZE
+
+
+class Files:
+    """Arrays in temporary files, of ``max_bytes`` in all at most.
+
+    A file has no name (on Windows, one that the system removes with it) and belongs to the array
+    that is mapped to it: it is gone with that, also where the process is killed.
+    """
+
+    __slots__ = ("__weakref__", "_lock", "folder", "max_bytes", "used")
+
+    def __init__(self, folder: str | os.PathLike | None, max_bytes: int | None):
+        self.folder, self.max_bytes = folder, max_bytes
+        self.used = 0
+        self._lock = Lock()
+
+    def hold(self, x: Any) -> Any:
+        """The numbers of ``x`` in a file, read-only; ``x`` itself if it is small, traced or there.
+        """
+        if type(x) is not np.ndarray or x.nbytes < LEAST or x.dtype.hasobject or _in_file(x):
+            return x
+        self._take(x.nbytes)
+        try:
+            mapped = self._mapped(x)
+        except BaseException:
+            self._give_back(x.nbytes)
+            raise
+        weakref.finalize(mapped, self._give_back, x.nbytes).atexit = False
+        return np.frombuffer(mapped, x.dtype).reshape(x.shape)
+
+    def _mapped(self, x: np.ndarray) -> mmap.mmap:
+        import tempfile  # lazy: slow to import
+
+        try:
+            # written, not mapped for writing: what is mapped and not read takes no memory
+            with tempfile.TemporaryFile(prefix="functrans-", dir=self.folder) as file:
+                file.write(np.ascontiguousarray(x).data)
+                file.flush()
+                return mmap.mmap(file.fileno(), x.nbytes, access=mmap.ACCESS_READ)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise OutOfMemoryError(
+                f"Revolve: no room for a state of {x.nbytes:,} bytes in "
+                f"{self.folder or tempfile.gettempdir()}. Pass a folder with more, or a smaller "
+                "on_disk."
+            ) from error
+
+    def _take(self, nbytes: int) -> None:
+        with self._lock:
+            if self.max_bytes is not None and self.used + nbytes > self.max_bytes:
+                raise OutOfMemoryError(
+                    f"Revolve: states in files would take {self.used + nbytes:,} bytes, but "
+                    f"max_bytes is {self.max_bytes:,}. Raise it, or keep fewer with on_disk."
+                )
+            self.used += nbytes
+
+    def _give_back(self, nbytes: int) -> None:
+        with self._lock:
+            self.used -= nbytes
+
+
+def _in_file(x: np.ndarray) -> bool:
+    base: Any = x
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+
+
+# ---- Binomial checkpointing: which states of a loop reverse mode keeps, and what it runs again
+#
+# Griewank and Walther, Revolve, Algorithm 799, ACM TOMS 26 (2000). With room for s states at a
+# time, the first among them, and r more runs of a step at most, the backward through
+#
+#     beta(s, r) = (s + r)! / (s! r!)
+#
+# steps can be had, and no schedule does with fewer runs than this one. It is a recursion: keep the
+# state, run to the first step of the last part, go back through that with s - 1 states, and through
+# the rest again with s. So it is checkpoints within checkpoints, and transforms know no more of it.
 
 # Runs again of a step with the number of states that is chosen where none is asked for.
 USUAL = 3

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import plain
-from functrans._core.aval import dtype_of, shape_of
+from functrans._core.array import dtype_of, plain, shape_of
 from functrans._core.bind import AnyArray
 from functrans._transforms.arguments import (
     describe,
@@ -20,9 +19,15 @@ from functrans._transforms.arguments import (
     is_value,
     require_callable,
 )
-from functrans._transforms.control import staged
-from functrans._transforms.control.carry import Carry, as_arrays, handed_out, staged_scan
-from functrans._transforms.control.progress import TIMES, shown
+from functrans._transforms.control import flow
+from functrans._transforms.control.carry import (
+    TIMES,
+    Carry,
+    as_arrays,
+    handed_out,
+    shown,
+    staged_scan,
+)
 from functrans._transforms.control.revolve import Chain, Revolve
 from functrans._transforms.derived import surfacing
 from functrans._transforms.options import require_count
@@ -78,7 +83,7 @@ def scan(
     n = _length(f, leaves, length)
     if progress and n:
         return _with_bar(f, init, xs, n, reverse, checkpoint)
-    begins = n > 0 and (staged.any_staged(init, leaves) or staged.reaches_staged(f))
+    begins = n > 0 and (flow.any_staged(init, leaves) or flow.reaches_staged(f))
     revolve = _schedule(checkpoint, n)
     if revolve is not None and n > 1 and not begins:
         try:
@@ -124,7 +129,7 @@ def _whole(
     for k in reversed(range(n)) if reverse else range(n):
         state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
         # f closes over a staged value that was not seen: the step just run is dropped
-        late = not rows and not begins and staged.any_staged(state, y)
+        late = not rows and not begins and flow.any_staged(state, y)
         if late and (outputs := natively()) is not None:
             return outputs
         rows.append(tree.flatten(y))
@@ -262,7 +267,7 @@ def _revolved(
         nonlocal begun
         at = n - 1 - k if reverse else k
         new, y = step(state, tree.unflatten(structure, [v[at] for v in leaves]))
-        if not begun and staged.any_staged(new, y):
+        if not begun and flow.any_staged(new, y):
             raise _Late
         begun = True
         return new, _columns(f, [tree.flatten(y)])

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from functrans import tree
-from functrans._core.aval import aval_of, shape_of
+from functrans._core.array import aval_of, shape_of
 from functrans._core.bind import AnyArray
-from functrans._ops.arrivals import arrived
+from functrans._ops.calls import arrived
 from functrans._transforms.arguments import (
     Leaves,
     describe,

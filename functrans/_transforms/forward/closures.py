@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import dtype_of, inexact_dtype
+from functrans._core.array import dtype_of, inexact_dtype
 from functrans._core.bind import PLAIN, AnyArray, Outputs, Tracer, bind, layers, writer
 from functrans._core.primitive import Primitive
 from functrans._core.writing import current

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import plain
-from functrans._core.aval import (
+from functrans._core.array import (
     PYTHON_SCALARS,
     Aval,
     aval_of,
     dtype_of,
     inexact_dtype,
     is_inexact,
+    plain,
     shape_of,
 )
 from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, bind, cast, is_finite, spread
@@ -40,13 +40,15 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.derived import surfacing
-from functrans._transforms.forward.factorials import coefficient, derivative, unit_of
 from functrans._transforms.forward.series import (
     PRODUCTS,
     Series,
+    coefficient,
     convolve,
+    derivative,
     over,
     total,
+    unit_of,
     with_strong_zero,
 )
 from functrans._transforms.reverse.vjp import transpose_vjp

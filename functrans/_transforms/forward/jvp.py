@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, dtype_of, inexact_dtype, shape_of
+from functrans._core.array import PYTHON_SCALARS, dtype_of, inexact_dtype, shape_of
 from functrans._core.bind import (
     PLAIN,
     STRONG,
@@ -22,8 +22,7 @@ from functrans._core.bind import (
     may_have_nan,
     spread,
 )
-from functrans._core.primitive import Primitive
-from functrans._core.products import Products, products
+from functrans._core.primitive import Primitive, Products, products
 from functrans._kernels.large import keep_memory
 from functrans._ops.declare import Elementwise, General, Linear
 from functrans._transforms.reverse.vjp import transpose_vjp

@@ -1,29 +1,35 @@
-"""Derivative matrices direction by direction, in batches that fit in memory."""
+"""Derivative matrices direction by direction, in batches that fit in memory, or on workers."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.aval import aval_of, inexact_dtype, shape_of
+from functrans import tree
+from functrans._core.array import aval_of, inexact_dtype, integer, shape_of
 from functrans._core.bind import AnyArray, Outputs, Tracer, is_finite, is_staged, layers
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Bilinear, Elementwise
-from functrans._transforms.matrices import colored, memory
+from functrans._transforms.matrices import directions, memory
 from functrans._transforms.matrices.budget import Live, kept_bytes, too_small
-from functrans._transforms.matrices.colored import LinearMap
-from functrans._transforms.matrices.directions import Directions, Rows, Ways
+from functrans._transforms.matrices.directions import Directions, LinearMap, Rows, Ways
 from functrans._transforms.matrices.memory import available, require_room
+from functrans._transforms.sharding.executors import Chunk, require_values, run
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.config import SUBGRADIENT, settings
 from functrans.errors import ArgumentError, FunctransError, name_of
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from tqdm import tqdm
+
+
+# ---- Derivative matrices direction by direction, in batches that fit in memory
 
 # Bytes of the largest value of one batch with chunk_size="auto". Such values stay in the
 # second-level cache; larger batches lose more per entry than they save of Python's overhead per op.
@@ -74,7 +80,7 @@ class Batches:
         if (linear := self.linear_map(ways, width, values, image)) is not None:
             self._ask(ways.total * sum(map(_nbytes, linear.outs)))
             image = linear if any(map(is_staged, values)) else image
-            if (by_color := colored.compressed(linear)) is not None:
+            if (by_color := directions.compressed(linear)) is not None:
                 products = self.run(Rows(by_color.sums, linear.ways.avals), width, values, image)
                 if (images := by_color.spread(products, across)) is not None:
                     return images
@@ -101,12 +107,12 @@ class Batches:
         """``image`` as a program, where its pattern may be worth looking at: one is being written,
         or directions of plain numbers would run in many batches."""
         if (
-            self.chunk_size != "auto" or self.memory is not None or ways.total < colored.LEAST
+            self.chunk_size != "auto" or self.memory is not None or ways.total < directions.LEAST
             or not isinstance(ways, Directions) or len(ways.spans) != len(ways.avals)
         ):
             return None
         if any(map(is_staged, values)):
-            return colored.linear_map(ways, image, self.label)
+            return directions.linear_map(ways, image, self.label)
         plain = all([type(getattr(x, "primal", x)) is np.ndarray for x in values])
         if not many(ways, width) or not plain or settings().kinks != SUBGRADIENT:
             return None
@@ -114,7 +120,7 @@ class Batches:
         if self.mean < 2 * max(ways.entries, width):
             return None  # many small ops, which take longer to write than to run
         try:
-            linear = colored.linear_map(ways, image, self.label)
+            linear = directions.linear_map(ways, image, self.label)
         except FunctransError:  # a rule may ask for the numbers
             return None
         return None if linear.consts else linear
@@ -221,7 +227,7 @@ class Batches:
         each, result = self.per_direction, ways.total * sum(map(_nbytes, images))
         held = self._held()
         linear = None if placed else self.linear_map(ways, width, values, image)
-        by_color = None if linear is None else colored.compressed(linear)
+        by_color = None if linear is None else directions.compressed(linear)
         total, kept = ways.total, held
         if by_color is not None:
             total, kept = by_color.total, held + by_color.nbytes
@@ -383,7 +389,7 @@ class LiveTrace(SizedTrace):
 
 def many(ways: Ways, width: int = 0) -> bool:
     """Whether directions run in many batches, by their entries and those of their images."""
-    return ways.total * 8 * max(ways.entries, width) >= colored.BATCHES * LARGEST
+    return ways.total * 8 * max(ways.entries, width) >= directions.BATCHES * LARGEST
 
 
 def _first_nan(images: list) -> int | None:
@@ -407,3 +413,44 @@ def _is_staged(x: Any) -> bool:
         return False
     *_, inside = layers(x)
     return isinstance(inside, Tracer)
+
+
+# ---- Directions shared out to the workers of an executor, which run the function for themselves
+
+
+class SharedBatches(Batches):
+    """Batches of ``chunk_size`` directions on an executor.
+
+    ``work(args, kwargs, start, stop)`` returns the images of some directions, in another process if
+    need be; ``call`` are the arguments.
+    """
+
+    def __init__(self, batches: Batches, executor: Executor, work: Callable, call: tuple):
+        self.__dict__.update(batches.__dict__)
+        self.executor, self.work, self.call = executor, work, call
+
+    def each(self, ways: Ways, width: int, values: Sequence, image: Callable,
+             take: Callable[[int, int, list], None], whole: bool = True) -> None:
+        """Batch after batch, ``take`` is given where it starts, its size and its images."""
+        total, size = ways.total, integer(self.chunk_size)
+        assert size is not None, self.chunk_size
+        if total == 0:
+            super().each(ways, width, values, image, take, whole)
+            return
+        require_values(self.who, self.f, "an argument", tree.leaves(self.call))
+        if self.tape is None:  # one direction shows what the function returns
+            image([e[0] for e in ways.rows(0, 1)])
+
+        def cut() -> Iterator[Chunk]:
+            for start in range(0, total, size):
+                stop = min(start + size, total)
+                name = f"chunk {start // size} (directions {start} to {stop - 1} of {total})"
+                yield Chunk(name, (*self.call, start, stop))
+
+        with self._bar(total) as bar:
+            parts = run(self.who, self.work, cut(), self.executor, name_of(self.f))
+            for i, images in enumerate(parts):
+                require_values(self.who, self.f, "the output", images)
+                count = min(size, total - i * size)
+                take(i * size, count, images)
+                bar.update(count)

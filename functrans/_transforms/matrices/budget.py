@@ -10,7 +10,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, Self, over
 
 import numpy as np
 
-from functrans._core.aval import integer
+from functrans._core.array import integer
 from functrans._core.bind import layers
 from functrans._transforms.matrices.memory import readable
 from functrans.errors import ArgumentError, OutOfMemoryError

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, ParamSpec
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import aval_of, dtype_of, shape_of
+from functrans._core.array import aval_of, dtype_of, shape_of
 from functrans._core.bind import AnyArray, Tracer, is_finite, is_staged
 from functrans._transforms.arguments import (
     Leaves,
@@ -23,8 +23,13 @@ from functrans._transforms.arguments import (
 from functrans._transforms.derived import deriving
 from functrans._transforms.forward.api import JVPResult, run_jvp
 from functrans._transforms.matrices.batches import Batches, many
-from functrans._transforms.matrices.colored import Compressed, compressed_on_diagonal
-from functrans._transforms.matrices.directions import Directions, Rows, directions
+from functrans._transforms.matrices.directions import (
+    Compressed,
+    Directions,
+    Rows,
+    compressed_on_diagonal,
+    directions,
+)
 from functrans._transforms.matrices.jacobian import hessian
 from functrans._transforms.matrices.laplacian import Unfollowed, batch_of, run_laplacian, summed
 from functrans._transforms.matrices.matrix import Route

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import dtype_of, inexact_dtype, shape_of
+from functrans._core.array import dtype_of, inexact_dtype, shape_of
 from functrans._core.bind import (
     AnyArray,
     Outputs,
@@ -29,7 +29,7 @@ from functrans._core.bind import (
     spread,
 )
 from functrans._core.primitive import Primitive
-from functrans._ops.arrivals import arrived
+from functrans._ops.calls import arrived
 from functrans._ops.declare import Bilinear, Elementwise, Linear, where
 from functrans._transforms.arguments import Leaves, require_numbers, zeros_like
 from functrans._transforms.forward.jvp import JVPTrace, JVPTracer, mine

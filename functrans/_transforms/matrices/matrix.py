@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import Aval, aval_of, dtype_of, finfo, real_dtype, shape_of
+from functrans._core.array import Aval, aval_of, dtype_of, finfo, real_dtype, shape_of
 from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import (
@@ -26,11 +26,9 @@ from functrans._transforms.arguments import (
 )
 from functrans._transforms.forward.api import run_jvp
 from functrans._transforms.matrices import waist
-from functrans._transforms.matrices.batches import Batches
+from functrans._transforms.matrices.batches import Batches, SharedBatches
 from functrans._transforms.matrices.budget import NAMES, Plan, bytes_of
-from functrans._transforms.matrices.directions import Directions, Span, directions
-from functrans._transforms.matrices.placing import Placing
-from functrans._transforms.matrices.shared import SharedBatches
+from functrans._transforms.matrices.directions import Directions, Placing, Span, directions
 from functrans._transforms.matrices.waist import Waist
 from functrans._transforms.options import require_count
 from functrans._transforms.reach import OTHERS, Reach, RefusingDraws, of_one_draw

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.aval import Aval, aval_of
-from functrans._core.places import placed
+from functrans._core.array import Aval, aval_of
+from functrans._core.plain import placed
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.matrices.batches import Batches
 from functrans._transforms.matrices.directions import Directions, directions

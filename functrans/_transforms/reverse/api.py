@@ -1,18 +1,18 @@
-"""What a tape gives its user: pullbacks, pushforwards and transposes that outlive the call."""
+"""What a tape gives its user: pullbacks, pushforwards and transposes that outlive it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from types import FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS, aval_of
+from functrans._core.array import PYTHON_SCALARS, aval_of, plain
 from functrans._core.bind import Tracer, cast, is_staged, layers
-from functrans._ops.arrivals import arrived
+from functrans._ops.calls import Call, arrived
 from functrans._transforms.arguments import (
     Leaves,
     check_like,
@@ -27,12 +27,10 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.derived import OfRun, surfacing
-from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.grad import lower_all, split_aux
-from functrans._transforms.reverse.held import held_by_tape
-from functrans._transforms.reverse.replay import push_forward
+from functrans._transforms.reverse.nodes import ReverseTrace
 from functrans._transforms.reverse.tracer import VJPTracer
-from functrans._transforms.reverse.vjp import Node, pull_back
+from functrans._transforms.reverse.vjp import Node, VJPTrace, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
 from functrans.errors import (
     ArgumentError,
@@ -41,6 +39,60 @@ from functrans.errors import (
     UnsupportedError,
     name_of,
 )
+
+# ---- What a tape that outlives its transform reads when it is walked, beside cotangents
+#
+# A pullback under ``jit`` is a function that closes over a tape: its program depends on this.
+
+
+def held_by_tape(trace: VJPTrace) -> tuple:
+    """The arrays that others may change, traced values, and functions that are run again."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    todo: list[Any] = [trace]
+    while todo:
+        x = todo.pop()
+        if isinstance(x, VJPTrace) and x.captures is not None:
+            found |= {i: watched[0] for i, watched in x.captures.watched.items()}
+        if isinstance(x, Tracer | FunctionType):
+            found[id(x)] = x
+        elif id(x) not in seen:
+            seen.add(id(x))
+            todo += _parts(x)
+    return tuple(found.values())
+
+
+def _parts(x: Any) -> Iterable[Any]:
+    if isinstance(x, VJPTrace):
+        edges = [edge[2] for node in x.tape if type(node) is tuple for edge in node]
+        return *edges, *[node for node in x.tape if type(node) is not tuple]
+    if type(x) is tuple or type(x) is list:
+        return x
+    if type(x) is dict:
+        return x.values()
+    if isinstance(x, Call):
+        return x.fun, *getattr(x, "functions", ())
+    if hasattr(type(x), "pull_into"):  # an entry of the tape
+        slots = [name for k in type(x).__mro__ for name in vars(k).get("__slots__", ())]
+        return [getattr(x, name) for name in slots]
+    return ()
+
+
+# ---- A tape walked forward: tangents from its inputs to its end
+
+
+def push_forward(
+    trace: VJPTrace, outs: Sequence, inputs: Sequence[VJPTracer], tangents: Sequence
+) -> list:
+    """Tangents of ``outs`` from those of ``inputs``, walking the tape forward."""
+    ts: list[Any] = [None] * len(trace.tape)
+    for x, t in zip(inputs, tangents, strict=True):
+        ts[x.slot] = t
+    trace.advance(ts)
+    return [ts[x.slot] if type(x) is VJPTracer and x.owner is trace else None for x in outs]
+
+
+# ---- What a tape gives its user: pullbacks, pushforwards and transposes that outlive the call
 
 
 class Recording:
@@ -55,7 +107,7 @@ class Recording:
         self._held: tuple | None = None
 
     def held(self) -> tuple:
-        """What a call reads beside what it is given (``held.py``)."""
+        """What a call reads beside what it is given (``api.py``)."""
         if self._held is None:
             self._held = held_by_tape(self.trace)
         return self._held

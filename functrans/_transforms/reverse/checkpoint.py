@@ -11,19 +11,18 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import inexact_dtype
+from functrans._core.array import inexact_dtype
 from functrans._core.bind import Tracer, is_staged, newest_trace
 from functrans._core.locks import Lock
-from functrans._core.places import spaced
+from functrans._core.plain import spaced
 from functrans._core.writing import apart
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.arguments import require_callable
-from functrans._transforms.control import staged
+from functrans._transforms.control import flow
 from functrans._transforms.derived import deriving
 from functrans._transforms.forward.jvp import JVPTracer
-from functrans._transforms.reverse.captures import Captures
-from functrans._transforms.reverse.degenerate import ReverseTrace
-from functrans._transforms.reverse.tracer import VJPTracer
+from functrans._transforms.reverse.nodes import ReverseTrace
+from functrans._transforms.reverse.tracer import Captures, VJPTracer
 from functrans._transforms.reverse.walk import walk
 from functrans._transforms.rules.calls import outside, under
 from functrans._transforms.rules.custom import FlatCall
@@ -72,7 +71,7 @@ def run_again(
     if newest_trace(run.operands) is None:
         return call(*args, **kwargs)
     if any(map(is_staged, run.operands)):
-        outs = staged.once(name, run.flat, run.operands)
+        outs = flow.once(name, run.flat, run.operands)
     else:
         operands = run.released()
         outs = Recomputed(name, run.fun, hold)(*operands)

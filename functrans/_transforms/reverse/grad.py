@@ -9,8 +9,7 @@ from typing import Any, ParamSpec, overload
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import Array
-from functrans._core.aval import aval_of, dtype_of
+from functrans._core.array import Array, aval_of, dtype_of
 from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._transforms.arguments import (
     FIRST,
@@ -29,7 +28,7 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.derived import deriving
-from functrans._transforms.reverse.degenerate import ReverseTrace
+from functrans._transforms.reverse.nodes import ReverseTrace
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import pull_back
 from functrans._transforms.watching.kinks import vjp_trace

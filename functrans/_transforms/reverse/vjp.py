@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import Array
-from functrans._core.aval import Aval, aval_of, dtype_of, inexact_dtype
+from functrans._core.array import Array, Aval, aval_of, dtype_of, inexact_dtype
 from functrans._core.bind import (
     ARRAYS,
     KEEP_WEAK,
@@ -32,13 +31,17 @@ from functrans._core.warned import IGNORING, STATE
 from functrans._kernels import large, sizes
 from functrans._ops import elementwise
 from functrans._ops.declare import TABLE, Bilinear, Elementwise, General, Linear
-from functrans._ops.indexing import scatter_set
-from functrans._ops.writing import store
-from functrans._transforms.reverse.captures import SMALL, Captures
+from functrans._ops.indexing import scatter_set, store
 from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
-from functrans._transforms.reverse.tracer import NUMBER, VJPTracer
+from functrans._transforms.reverse.tracer import (
+    NUMBER,
+    SMALL,
+    Captures,
+    Overwritten,
+    VJPTracer,
+    record_write,
+)
 from functrans._transforms.reverse.walk import MANY, advance, carry
-from functrans._transforms.reverse.writes import Overwritten, record_write
 
 # 60 and 100 ns less than calls of the classes, on the hot paths
 _new, _aval = object.__new__, tuple.__new__
@@ -116,7 +119,7 @@ class VJPTrace(Trace):
     def __init__(self, fun: str, outlives: bool = False):
         Trace.__init__(self, fun)
         self.tape: list = []
-        self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``degenerate.py``
+        self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``nodes.py``
         self.captures: Captures | None = None
         self.later: tuple[range, ...] = ()  # slots that checkpoints now run again came before
         self.strong = False  # backwards of called programs use strong zero throughout

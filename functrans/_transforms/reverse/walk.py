@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
 from functrans._core.bind import STRONG, may_have_nan, spread, sum_to
-from functrans._core.products import Products, products
+from functrans._core.primitive import Products, products
 from functrans._kernels import sizes
-from functrans._ops.arrivals import arrived
+from functrans._ops.calls import arrived
 from functrans._ops.declare import Action, Linear
-from functrans._ops.promotion import brought_to
-from functrans._transforms.reverse import fusion
+from functrans._ops.slopes import brought_to
+from functrans._transforms.reverse import cotangents
 from functrans._transforms.reverse.cotangents import (
     accumulate,
     add_into,
@@ -159,11 +159,11 @@ def walk(
         if type(ct) is np.ndarray and ct.size >= sizes.LARGE:
             scatter_late(cts, late)
             tape[k] = node
-            fused = fusion.find(tape, cts, k, start)
+            fused = cotangents.find(tape, cts, k, start)
             tape[k] = None if consume else node
             if fused is not None:
                 del ct
-                fusion.walk(fused, cts)
+                cotangents.walk(fused, cts)
                 continue
         cts[k] = None
         careful = k in strong

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import aval_of, is_inexact
+from functrans._core.array import aval_of, is_inexact
 from functrans._core.bind import Tracer
-from functrans._core.places import placed
+from functrans._core.plain import placed
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.arguments import zeros_like
+from functrans._transforms.reverse.api import push_forward
 from functrans._transforms.reverse.nodes import CallNode, recorded
-from functrans._transforms.reverse.replay import push_forward
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import Node, VJPTrace, pull_back, transpose
-from functrans._transforms.rules.staged import LazilyStaged, enter, fitted
+from functrans._transforms.rules.staged_calls import LazilyStaged, enter, fitted
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import ArgumentError, LeakedTracerError, UnsupportedError
 

@@ -1,4 +1,4 @@
-"""Functions whose derivative their author gives: ``custom_jvp`` and ``custom_vjp``."""
+"""Functions whose derivative their author gives, and constants on purpose."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shape_of
+from functrans._core.array import PYTHON_SCALARS, Aval, aval_of, is_inexact, plain, shape_of
 from functrans._core.bind import AnyArray, Tracer, cast, newest_trace
-from functrans._core.places import placed
+from functrans._core.plain import placed
 from functrans._core.writing import current, handed_to
-from functrans._transforms.arguments import describe, zeros_like
+from functrans._ops.calls import stop
+from functrans._transforms.arguments import describe, hand_out, zeros_like
 from functrans._transforms.derived import ByValue
+from functrans._transforms.mutation import follow
 from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, RuledCall
-from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, name_of
+
+# ---- Functions whose derivative their author gives: ``custom_jvp`` and ``custom_vjp``
 
 
 class Custom(ByValue):
@@ -383,3 +385,28 @@ def fitted(what: str, whose: str, t: Any, x: Any) -> AnyArray:
             f"{what} has dtype {aval_of(t).dtype}, but the {whose} it belongs to has {dtype}"
         )
     return cast(t, dtype)
+
+
+# ---- Constants on purpose: a value that the differentiating transforms see as fixed
+
+
+def stop_gradient(x: Any) -> Any:
+    """``x`` itself, with derivative zero: ``x -> x``, ``t -> 0``.
+
+    ``x`` may be a container; leaves that are not arrays pass through. Under ``vmap`` it is
+    still one value for each entry of the batch.
+
+    Returns ``x``, with the same structure, shapes and dtypes.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans import stop_gradient
+    >>> ft.grad(lambda x: x * stop_gradient(x))(3.0)
+    Array(3.)
+    """
+    return handed_to(sys._getframe(1), tree.map(_stopped, x))
+
+
+def _stopped(x):
+    y = stop(x) if isinstance(x, Tracer) else x
+    # read-only, as it may be another value's storage; Python scalars stay weak
+    return hand_out(y) if isinstance(y, np.ndarray | np.generic) else y

@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact
+from functrans._core.array import PYTHON_SCALARS, Aval, aval_of, is_inexact, plain
 from functrans._core.bind import AnyArray, Tracer, cast
-from functrans._core.places import placed
+from functrans._core.plain import placed
 from functrans._ops.declare import General
 from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.derived import ByValue
-from functrans._transforms.rules.differences import DerivativeRule, inner, rule_of
-from functrans._transforms.rules.steps import differences
+from functrans._transforms.rules.differences import DerivativeRule, differences, inner, rule_of
 from functrans.errors import ArgumentError, CheckError, ShapeError, name_of
 
 

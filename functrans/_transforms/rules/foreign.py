@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from functrans._core.aval import is_inexact
-from functrans._core.places import placed
+from functrans._core.array import is_inexact
+from functrans._core.plain import placed
 from functrans._transforms.rules.differences import DerivativeRule
 from functrans._transforms.rules.external import (
     ExternalFunction,

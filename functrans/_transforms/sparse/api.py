@@ -44,7 +44,7 @@ def sparsity(
            [0, 1, 1, 0],
            [0, 0, 1, 1]])
     """
-    from functrans._transforms.sparse import staged as stages  # lazy: SciPy is slow to import
+    from functrans._transforms.sparse import staged_paths as stages  # lazy: SciPy is slow to import
 
     require_choice("sparsity", "kind", kind, ("jacobian", "hessian"))
     if local and kind == "hessian":
@@ -101,7 +101,9 @@ class SparseDerivative:
 
     def _prepared(self, args: tuple) -> tuple[Prepared, list]:
         """What serves these arguments, and the numbers among them."""
-        from functrans._transforms.sparse.staged import kinds_of  # lazy: SciPy is slow to import
+        from functrans._transforms.sparse.staged_paths import (  # lazy: SciPy is slow to import
+            kinds_of,
+        )
 
         kind = kinds_of(args)
         for known_kind, known in self._kept:

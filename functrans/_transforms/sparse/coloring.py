@@ -1,22 +1,26 @@
-"""Colourings: which columns, or rows, of a sparse matrix one product can serve.
-
-Columns of one colour have no row in common, so that the product with the sum of their unit vectors
-holds the entries of all (Curtis, Powell and Reid 1974); the survey is Gebremedhin, Manne and
-Pothen, SIAM Rev. 47 (2005). A ``Plan`` of a Jacobian colours columns, rows, or some of each, where
-a few dense rows or columns would cost a colour for each of their entries. A Hessian, being
-symmetric, needs only a star colouring, or an acyclic one with substitution.
-"""
+"""Colourings, and where the entries of a matrix are in products: row by row or block by block."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans._compile.ir.program import Program
+from functrans._core.array import Aval
 from functrans._transforms.matrices.memory import require_room
 from functrans._transforms.sparse import kernels
 from functrans._transforms.sparse.sets import INSTEAD, Csr, sparse
+from functrans._transforms.staging.staging import stage
+
+# ---- Colourings: which columns, or rows, of a sparse matrix one product can serve
+#
+# Columns of one colour have no row in common, so that the product with the sum of their unit
+# vectors holds the entries of all (Curtis, Powell and Reid 1974); the survey is Gebremedhin, Manne
+# and Pothen, SIAM Rev. 47 (2005). A ``Plan`` of a Jacobian colours columns, rows, or some of each,
+# where a few dense rows or columns would cost a colour for each of their entries. A Hessian, being
+# symmetric, needs only a star colouring, or an acyclic one with substitution.
 
 # Entries of the table of colours by vertex, up to which an order by saturation is tried.
 TABLE = 1 << 26
@@ -240,3 +244,170 @@ def _without_dense(pattern: Csr) -> tuple[Csr, np.ndarray, int]:
 
 def _uncolored(order: np.ndarray, colors: np.ndarray) -> np.ndarray:
     return order[colors[order] < 0]
+
+
+# ---- Entries written block by block, where groups of rows, one like the other, read what is
+# gathered
+#
+# Residuals of an observation read the camera and the point that it is of, and nothing of another:
+# products from the left have, at each observation, a block of entries, in any group of rows the
+# same places. All blocks are one table, written column by column and in one loop where the function
+# is entrywise. Where entries come in the order of their columns, the table is the matrix.
+
+# Colours up to which products are written out, and columns of the table.
+COLORS, COLUMNS = 8, 64
+# How full the table must be.
+FULL = 0.75
+
+# What pulls a vector back, for values of the arguments: a cotangent for each source.
+Pulls = Callable[[Sequence], Callable[[Any], Sequence]]
+
+
+class Blocks(NamedTuple):
+    """``program`` takes the arguments and returns the table; ``order`` are the places in it of the
+    entries of the matrix, None where they are all, in order."""
+
+    program: Program
+    order: np.ndarray | None
+
+    def into(self, data: np.ndarray, run: Callable[[Sequence], list], values: Sequence) -> None:
+        """Write the entries into ``data``."""
+        flat = run(values)[0].reshape(-1)
+        if self.order is None:
+            data[:] = flat
+        else:
+            flat.take(self.order, out=data, mode="clip")  # without a buffer
+
+    @property
+    def in_order(self) -> bool:
+        return self.order is None
+
+    def entries(self, run: Callable[[Sequence], list], values: Sequence) -> np.ndarray:
+        """The entries without a copy, where they are in order."""
+        return run(values)[0].reshape(-1)
+
+
+def blocks(pulls: Pulls, examples: Sequence, name: str, sources: Sequence[Aval],
+           colors: np.ndarray, entry_colors: np.ndarray, entry_places: np.ndarray) -> Blocks | None:
+    """The table of entries, of which entry k is number ``entry_places[k]`` of the product of colour
+    ``entry_colors[k]``; None where rows have no like groups.
+
+    ``colors`` are those of rows. A product is the cotangents of the sources, one behind the other.
+    """
+    groups = sources[0].shape[0] if sources[0].shape else 0
+    count = int(colors.max(initial=-1)) + 1
+    if not groups or any(a.shape[:1] != (groups,) for a in sources) or not 0 < count <= COLORS:
+        return None
+    pattern = colors[: len(colors) // groups]
+    if len(pattern) * groups != len(colors) or (colors.reshape(groups, -1) != pattern).any():
+        return None
+    widths = [a.size // groups for a in sources]
+    starts = np.cumsum([0, *[a.size for a in sources]])
+    source = np.searchsorted(starts, entry_places, side="right") - 1
+    group, column = np.divmod(entry_places - starts[source], np.array(widths)[source])
+    column += np.cumsum([0, *widths])[source] + entry_colors.astype(np.int64) * sum(widths)
+    used, first, slot = np.unique(column, return_index=True, return_inverse=True)
+    if len(used) > COLUMNS or len(entry_places) < FULL * groups * len(used):
+        return None
+    rank = np.argsort(np.argsort(first))  # in the order in which a block first has them
+    order = (group * len(used) + rank[slot]).astype(np.intp)
+    wanted = used[np.argsort(first)].tolist()
+
+    def table(*values: Any) -> Any:
+        pull, products = pulls(values), []
+        for c in range(count):
+            one = np.broadcast_to(np.where(pattern == c, 1.0, 0.0), (groups, len(pattern)))
+            products += [x.reshape((groups, width))
+                         for x, width in zip(pull(one.reshape(-1)), widths, strict=True)]
+        places = [(x, j) for x, w in zip(products, widths * count, strict=True) for j in range(w)]
+        return np.stack([x[:, j] for x, j in [places[k] for k in wanted]], axis=-1)
+
+    program, _ = stage(table, examples, name)
+    ordered = len(order) == groups * len(used) and (order == np.arange(len(order))).all()
+    return Blocks(program, None if ordered else order)
+
+
+# ---- Entries written row by row: a table with a row for each row of the matrix, as wide as the
+# widest
+#
+# Where products come from the right, and rows are about equally wide, as those of bands and
+# stencils are, each entry of the table is chosen from the products of all colours at its row.
+# Elementwise programs become one loop that writes the table and nothing else; its entries are those
+# of the matrix, in order, but for holes in short rows.
+
+# Colours, equations of all products, and pieces between holes, up to which a table is made; and how
+# full it must be.
+TABLE_COLORS, WRITTEN_OUT, PIECES, TABLE_FULL = 8, 240, 64, 0.75
+
+
+class Table(NamedTuple):
+    """``program`` takes the arguments, the colour of each unit vector, and that of each place.
+
+    ``pieces`` are the places of the table, by rows, that are entries of the matrix.
+    """
+
+    program: Program
+    colors: np.ndarray
+    by: np.ndarray
+    pieces: list[tuple[int, int]]
+
+    def into(self, data: np.ndarray, run: Callable[[Sequence], list], values: Sequence) -> None:
+        """Write the entries into ``data``."""
+        flat, end = self._flat(run, values), 0
+        for start, stop in self.pieces:
+            begin, end = end, end + stop - start
+            data[begin:end] = flat[start:stop]
+
+    @property
+    def in_order(self) -> bool:
+        """Whether there are no holes."""
+        return len(self.pieces) == 1
+
+    def entries(self, run: Callable[[Sequence], list], values: Sequence) -> np.ndarray:
+        """The entries without a copy, where they are in order."""
+        ((start, stop),) = self.pieces
+        return self._flat(run, values)[start:stop]
+
+    def _flat(self, run: Callable[[Sequence], list], values: Sequence) -> np.ndarray:
+        return run([*values, self.colors, self.by])[0].reshape(-1)
+
+
+def table(product: Callable, equations: int, examples: Sequence, name: str, colors: np.ndarray,
+          entry_colors: np.ndarray, rows: np.ndarray, height: int) -> Table | None:
+    """The table of the entries, which are in order of their ``rows``; None where it is no gain.
+
+    ``equations`` are those of a product.
+    """
+    count = int(entry_colors.max(initial=-1)) + 1
+    few = 0 < count <= TABLE_COLORS and equations * count <= WRITTEN_OUT
+    if not few or (rows[1:] < rows[:-1]).any():
+        return None
+    widths = np.bincount(rows, minlength=height)
+    widest = int(widths.max())
+    if len(rows) < TABLE_FULL * height * widest:
+        return None
+    # short rows above the first full one end at its end, others begin at its beginning
+    shift = np.where(np.arange(height) < np.argmax(widths), widest - widths, 0)
+    slots = np.arange(len(rows)) - np.repeat(np.cumsum(widths) - widths, widths) + shift[rows]
+    places = rows.astype(np.int64) * widest + slots
+    breaks = np.flatnonzero(np.diff(places) != 1)
+    if len(breaks) >= PIECES:
+        return None
+    by = np.full(height * widest, -1, colors.dtype)
+    by[places] = entry_colors
+    by = by.reshape(height, widest)
+    starts, stops = places[[0, *(breaks + 1)]], places[[*breaks, -1]] + 1
+
+    def chosen(*operands: Any) -> Any:
+        *values, all_colors, wanted = operands
+        products = [product(values, np.where(all_colors == c, 1.0, 0.0)) for c in range(count)]
+        columns = []
+        for k in range(widest):
+            y = products[-1]
+            for c in range(count - 1):
+                y = np.where(wanted[:, k] == c, products[c], y)
+            columns.append(y)
+        return np.stack(columns, axis=-1)
+
+    program, _ = stage(chosen, [*examples, colors, by], name)
+    return Table(program, colors, by, list(zip(starts.tolist(), stops.tolist(), strict=True)))

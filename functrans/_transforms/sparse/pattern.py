@@ -1,32 +1,184 @@
-"""Sparsity patterns, read off a program equation by equation.
-
-A value becomes the set of inputs that each of its entries depends on. With ``Interactions``, the
-walk also notes which pairs of inputs meet in a row that is not linear: they are the places where
-second derivatives can be (Walther 2008, ACM Trans. Math. Softw. 34). A value that depends on no
-input is known, and where a slope is known to be zero there is no dependence; ``local`` patterns
-are of programs whose values are all known.
-"""
+"""Sparsity patterns, read off a program equation by equation."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import (
+    Atom,
+    Const,
+    Eqn,
+    Program,
+    Structured,
+    Var,
+    aval_of_atom,
+    is_weak,
+)
 from functrans._compile.ir.structured import Branch, Loop, Ruled
-from functrans._core.aval import Aval
+from functrans._core.array import Aval
+from functrans._core.plain import spaced
+from functrans._core.primitive import Products
 from functrans._ops.declare import Action, Bilinear, Elementwise, Linear, strong_multiply
-from functrans._transforms.sparse import steps
-from functrans._transforms.sparse.interactions import Interactions
-from functrans._transforms.sparse.ruled import ruled
-from functrans._transforms.sparse.rules import RULES, Operands, everything
-from functrans._transforms.sparse.sets import UNKNOWN, Sets, identity, union
+from functrans._transforms.sparse.row_patterns import RULES, Operands, Walking, everything
+from functrans._transforms.sparse.sets import (
+    UNKNOWN,
+    Csr,
+    Interactions,
+    Sets,
+    combined,
+    identity,
+    of_matrix,
+    sparse,
+    union,
+)
+from functrans._transforms.staging import restage
 from functrans._transforms.staging.staging import stage
 from functrans.errors import FunctransError, OutOfMemoryError, SolverError
+
+# ---- Patterns of functions with derivative rules: those of the program of the rule
+#
+# The program of the tangents is linear in them: which of them an entry takes is the pattern of the
+# function, and which primals meet them is that of its second derivatives.
+
+Start = Callable[..., Walking]
+
+
+def ruled(start: Start, xs: Operands, prim: Ruled,
+          interactions: Interactions | None) -> list[Sets | None] | None:
+    """The sets of the outputs; None where the rule has no program of tangents."""
+    mask = tuple(s is not None for s in xs.sets)
+    try:
+        made, moves = restage.jvp(_alone(xs.eqn, prim), mask, prim.name, Products.BY_ROW)
+    except FunctransError:
+        return None
+    outputs = made.outputs[len(moves) :]
+    program = optimise(Program(made.inputs, made.eqns, outputs))
+    operands = [s for s in xs.sets if s is not None]
+    size = sum(s.size for s in operands)
+    below: Csr = sparse.vstack([s.matrix() for s in operands], format="csr")
+    values = [UNKNOWN] * len(made.inputs)
+    tangents = _numbered(operands, 0, size)
+    found, _ = start().run(program, [*[None] * len(mask), *tangents], values)
+    if interactions is not None and interactions.concern(operands):
+        pairs = Interactions(2 * size, wanted=size)  # with a tangent
+        both = spaced(_numbered(operands, size, 2 * size), mask)
+        start(pairs).run(program, [*both, *_numbered(operands, 0, 2 * size)], values)
+        interactions.products(below, pairs.matrix()[size:, :size] @ below)
+    return [None if y is None else of_matrix(y.matrix() @ below, y.shape)
+            for y in spaced(found, moves)]
+
+
+def _alone(eqn: Eqn, prim: Ruled) -> Program:
+    """The equation as a program of its own."""
+    inputs = tuple([Var(aval_of_atom(a), is_weak(a)) for a in eqn.inputs])
+    outputs = tuple([Var(v.aval, v.weak) for v in eqn.outputs])
+    return Program(inputs, (Eqn(prim, inputs, eqn.params, outputs),), outputs)
+
+
+def _numbered(operands: Sequence[Sets], first: int, inputs: int) -> list[Sets]:
+    """The entries of the operands as inputs of their own."""
+    starts = first + np.cumsum([0, *[s.size for s in operands]])
+    return [identity(s.shape, k, inputs) for s, k in zip(operands, starts.tolist(), strict=False)]
+
+
+# ---- Patterns of loops and branches: the programs that they hold, walked like any other
+
+# Equations of all steps up to which a loop is walked step by step; passes of the others.
+UNROLLED, PASSES = 50_000, 8
+
+
+def branch(walk: Walking, xs: Operands, prim: Branch) -> list[Sets | None]:
+    """The union over the branches, or the one that is known to be taken."""
+    taken = prim.branches
+    if xs.known(0):
+        taken = (taken[min(max(int(xs.values[0]), 0), len(taken) - 1)],)
+    runs = [walk.run(p, xs.sets[1:], xs.values[1:])[0] for p in taken]
+    return [union(parts) for parts in zip(*runs, strict=True)]
+
+
+def loop(walk: Walking, xs: Operands, prim: Loop) -> Sequence[Sets | None]:
+    """Step by step where their number is known, else what no further step changes."""
+    steps = _count_steps(xs, prim)
+    if steps is None or steps * len(prim.body.eqns) > UNROLLED:
+        return _until_stable(walk, xs, prim)
+    _, consts, state, arrays = prim.parts(xs.sets)
+    _, known_consts, known, known_arrays = prim.parts(xs.values)
+    columns: list[list[Sets | None]] = []
+    shapes = [a.shape for a in prim.output_types()]
+    for k in range(steps):
+        at = steps - 1 - k if prim.reverse else k
+        entries = [s and s.moved(lambda x, at=at: x[at]) for s in arrays]
+        values = [v if v is UNKNOWN else v[at] for v in known_arrays]
+        outs, made = walk.run(
+            prim.body, [*consts, *state, *entries], [*known_consts, *known, *values]
+        )
+        state, known = outs[: prim.carries], made[: prim.carries]
+        columns.append(outs[prim.carries :])
+    length = shapes[prim.carries][0] if len(shapes) > prim.carries else steps
+    if prim.reverse:
+        columns.reverse()
+    stacked = [
+        _stacked(parts, shape, length)
+        for parts, shape in zip(zip(*columns, strict=True), shapes[prim.carries :], strict=True)
+    ] if columns else [None] * (len(shapes) - prim.carries)
+    return [*state, *stacked]
+
+
+def _count_steps(xs: Operands, prim: Loop) -> int | None:
+    """How many steps there are, None where a value decides."""
+    if prim.test is not None:
+        return None
+    if not prim.counted:
+        return prim.length
+    return int(xs.values[0]) if xs.known(0) else None
+
+
+def _stacked(parts: Sequence[Sets | None], shape: tuple[int, ...], length: int) -> Sets | None:
+    """The entries of all steps, and empty sets for those that were not run."""
+    whole = [*parts, *[None] * (length - len(parts))]
+    return combined(whole, [shape[1:]] * length, lambda *rows: np.stack(rows))
+
+
+def _until_stable(walk: Walking, xs: Operands, prim: Loop) -> Sequence[Sets | None]:
+    """The state as the union over all steps, each of which may see any entry of the arrays."""
+    _, consts, state, arrays = prim.parts(xs.sets)
+    any_entry = [s and s.united_along([0]) for s in arrays]
+    known: list[Any] = [*prim.parts(xs.values)[1], *[UNKNOWN] * (prim.carries + len(arrays))]
+    for _ in range(PASSES):
+        outs, _ = walk.run(prim.body, [*consts, *state, *any_entry], known)
+        new = [union([a, b]) for a, b in zip(state, outs[: prim.carries], strict=True)]
+        if all(_equal(a, b) for a, b in zip(state, new, strict=True)):
+            break
+        state = [s and of_matrix(s.matrix(), s.shape) for s in new]
+    else:
+        return everything(xs, walk.interactions)
+    columns = [
+        s and s.reshaped((1, *s.shape)).broadcast_to(a.shape)
+        for s, a in zip(outs[prim.carries :], prim.output_types()[prim.carries :], strict=False)
+    ]
+    return [*state, *columns, *([None] if prim.test is not None else [])]
+
+
+def _equal(a: Sets | None, b: Sets | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    differs: Any = a.matrix() != b.matrix()
+    return differs.nnz == 0
+
+
+# ---- Sparsity patterns, read off a program equation by equation
+#
+# A value becomes the set of inputs that each of its entries depends on. With ``Interactions``, the
+# walk also notes which pairs of inputs meet in a row that is not linear: they are the places where
+# second derivatives can be (Walther 2008, ACM Trans. Math. Softw. 34). A value that depends on no
+# input is known, and where a slope is known to be zero there is no dependence; ``local`` patterns
+# are of programs whose values are all known.
 
 # Rules within rules that are looked into: a rule may call its own function.
 DEEPEST = 3
@@ -95,9 +247,9 @@ class Walk:
         if isinstance(prim, Elementwise):
             return [self.elementwise(xs, prim)]
         if isinstance(prim, Loop):
-            return steps.loop(self, xs, prim)
+            return loop(self, xs, prim)
         if isinstance(prim, Branch):
-            return steps.branch(self, xs, prim)
+            return branch(self, xs, prim)
         if not self.zeros and isinstance(prim, Bilinear):
             xs = Operands(xs.eqn, [UNKNOWN] * len(xs.values), xs.sets)
         rule = RULES.get(prim)

@@ -7,7 +7,7 @@ in a place is read as what stands there is: of a name that is builtin or nowhere
 code asks for or whose lack it handles, a variable of a closure without a value. What code names is
 read whoever owns it. What cannot be seen is files, clocks, and the insides of other libraries.
 
-What is met may be anybody's object: none is asked for anything (``kinds.py``).
+What is met may be anybody's object: none is asked for anything (``names.py``).
 """
 
 from __future__ import annotations
@@ -36,53 +36,47 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import Array, changeable
-from functrans._core.aval import aval_of
+from functrans._core.array import Array, aval_of, changeable
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call
-from functrans._transforms.staging.generators import OF_NUMPYS, is_generator, of_numpy
-from functrans._transforms.staging.held import held_by
-from functrans._transforms.staging.kinds import (
-    attributes_of,
-    behind_proxy,
-    behind_ref,
-    entries_of,
-    has,
-    in_class,
-    is_buffers,
-    is_dataclass,
-    is_pickled,
-    is_proxy,
-    is_proxying,
-    is_pythons,
-    keys_of,
-    mro_of,
-    names_in,
-    size_of,
-    slots_in,
-    space_of,
-)
-from functrans._transforms.staging.libraries import (
-    homes,
-    is_library,
-    is_others,
-    package_of,
-    package_of_code,
-)
+from functrans._transforms.staging.generators import OF_NUMPYS, held_by, is_generator, of_numpy
 from functrans._transforms.staging.names import (
     ANNOTATIONS,
     CACHED,
     MAKERS,
     Names,
+    attributes_of,
     behind,
+    behind_proxy,
+    behind_ref,
     cache_of,
     contents_of,
     empty_cells_of,
+    entries_of,
+    has,
+    homes,
+    in_class,
     in_context,
+    is_buffers,
+    is_dataclass,
     is_iterators,
+    is_library,
+    is_others,
+    is_pickled,
+    is_proxy,
+    is_proxying,
+    is_pythons,
+    keys_of,
     makers_of,
     misses,
+    mro_of,
+    names_in,
     names_read,
+    package_of,
+    package_of_code,
+    size_of,
+    slots_in,
+    space_of,
 )
 from functrans._transforms.staging.staging import example_of
 

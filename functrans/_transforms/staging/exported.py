@@ -23,9 +23,8 @@ from numba.extending import intrinsic
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS
 from functrans._compile.run.frame import Argument, Result
-from functrans._compile.run.framed import Framed
-from functrans._compile.run.native import NativeProgram
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._compile.run.native import Framed, NativeProgram
+from functrans._core.array import PYTHON_SCALARS
 from functrans._core.locks import Lock
 from functrans._transforms.arguments import describe
 from functrans.errors import ArgumentError, UnsupportedError

@@ -21,28 +21,25 @@ from functrans._compile.lowering.numbers import Rounding
 from functrans._core.array import Array
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler
-from functrans._core.log import tell
-from functrans._core.products import NanArrived, Products, products
+from functrans._core.primitive import NanArrived, Products, products
+from functrans._core.warned import tell
 from functrans._core.writing import handed_to
-from functrans._inspect.explained import Explanation, Staging
-from functrans._inspect.lowered import Lowered
+from functrans._inspect.lowered import Explanation, Lowered, Staging
 from functrans._transforms.arguments import describe, hand_out_tree, require_callable
 from functrans._transforms.derived import Derived, surface, surfacing
 from functrans._transforms.drawing import Again, Drawn, drawing, rehearsal
 from functrans._transforms.options import require_count
 from functrans._transforms.staging import batches
 from functrans._transforms.staging.batches import is_batched
-from functrans._transforms.staging.compiled import Compiled
-from functrans._transforms.staging.containers import Nested, nothing
-from functrans._transforms.staging.draws import Draws
-from functrans._transforms.staging.entry import Entry, JitCall
+from functrans._transforms.staging.compiled import Compiled, warned
+from functrans._transforms.staging.entry import Entry, JitCall, Nested, nothing
 from functrans._transforms.staging.environment import Environment
+from functrans._transforms.staging.generators import Draws
 from functrans._transforms.staging.paths import Tree
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
 from functrans._transforms.staging.recording import Outcome, Recording, Uncompiled, record
 from functrans._transforms.staging.signature import BoundCall, Signature
 from functrans._transforms.staging.staging import StagedFunction, with_consts, writing
-from functrans._transforms.staging.warned import warned
 from functrans.config import settings
 from functrans.errors import (
     ArgumentError,

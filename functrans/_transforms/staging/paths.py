@@ -21,13 +21,11 @@ import numpy as np
 from functrans._compile.ir.program import Atom, Eqn, Program, Var, check
 from functrans._compile.ir.structured import live
 from functrans._compile.lowering.numbers import Rounding
-from functrans._compile.run.keys import program_key
+from functrans._compile.run.store import program_key
 from functrans._core.bind import newest_trace
 from functrans._core.locks import Interrupted, compiler
 from functrans._transforms.drawing import Draw, Drawn
-from functrans._transforms.staging.containers import nothing
-from functrans._transforms.staging.entry import Entry, JitCall
-from functrans._transforms.staging.likeness import same_atom, same_eqn
+from functrans._transforms.staging.entry import Entry, JitCall, nothing
 from functrans._transforms.staging.reads import Check, Reads
 from functrans._transforms.staging.recording import (
     Decision,
@@ -37,6 +35,7 @@ from functrans._transforms.staging.recording import (
     Uncompiled,
     outcome_of,
 )
+from functrans._transforms.staging.signature import same_atom, same_eqn
 from functrans.errors import warn
 
 if TYPE_CHECKING:

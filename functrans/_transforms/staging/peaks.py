@@ -6,14 +6,14 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from functrans._compile.ir.inline import inlined
+from functrans._compile.ir.columns import inlined
 from functrans._compile.ir.program import Atom, Eqn, Program, Structured, Var, aval_of_atom
 from functrans._compile.run.frame import Frame, Segment
 from functrans._compile.schedule.schedule import values_alone
-from functrans._transforms.programs import make_program
+from functrans._transforms.reach import make_program
 
 if TYPE_CHECKING:
-    from functrans._compile.run.executable import Executable
+    from functrans._compile.run.native import Executable
 
 
 def of_call(f: Callable, args: tuple, kwargs: dict) -> int:

@@ -30,15 +30,17 @@ from functrans._transforms.staging.environment import (
     lack_text,
     parts_of,
 )
-from functrans._transforms.staging.kinds import (
+from functrans._transforms.staging.names import (
     behind_proxy,
     behind_ref,
     entries_of,
+    in_context,
     is_buffers,
+    is_empty,
     keys_of,
+    misses,
     pickled,
 )
-from functrans._transforms.staging.names import in_context, is_empty, misses
 
 if TYPE_CHECKING:
     from functrans._compile.run.guards import Guard, Guards

@@ -17,7 +17,7 @@ import numpy as np
 from functrans._compile.ir.program import Program, Var, atoms, evaluate
 from functrans._core.array import plain
 from functrans._core.bind import PrimalTracer, Tracer, writer
-from functrans._core.products import Products
+from functrans._core.primitive import Products
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.drawing import Draw, Drawn, key_of
 from functrans._transforms.staging.generators import state_of

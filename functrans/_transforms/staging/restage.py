@@ -22,18 +22,16 @@ from functrans._compile.ir.program import (
     evaluate,
     is_weak,
 )
-from functrans._core.aval import Aval, inexact_dtype
+from functrans._core.array import Aval, inexact_dtype
 from functrans._core.bind import Tracer, is_staged, may_have_nan
-from functrans._core.places import spaced
-from functrans._core.primitive import Primitive
-from functrans._core.products import Products, inside, products
+from functrans._core.plain import spaced
+from functrans._core.primitive import Primitive, Products, inside, products
 from functrans._ops.calls import Call
 from functrans._ops.declare import Bilinear, Elementwise, Linear
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.forward.jvp import JVPTrace
-from functrans._transforms.reverse.degenerate import ReverseTrace
-from functrans._transforms.reverse.nodes import CallNode
+from functrans._transforms.reverse.nodes import CallNode, ReverseTrace
 from functrans._transforms.reverse.vjp import pull_back
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import BatchTrace, BatchTracer

@@ -1,11 +1,12 @@
-"""What a compiled function is called with: numbers it runs on, and the rest, which is its key."""
+"""What a compiled function is called with, Python's integers, and when equations are the same."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -14,14 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS, integer
-from functrans._core.places import placed
-from functrans._transforms import paths
+from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var
+from functrans._core.array import PYTHON_SCALARS, integer, plain
+from functrans._core.plain import placed
+from functrans._core.primitive import Primitive
+from functrans._ops import elementwise as ops
+from functrans._transforms import options
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.drawing import Drawn
-from functrans._transforms.writing import follow
+from functrans._transforms.mutation import follow
 from functrans.errors import ArgumentError, name_of
+
+# ---- What a compiled function is called with: numbers it runs on, and the rest, which is its key
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 _NAMED = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -132,9 +137,9 @@ class Signature:
             parameters = inspect.signature(self.f).parameters.values()
             names = [p.name for p in parameters if p.kind in _POSITIONAL]
         names += [f"argument {i}" for i in range(len(names), len(positional))]
-        shown = [paths.shown(name, path) for name, x in zip(names, positional, strict=False)
-                 for path, _ in paths.leaves(x)]
-        shown += [paths.shown(path[0].key, path[1:]) for path, _ in paths.leaves(named)]
+        shown = [options.shown(name, path) for name, x in zip(names, positional, strict=False)
+                 for path, _ in options.leaves(x)]
+        shown += [options.shown(path[0].key, path[1:]) for path, _ in options.leaves(named)]
         return [shown[i] for i in numbers]
 
     def _call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,
@@ -222,3 +227,123 @@ def _has_hash(x: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+# ---- Whether equations of two runs of a function compute the same
+
+
+def same_eqn(x: Eqn, y: Eqn, xs: Mapping[Var, Any], ys: Mapping[Var, Any]) -> bool:
+    """Whether equations compute the same, their variables named by their sources."""
+    if len(x.inputs) != len(y.inputs) or not _same_row(x, y):
+        return False
+    inputs = zip(x.inputs, y.inputs, strict=True)
+    outputs = zip(x.outputs, y.outputs, strict=True)
+    return (all([same_atom(a, b, xs, ys) for a, b in inputs])
+            and all([a.aval == b.aval and a.weak == b.weak for a, b in outputs]))
+
+
+def _same_row(x: Eqn, y: Eqn) -> bool:
+    p, q = x.prim, y.prim
+    if isinstance(p, Structured) and isinstance(q, Structured):
+        if type(p) is not type(q) or p.numbers() != q.numbers() or p.name != q.name:
+            return False
+        pairs = zip(p.programs.values(), q.programs.values(), strict=True)
+        return len(p.programs) == len(q.programs) and all([_same_program(a, b) for a, b in pairs])
+    if p is not q or x.params.keys() != y.params.keys():
+        return False
+    return all([_same_param(v, y.params[k]) for k, v in x.params.items()])
+
+
+def _same_param(x: Any, y: Any) -> bool:
+    if isinstance(x, Program):
+        return isinstance(y, Program) and _same_program(x, y)
+    if isinstance(x, np.ndarray):
+        return isinstance(y, np.ndarray) and _same_array(x, y)
+    return x is y or typed(x) == typed(y)
+
+
+def _same_array(x: np.ndarray, y: np.ndarray) -> bool:
+    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def _same_program(p: Program, q: Program) -> bool:
+    if len(p.inputs) != len(q.inputs) or len(p.eqns) != len(q.eqns):
+        return False
+    numbered = []
+    for program in (p, q):
+        results = [v for eqn in program.eqns for v in eqn.outputs]
+        numbered.append({v: i for i, v in enumerate([*program.inputs, *results])})
+    xs, ys = numbered
+    kinds = [a.aval == b.aval and a.weak == b.weak for a, b in zip(p.inputs, q.inputs, strict=True)]
+    return (all(kinds) and len(p.outputs) == len(q.outputs)
+            and all([same_eqn(a, b, xs, ys) for a, b in zip(p.eqns, q.eqns, strict=True)])
+            and all([same_atom(a, b, xs, ys) for a, b in zip(p.outputs, q.outputs, strict=True)]))
+
+
+def same_atom(a: Atom, b: Atom, xs: Mapping[Var, Any], ys: Mapping[Var, Any]) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Var):
+        return xs[a] == ys[b]  # type: ignore[index]  # b is a Var
+    if isinstance(a, Const):
+        return _same_array(a.value, b.value)  # type: ignore[union-attr]  # b is a Const
+    return repr(a) == repr(b)
+
+
+# ---- Python's integers under ``jit``: exact, or refused
+#
+# Native code counts with 64 bits, and Python with as many as it takes. So what a program computes
+# of the integers that it is given, and of nothing else, is computed by Python first: where that
+# does not fit, or is no integer, the call raises. Programs without such equations pay nothing.
+
+# Row -> what Python computes.
+_EXACT: dict[Primitive, Callable] = {
+    ops.add: operator.add, ops.subtract: operator.sub, ops.multiply: operator.mul,
+    ops.negative: operator.neg, ops.absolute: operator.abs, ops.positive: operator.pos,
+    ops.square: lambda n: n * n, ops.power: operator.pow, ops.floor_divide: operator.floordiv,
+    ops.remainder: operator.mod, ops.left_shift: operator.lshift, ops.right_shift: operator.rshift,
+}
+LEAST, GREATEST = -(2**63), 2**63 - 1
+# Bits of a power, or of a shifted number, from which on it is not computed to be refused.
+MOST_BITS = 4096
+
+
+def integers(name: str, program: Program) -> Callable[[Sequence], None] | None:
+    """What raises where Python's integers do not fit, from a call's numbers; None: they all do."""
+    weak_ints = {v: i for i, v in enumerate(program.inputs) if v.weak and v.aval.dtype.kind == "i"}
+    known: set[Atom] = set(weak_ints)
+    steps = []
+    for eqn in program.eqns if weak_ints else ():
+        mine = [isinstance(a, Var) and a in known for a in eqn.inputs]
+        python = all(m or type(a) is int for a, m in zip(eqn.inputs, mine, strict=True))
+        if eqn.prim in _EXACT and any(mine) and python:
+            steps.append(eqn)
+            known.update(eqn.outputs)
+    if not steps:
+        return None
+
+    def check(numbers: Sequence) -> None:
+        values: dict[Atom, Any] = {v: numbers[i] for v, i in weak_ints.items()}
+        if not all(type(x) is int for x in values.values()):
+            return  # traced by another transform
+        for eqn in steps:
+            xs = [values[a] if isinstance(a, Var) else a for a in eqn.inputs]
+            y = _exactly(eqn.prim, xs)
+            if type(y) is not int or not LEAST <= y <= GREATEST:
+                raise ArgumentError(
+                    f"{eqn.line}: {name}: `{eqn.prim.name}` of {', '.join(map(str, xs))} does not "
+                    "give an integer of 64 bits, as which Python's are compiled. Pass a float, or "
+                    "name the argument in static_argnums."
+                )
+            values[eqn.outputs[0]] = y
+
+    return check
+
+
+def _exactly(row: Primitive, xs: Sequence[int]) -> Any:
+    """What Python computes, None where it is far too large."""
+    if row is ops.power and abs(xs[0]) > 1 and xs[1] > MOST_BITS:
+        return None
+    if row is ops.left_shift and xs[1] > MOST_BITS:
+        return None
+    return _EXACT[row](*xs)

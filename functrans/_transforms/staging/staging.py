@@ -26,11 +26,18 @@ from functrans._compile.ir.program import (
 )
 from functrans._compile.run.checksum import content
 from functrans._core import remedies, scipy_names
-from functrans._core.array import changeable, in_native_order, plain, unrepeated
-from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of
+from functrans._core.array import (
+    PYTHON_SCALARS,
+    Aval,
+    aval_of,
+    changeable,
+    dtype_of,
+    in_native_order,
+    plain,
+    unrepeated,
+)
 from functrans._core.bind import Outputs, PrimalTracer, Trace, Tracer, bind, writer
-from functrans._core.primitive import Primitive
-from functrans._core.products import NanArrived, Products, forming, products
+from functrans._core.primitive import NanArrived, Primitive, Products, forming, products
 from functrans._core.writing import current
 from functrans._kernels.large import Examples
 from functrans._ops.structure import broadcast_to

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from functrans import tree
 from functrans._compile.ir.program import Var
-from functrans._compile.run.entry import tree_entry
+from functrans._compile.run.entry import Step, Test, tree_entry
 from functrans._compile.run.frame import Argument
-from functrans._compile.run.plan import Step, Test
-from functrans._transforms.staging.containers import maker
+from functrans._transforms.staging.entry import maker
 
 if TYPE_CHECKING:
     from functrans._compile.run.guards import Guards

@@ -19,7 +19,7 @@ from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, bind
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import General
 from functrans._transforms.forward.jvp import JVPTrace
-from functrans._transforms.reverse.degenerate import ReverseTrace
+from functrans._transforms.reverse.nodes import ReverseTrace
 from functrans.config import RAISE, SUBGRADIENT, settings
 from functrans.errors import PACKAGE, KinkWarning, NotDifferentiable, user_line, warn
 

@@ -26,8 +26,7 @@ from functrans._transforms.staging.jit import jit
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.integrate import search
-from functrans.scipy.integrate.search import Tolerances
-from functrans.scipy.integrate.staged import (
+from functrans.scipy.integrate.programs import (
     Equation,
     checked,
     end_value,
@@ -35,7 +34,7 @@ from functrans.scipy.integrate.staged import (
     floating,
     refused,
 )
-from functrans.scipy.integrate.steppers import Explicit, Radau, stepper
+from functrans.scipy.integrate.search import Explicit, Radau, Tolerances, stepper
 
 # Steps whose stages are kept together.
 SEGMENT = 64

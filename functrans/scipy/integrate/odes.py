@@ -27,10 +27,9 @@ from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, Underivable, as_args
 from functrans.scipy.implicit import Numberless, concrete, implicit, require_success
 from functrans.scipy.integrate import adjoint as continuous
-from functrans.scipy.integrate import staged
-from functrans.scipy.integrate.search import Tolerances
-from functrans.scipy.integrate.staged import MAX_STEPS
-from functrans.scipy.integrate.steppers import Explicit, Step, stepper
+from functrans.scipy.integrate import programs
+from functrans.scipy.integrate.programs import MAX_STEPS
+from functrans.scipy.integrate.search import Explicit, Step, Tolerances, stepper
 from functrans.scipy.programs import written_into
 from functrans.scipy.public import is_traced
 
@@ -156,11 +155,11 @@ def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, opt
     elif events is not None:
         listed = [events] if callable(events) else list(events)
         watched = [_watched(e, rest, most_events) for e in listed]
-        y, times, status, *found = staged.with_events(name, f, watched, t_span, y0, t_eval, tol,
-                                                      most)
+        y, times, status, *found = programs.with_events(name, f, watched, t_span, y0, t_eval, tol,
+                                                        most)
         t_events, y_events = found[::2], found[1::2]
     else:
-        y = staged.values("solve_ivp", name, f, t_span, y0, t_eval, tol, most)
+        y = programs.values("solve_ivp", name, f, t_span, y0, t_eval, tol, most)
     y, times = [v if isinstance(v, Tracer) else np.array(v) for v in (y, times)]
     return OptimizeResult(
         t=times, y=y.T, sol=None, t_events=t_events, y_events=y_events, nfev=None, njev=None,
@@ -231,7 +230,7 @@ def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None,
             span = (times[0], times[-1])
             y = continuous.values("odeint", "DOP853", f, span, y0, times, tol, max_steps)
             return y if isinstance(y, Tracer) else np.array(y)
-        return staged.values("odeint", None, f, (times[0], times[-1]), y0, times, tol, max_steps)
+        return programs.values("odeint", None, f, (times[0], times[-1]), y0, times, tol, max_steps)
 
     if adjoint:
         return as_program()

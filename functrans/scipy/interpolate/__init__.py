@@ -13,11 +13,10 @@ from scipy import interpolate as _theirs
 
 from functrans.scipy.interpolate import bsplines as _bsplines
 from functrans.scipy.interpolate import grids as _grids
-from functrans.scipy.interpolate import lines as _lines
 from functrans.scipy.interpolate import piecewise as _piecewise
 from functrans.scipy.interpolate import univariate as _univariate
 from functrans.scipy.public import namespace as _namespace
 
 __all__, __getattr__, __dir__ = _namespace(
-    _theirs, globals(), _piecewise, _bsplines, _univariate, _lines, _grids
+    _theirs, globals(), _piecewise, _bsplines, _univariate, _grids
 )

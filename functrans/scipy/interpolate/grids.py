@@ -15,7 +15,7 @@ from functrans._core.bind import AnyArray, known
 from functrans._ops.structure import move_axis
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
-from functrans.scipy.interpolate import slopes
+from functrans.scipy.interpolate import bases as slopes
 from functrans.scipy.interpolate.bases import Basis, OfScipy, combined, filled, refuse_traced
 from functrans.scipy.interpolate.bsplines import BSpline, coefficients
 from functrans.scipy.interpolate.univariate import knots_of

@@ -1,7 +1,7 @@
 """Piecewise polynomials, differentiable in points, values and knots.
 
 They are SciPy's classes, and of plain arrays SciPy's methods run. The coefficients of interpolants
-follow from their values and slopes at the knots (``slopes.py``).
+follow from their values and slopes at the knots (``bases.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functrans._ops.structure import move_axis
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
-from functrans.scipy.interpolate import slopes
+from functrans.scipy.interpolate import bases
 from functrans.scipy.interpolate.bases import (
     NAMED_ENDS,
     axis_back,
@@ -190,7 +190,7 @@ class _Interpolant(_Evaluated):
 
     def _from_slopes(self, x: Any, y: Any, d: Any, axis: int, extrapolate: Any) -> None:
         """Hermite's cubics. Values and slopes have their axis first."""
-        c = np.stack(slopes.cubics(x, y, d))
+        c = np.stack(bases.cubics(x, y, d))
         self.traced = _Parts(c, x, axis, True if extrapolate is None else extrapolate)
 
 
@@ -232,7 +232,7 @@ class PchipInterpolator(_Interpolant, si.PchipInterpolator):
             si.PchipInterpolator.__init__(self, x, y, axis, extrapolate)
             return
         x, y, axis = _values("PchipInterpolator", x, y, axis)
-        self._from_slopes(x, y, slopes.monotone(x, y), axis, extrapolate)
+        self._from_slopes(x, y, bases.monotone(x, y), axis, extrapolate)
 
 
 class Akima1DInterpolator(_Interpolant, si.Akima1DInterpolator):
@@ -247,7 +247,7 @@ class Akima1DInterpolator(_Interpolant, si.Akima1DInterpolator):
         if method not in ("akima", "makima"):
             raise NotImplementedError(f"`method`={method} is unsupported.")
         x, y, axis = _values("Akima1DInterpolator", x, y, axis)
-        d = slopes.akima(x, y, method == "makima")
+        d = bases.akima(x, y, method == "makima")
         self._from_slopes(x, y, d, axis, bool(extrapolate) if extrapolate is None else extrapolate)
 
 
@@ -285,4 +285,4 @@ class CubicSpline(_Interpolant, si.CubicSpline):
                 closed = np.isclose(y[:1], y[-1:], rtol=1e-15, atol=1e-15)  # as SciPy asks
                 both = np.where(closed, both, np.nan * both)
             y, ends = np.concatenate([both, y[1:-1], both]), bc_type
-        self._from_slopes(x, y, slopes.smooth(x, y, ends), like.axis, like.extrapolate)
+        self._from_slopes(x, y, bases.smooth(x, y, ends), like.axis, like.extrapolate)

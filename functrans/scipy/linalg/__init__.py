@@ -12,12 +12,9 @@ from __future__ import annotations
 from scipy import linalg as _theirs
 
 from functrans.scipy.linalg import factors as _factors
-from functrans.scipy.linalg import functions as _functions
-from functrans.scipy.linalg import riccati as _riccati
-from functrans.scipy.linalg import structured as _structured
 from functrans.scipy.linalg import systems as _systems
 from functrans.scipy.public import namespace as _namespace
 
 __all__, __getattr__, __dir__ = _namespace(
-    _theirs, globals(), _systems, _structured, _factors, _functions, _riccati
+    _theirs, globals(), _systems, _factors
 )

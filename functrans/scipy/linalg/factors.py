@@ -1,22 +1,36 @@
-"""Factorisations after ``scipy.linalg``."""
+"""Factorisations, functions of matrices and Riccati equations, after ``scipy.linalg``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import linalg as sl
 
-from functrans._core.bind import AnyArray, bind, known
+from functrans._core.array import Aval
+from functrans._core.bind import AnyArray, Tracer, bind, known
 from functrans._ops import linalg as rows
+from functrans._ops import matrix_functions
+from functrans._ops.calls import stop
+from functrans._ops.declare import General
+from functrans._ops.elementwise import moving_as
 from functrans._ops.lu import lu as _factors
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
 from functrans.numpy import decompositions, linear_algebra
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.implicit import Numberless, concrete
-from functrans.scipy.linalg.systems import order_from, solve_triangular
+from functrans.scipy.linalg.systems import (
+    order_from,
+    solve_continuous_lyapunov,
+    solve_discrete_lyapunov,
+    solve_triangular,
+)
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import counterpart, refused
+
+# ---- Factorisations after ``scipy.linalg``
+
 
 # ---- Cholesky
 
@@ -232,3 +246,208 @@ def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_fini
     """Refused: the basis is not unique."""
     raise _not_unique("schur", "eigvals for the diagonal, and expm, logm or sqrtm for functions of "
                       "the matrix")
+
+
+# ---- Functions of matrices after ``scipy.linalg``, differentiated to any order
+
+
+def _square(a: Any) -> AnyArray:
+    a = linear_algebra.matrices(a)
+    if a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"expected square matrices, and got the shape {a.shape}")
+    return as_floats(a)
+
+
+@counterpart(sl.expm)
+def expm(A):
+    """The exponential of square matrices; a number is a matrix of one entry."""
+    return matrix_functions.expm(_square(np.atleast_2d(as_operand(A))))
+
+
+@counterpart(sl.logm)
+def logm(A, disp=None):
+    """The principal logarithm. That of a real matrix must be real; pass it as complex otherwise."""
+    return matrix_functions.logm(_square(A))
+
+
+@counterpart(sl.sqrtm)
+def sqrtm(A, disp=None, blocksize=None):
+    """The principal square root. That of a real matrix must be real; pass it as complex otherwise.
+
+    >>> import functrans as ft
+    >>> ft.grad(lambda a: np.trace(sqrtm(a)))(np.diag([1.0, 4.0]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]])
+    """
+    return matrix_functions.sqrtm(_square(A))
+
+
+@counterpart(sl.fractional_matrix_power)
+def fractional_matrix_power(A, t):
+    """A square matrix to a real power. It has no derivative in the power here."""
+    if isinstance(t, Tracer):
+        raise NotDifferentiable(
+            f"{user_line()}: fractional_matrix_power has no derivative in the power t here. Hold "
+            "it constant, or write expm(t * logm(A))."
+        )
+    A = _square(A)
+    if t == int(t):
+        return linear_algebra.matrix_power(A, int(t))
+    return bind(matrix_functions.fractional_matrix_power, A, t=float(t))
+
+
+@counterpart(sl.expm_frechet)
+def expm_frechet(A, E, method=None, compute_expm=True, check_finite=True):
+    """The exponential of ``A``, and its derivative along ``E``."""
+    A, E = _square(A), _square(E)
+    n = A.shape[-1]
+    y = matrix_functions.expm(matrix_functions.block(A, E))
+    return (y[..., :n, :n], y[..., :n, n:]) if compute_expm else y[..., :n, n:]
+
+
+def _turned(A: Any) -> tuple[Any, Any]:
+    """exp(iA) and exp(-iA)."""
+    turned = matrix_functions.expm(1j * A)
+    return turned, matrix_functions.expm(-1j * A) if A.dtype.kind == "c" else np.conj(turned)
+
+
+@counterpart(sl.cosm)
+def cosm(A):
+    """The cosine of square matrices."""
+    A = _square(A)
+    forth, back = _turned(A)
+    return (forth + back) / 2 if A.dtype.kind == "c" else forth.real
+
+
+@counterpart(sl.sinm)
+def sinm(A):
+    """The sine of square matrices."""
+    A = _square(A)
+    forth, back = _turned(A)
+    return (forth - back) / 2j if A.dtype.kind == "c" else forth.imag
+
+
+@counterpart(sl.coshm)
+def coshm(A):
+    """The hyperbolic cosine of square matrices."""
+    A = _square(A)
+    return (matrix_functions.expm(A) + matrix_functions.expm(-A)) / 2
+
+
+@counterpart(sl.sinhm)
+def sinhm(A):
+    """The hyperbolic sine of square matrices."""
+    A = _square(A)
+    return (matrix_functions.expm(A) - matrix_functions.expm(-A)) / 2
+
+
+@counterpart(sl.tanm)
+def tanm(A):
+    """The tangent of square matrices."""
+    A = _square(A)
+    if A.dtype.kind != "c" or not isinstance(A, Tracer):
+        return linear_algebra.solve(cosm(A), sinm(A))
+    still = stop(A)
+    y = linear_algebra.solve(cosm(still), sinm(still))
+    return moving_as(y, -1j * _short_of_one(1j * A))
+
+
+def _short_of_one(A: Any) -> Any:
+    """The hyperbolic tangent as 1 - 2 / (exp(2 A) + 1), whose slope keeps its digits far out."""
+    one = np.eye(A.shape[-1], dtype=A.dtype)
+    return one - 2 * linear_algebra.inv(matrix_functions.expm(2 * A) + one)
+
+
+@counterpart(sl.tanhm)
+def tanhm(A):
+    """The hyperbolic tangent of square matrices."""
+    A = _square(A)
+    if not isinstance(A, Tracer):
+        return linear_algebra.solve(coshm(A), sinhm(A))
+    still = stop(A)
+    return moving_as(linear_algebra.solve(coshm(still), sinhm(still)), _short_of_one(A))
+
+
+# ---- Algebraic Riccati equations, differentiated as what they are: equations for their solution
+#
+# With the gain K of the solution X and the closed loop C = a - b K, the change of X solves
+# Lyapunov's equation of C with the change of the equation's other terms at fixed K, since X does
+# not move with K (Kao and Hennequin, Automatic differentiation of Sylvester, Lyapunov, and
+# algebraic Riccati equations, 2020).
+
+
+def _moved(ts: Sequence, x: Any, gain: Any, next_x: Any) -> AnyArray:
+    """The change of the equation's terms: of the costs q and r, and along the loop."""
+    ta, tb, tq, tr = ts
+    moved = 0 * x
+    if tq is not None:
+        moved = moved + rows.hermitian(tq)
+    if tr is not None:
+        moved = moved + gain.T @ rows.hermitian(tr) @ gain
+    if ta is not None:
+        moved = moved + _both(ta.T @ next_x)
+    if tb is not None:
+        moved = moved - _both(gain.T @ tb.T @ next_x)
+    return moved
+
+
+def _both(half: Any) -> AnyArray:
+    return half + half.T
+
+
+def _continuous_jvp(ts: Sequence, x: Any, xs: Sequence) -> AnyArray:
+    a, b, _, r = xs
+    gain = np.linalg.solve(r, b.T @ x)
+    loop = a - b @ gain
+    return solve_continuous_lyapunov(loop.T, -_moved(ts, x, gain, x))
+
+
+def _discrete_jvp(ts: Sequence, x: Any, xs: Sequence) -> AnyArray:
+    a, b, _, r = xs
+    gain = np.linalg.solve(r + b.T @ x @ b, b.T @ x @ a)
+    loop = a - b @ gain
+    return solve_discrete_lyapunov(loop.T, _moved(ts, x, gain, x @ loop))
+
+
+def _row(theirs: Callable, jvp: Callable) -> General:
+    return General(
+        theirs.__name__, lambda *xs: theirs(*xs), jvp=jvp, vjp=None, batch=None, saves="xy",
+        abstract=lambda a, b, q, r: Aval(a.shape, np.result_type(a.dtype, b.dtype, q.dtype)),
+        doc="The stabilising solution of an algebraic Riccati equation.",
+    )
+
+
+_continuous = _row(sl.solve_continuous_are, _continuous_jvp)
+_discrete = _row(sl.solve_discrete_are, _discrete_jvp)
+
+
+def _solved(row: General, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any) -> AnyArray:
+    who = f"functrans.scipy.linalg.{row.name}"
+    if e is not None:
+        raise refused(who, "e", e, "multiply the equation by its inverse")
+    a, b, q, r = [linear_algebra.matrices(x) for x in (a, b, q, r)]
+    if "c" in [x.dtype.kind for x in (a, b, q, r)]:
+        raise refused(who, "complex matrices", a, "it is differentiated for real ones")
+    if s is not None:
+        a, q = a - b @ np.linalg.solve(r, s.T), q - rows.hermitian(s @ np.linalg.solve(r, s.T))
+    return bind(row, a, b, q, r)
+
+
+@counterpart(sl.solve_continuous_are)
+def solve_continuous_are(a, b, q, r, e=None, s=None, balanced=True):
+    """The solution of ``a^T x + x a - (x b + s) r^-1 (b^T x + s^T) + q = 0``.
+
+    Differentiated as a function of symmetric ``q`` and ``r``.
+
+    >>> import functrans as ft
+    >>> one = np.ones((1, 1))
+    >>> ft.grad(lambda q: solve_continuous_are(0 * one, one, q * one, one)[0, 0])(4.0)
+    Array(0.25)
+    """
+    return _solved(_continuous, a, b, q, r, e, s)
+
+
+@counterpart(sl.solve_discrete_are)
+def solve_discrete_are(a, b, q, r, e=None, s=None, balanced=True):
+    """The solution of ``a^T x a - x - (a^T x b + s) (r + b^T x b)^-1 (b^T x a + s^T) + q = 0``."""
+    return _solved(_discrete, a, b, q, r, e, s)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from scipy import ndimage as _theirs
 
-from functrans.scipy.ndimage import linear as _linear
-from functrans.scipy.ndimage import orders as _orders
+from functrans.scipy.ndimage import filtering as _filtering
 from functrans.scipy.ndimage import points as _points
 from functrans.scipy.public import namespace as _namespace
 
 __all__, __getattr__, __dir__ = _namespace(
-    _theirs, globals(), _linear, _orders, _points
+    _theirs, globals(), _filtering, _points
 )

@@ -22,7 +22,7 @@ from functrans._ops import filters as rows
 from functrans._ops.structure import move_axis
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line, warn
 from functrans.numpy.structure import as_operand, one_axis, take_axis
-from functrans.scipy.ndimage.common import PADDING, each, fitted, image, widened
+from functrans.scipy.ndimage.filtering import PADDING, each, fitted, image, widened
 from functrans.scipy.public import counterpart
 
 si: Any = ndimage  # its types say less than its functions take

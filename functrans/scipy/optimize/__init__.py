@@ -18,13 +18,10 @@ from __future__ import annotations
 
 from scipy import optimize as _theirs
 
-from functrans.scipy.optimize import linear as _linear
 from functrans.scipy.optimize import minima as _minima
-from functrans.scipy.optimize import roots as _roots
-from functrans.scipy.optimize import rosenbrock as _rosenbrock
 from functrans.scipy.optimize import squares as _squares
 from functrans.scipy.public import namespace as _namespace
 
 __all__, __getattr__, __dir__ = _namespace(
-    _theirs, globals(), _linear, _roots, _minima, _squares, _rosenbrock
+    _theirs, globals(), _minima, _squares
 )

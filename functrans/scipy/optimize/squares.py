@@ -17,8 +17,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Followed, Numbers, alone, as_args, exactly
 from functrans.scipy.implicit import concrete, require_success
-from functrans.scipy.optimize.conditions import Conditions
-from functrans.scipy.optimize.constraints import vector
+from functrans.scipy.optimize.conditions import Conditions, vector
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
 

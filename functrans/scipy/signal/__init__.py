@@ -13,9 +13,8 @@ from scipy import signal as _theirs
 from functrans.scipy.public import namespace as _namespace
 from functrans.scipy.signal import convolution as _convolution
 from functrans.scipy.signal import filters as _filters
-from functrans.scipy.signal import smoothing as _smoothing
 from functrans.scipy.signal import spectra as _spectra
 
 __all__, __getattr__, __dir__ = _namespace(
-    _theirs, globals(), _convolution, _filters, _smoothing, _spectra
+    _theirs, globals(), _convolution, _filters, _spectra
 )

@@ -9,13 +9,13 @@ import numpy as np
 from scipy import signal
 
 from functrans._core.bind import AnyArray, Tracer, bind
-from functrans._ops import windows as rows
+from functrans._ops import structure as rows
 from functrans._ops.structure import move_axis
 from functrans.errors import NotDifferentiable, user_line, warn
 from functrans.numpy.structure import as_operand, one_axis
 from functrans.scipy.public import counterpart
+from functrans.scipy.signal.convolution import detrend as _detrended
 from functrans.scipy.signal.filters import extended
-from functrans.scipy.signal.smoothing import detrend as _detrended
 
 ss: Any = signal  # its types say less than its functions take
 

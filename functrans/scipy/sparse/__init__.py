@@ -15,7 +15,6 @@ from scipy import sparse as _theirs
 
 from functrans.scipy.public import namespace as _namespace
 from functrans.scipy.sparse import arrays as _arrays
-from functrans.scipy.sparse import blocks as _blocks
 from functrans.scipy.sparse import linalg as linalg
 
-__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _arrays, _blocks)
+__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _arrays)

@@ -12,8 +12,6 @@ from __future__ import annotations
 from scipy.sparse import linalg as _theirs
 
 from functrans.scipy.public import namespace as _namespace
-from functrans.scipy.sparse import exponential as _exponential
-from functrans.scipy.sparse import spectra as _spectra
 from functrans.scipy.sparse import systems as _systems
 
-__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _systems, _exponential, _spectra)
+__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _systems)

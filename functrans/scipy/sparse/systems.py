@@ -1,13 +1,9 @@
-"""Systems of sparse matrices after ``scipy.sparse.linalg``, by the implicit rule.
-
-The derivative of a solution of A x = b is that of a system with A, and back with its transpose, by
-the same solver; SuperLU's factors are kept. Matrices that are known by their products alone take
-``functrans.scipy.implicit``.
-"""
+"""Systems, exponentials, norms and eigenvalues of sparse matrices with traced entries."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +11,21 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import linalg
 
-from functrans._core.bind import AnyArray, bind
+from functrans._core.bind import AnyArray, bind, known
+from functrans._ops import limits
 from functrans._ops import sparse as rows
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.implicit import concrete, implicit
-from functrans.scipy.public import counterpart, is_traced
+from functrans.scipy.programs import in_programs
+from functrans.scipy.public import counterpart, is_traced, refused
 from functrans.scipy.sparse.arrays import SparseArray, are_ours, full, lifted
+
+# ---- Systems of sparse matrices after ``scipy.sparse.linalg``, by the implicit rule
+#
+# The derivative of a solution of A x = b is that of a system with A, and back with its transpose,
+# by the same solver; SuperLU's factors are kept. Matrices that are known by their products alone
+# take ``functrans.scipy.implicit``.
 
 sl: Any = linalg  # its types say less than its functions take
 
@@ -171,3 +175,165 @@ def _matrix_free(name: str, A: Any, b: Any, x0: Any, options: dict) -> AnyArray:
 
 bicgstab, cg, gcrotmk, gmres, lgmres, minres, tfqmr = [_iterative(n) for n in (
     "bicgstab", "cg", "gcrotmk", "gmres", "lgmres", "minres", "tfqmr")]
+
+
+# ---- The action of the exponential of a sparse matrix, after ``scipy.sparse.linalg``
+#
+# Powers of the matrix are applied, as many as the size of the matrix needs, so all derivatives are
+# those of products. The number of steps follows A. Al-Mohy and N. Higham, "Computing the action of
+# the matrix exponential" (2011): exp(A) = exp(A / s)^s, each factor a Taylor polynomial.
+
+# The norm of the matrix of one step; its series loses few digits, and so do its derivatives.
+STEP = 2.0
+
+
+def _norm(A: SparseArray) -> float:
+    data = known(A.data)
+    if data is None:
+        raise UnsupportedError(
+            f"{user_line()}: expm_multiply takes as many steps as the size of the matrix says, "
+            "which is not known under jit or vmap. Call it outside."
+        )
+    return float(np.bincount(A.pattern.cols, abs(np.asarray(data))).max()) if A.nnz else 0.0
+
+
+def _applied(A: SparseArray, B: Any, t: float, norm: float) -> AnyArray:
+    """exp(t A) B."""
+    steps = max(math.ceil(abs(t) * norm / STEP), 1)
+    size, term, degree = abs(t) * norm / steps, 1.0, 0
+    while term > 1e-18 or degree < 2:  # one more than the value needs, for its derivatives
+        degree += 1
+        term *= size / degree
+    for _ in range(steps):
+        part = B
+        for k in range(1, degree + 3):
+            part = (A @ part) * (t / (steps * k))
+            B = B + part
+    return B
+
+
+def expm_multiply(A, B, start=None, stop=None, num=None, endpoint=None, traceA=None):
+    """exp(A) B, or with ``start``, ``stop`` and ``num`` that of exp(t A) B at these times.
+
+    It is differentiated in the entries of ``A`` and in ``B``.
+    """
+    if not (isinstance(A, SparseArray) or is_traced((A, B))):
+        return sl.expm_multiply(A, B, start, stop, num, endpoint, traceA)
+    if isinstance(A, sl.LinearOperator):
+        raise UnsupportedError(f"{user_line()}: expm_multiply got a LinearOperator beside a traced "
+                               "value; pass a sparse array.")
+    if not (isinstance(A, SparseArray) or sparse.issparse(A)):
+        raise UnsupportedError(f"{user_line()}: expm_multiply got a dense matrix beside a traced "
+                               "value; take functrans.scipy.linalg.expm(A) @ B.")
+    A, B = lifted(A), as_operand(B)
+    if A.shape[0] != A.shape[1]:
+        raise ValueError("expected A to be like a square matrix")
+    if A.shape[1] != B.shape[0]:
+        raise ValueError(f"shapes of matrices A {A.shape} and B {B.shape} are incompatible")
+    norm = _norm(A)
+    if start is None and stop is None and num is None:
+        return _applied(A, B, 1.0, norm)
+    times = np.linspace(0.0 if start is None else start, 1.0 if stop is None else stop,
+                        50 if num is None else num, endpoint=endpoint is None or bool(endpoint))
+    ys, before = [], 0.0
+    for t in times:
+        B, before = _applied(A, B, float(t - before), norm), t
+        ys.append(B)
+    return np.stack(ys)
+
+
+# ---- Norms, inverses and eigenvalues of sparse matrices with traced entries
+
+
+def norm(x, ord=None, axis=None):
+    """The norm of a sparse matrix, of its rows or of its columns.
+
+    Without ``ord`` and ``axis`` it is that of the entries; others are those of the dense matrix.
+    """
+    if not isinstance(x, SparseArray):
+        return sl.norm(x, ord, axis)
+    if ord in (None, "fro") and axis is None and x.is_simple:
+        return np.linalg.norm(x.data)
+    return np.linalg.norm(x.toarray(), ord, axis)
+
+
+def inv(A):
+    """The inverse, which has an entry in each place."""
+    if not isinstance(A, SparseArray):
+        return sl.inv(A)
+    return full(spsolve(A, np.eye(A.shape[0])), A.kind)
+
+
+def eigsh(A, k=6, M=None, sigma=None, which="LM", v0=None, ncv=None, maxiter=None, tol=0,
+          return_eigenvectors=True, Minv=None, OPinv=None, mode="normal", rng=None):
+    """``k`` eigenvalues of a symmetric sparse matrix and their eigenvectors, by Lanczos' method.
+
+    They are differentiated as solutions of their equations, to any order; the largest entry of a
+    vector is positive. Raises SolverError where an eigenvalue is a multiple one; where it nearly
+    is, slopes of the vectors are NaN.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans.scipy import sparse
+    >>> def largest(d):
+    ...     return eigsh(sparse.diags_array([d]), 1, return_eigenvectors=False)[0]
+    >>> ft.grad(largest)(np.array([1.0, 3.0, 2.0])).round(12) + 0.0
+    array([0., 1., 0.])
+    """
+    options: dict[str, Any] = dict(sigma=sigma, which=which, v0=v0, ncv=ncv, maxiter=maxiter,
+                                   tol=tol, mode=mode)
+    if rng is not None:
+        options["rng"] = rng
+    if not isinstance(A, SparseArray):
+        return sl.eigsh(A, k, M, Minv=Minv, OPinv=OPinv, return_eigenvectors=return_eigenvectors,
+                        **options)
+    for name, value in (("M", M), ("Minv", Minv), ("OPinv", OPinv)):
+        if value is not None:
+            raise refused("eigsh", name, value, "solve the standard problem")
+    if A.data.dtype.kind == "c":
+        raise refused("eigsh", "A", "a complex matrix",
+                      "take eigh of A.toarray()")
+    if is_traced((sigma, v0)):
+        raise refused("eigsh", "sigma" if is_traced(sigma) else "v0", "a traced value",
+                      "it says where to look, and has no derivative")
+    w, v = _eigenpairs(A.data, A.pattern, k, options, bool(return_eigenvectors))
+    return (w, v) if return_eigenvectors else w
+
+
+@in_programs
+def _eigenpairs(
+    data: Any, pattern: rows.Pattern, k: int, options: dict, vectors: bool
+) -> tuple[Any, Any]:
+    A, n = SparseArray(data, pattern), pattern.shape[0]
+    # the same vectors at each run, whatever SciPy starts with: a derivative may be another run
+    start = options["v0"]
+    start = np.random.default_rng(0).normal(size=n) if start is None else start
+    matrix = pattern.matrix(np.asarray(concrete(data)))
+    w, v = sl.eigsh(matrix, k, **(options | {"v0": start}))
+    if not vectors:  # SciPy has another order then
+        alone = sl.eigsh(matrix, k, **(options | {"v0": start}), return_eigenvectors=False)
+        order = np.argsort(w)[np.argsort(np.argsort(alone))]
+        w, v = w[order], v[:, order]
+    v = v * np.sign(v[np.argmax(np.abs(v), axis=0), np.arange(len(w))])
+    pairs = [implicit("eigsh", _equations(A), np.append(vector, value))
+             for value, vector in zip(w, v.T, strict=True)]
+    columns = [limits.unmoved(z[:-1], blurred) + z[:-1]
+               for z, blurred in zip(pairs, _blurred(w), strict=True)]
+    return np.stack([z[-1] for z in pairs]), np.stack(columns, axis=1)
+
+
+def _blurred(w: np.ndarray) -> np.ndarray:
+    """Which eigenvalues are so close to another that their vectors' slopes have no digits left."""
+    gaps = np.abs(w[:, None] - w)
+    near = limits.within(gaps, np.abs(w).max(initial=0.0), limits.ONCE)
+    return np.any(near & ~np.eye(len(w), dtype=bool), axis=1)
+
+
+def _equations(A: SparseArray) -> Callable:
+    """What an eigenvector of length 1 and its eigenvalue obey, one after the other in a vector."""
+
+    def residual(z: Any) -> AnyArray:
+        v, w = z[:-1], z[-1]
+        length = 0.5 * (np.sum(v * v) - 1)
+        return np.concatenate([A @ v - w * v, length.reshape((1,))])
+
+    return residual

@@ -6,7 +6,7 @@ from scipy import spatial as _theirs
 
 from functrans.scipy.public import namespace as _namespace
 from functrans.scipy.spatial import distance as distance
-from functrans.scipy.spatial import matrices as _matrices
+from functrans.scipy.spatial import metrics as _metrics
 from functrans.scipy.spatial import transform as transform
 
-__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _matrices)
+__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _metrics)

@@ -12,6 +12,5 @@ from scipy.spatial import distance as _theirs
 
 from functrans.scipy.public import namespace as _namespace
 from functrans.scipy.spatial import pairs as _pairs
-from functrans.scipy.spatial import vectors as _vectors
 
-__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _vectors, _pairs)
+__all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _pairs)

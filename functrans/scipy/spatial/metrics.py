@@ -1,20 +1,23 @@
-"""The metrics, along the last axis of arrays that broadcast against each other.
-
-Where two points coincide a distance that has a kink there has the derivative 0, as a norm at 0.
-"""
+"""The metrics, along the last axis of arrays that broadcast, and distances by a p-norm."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy import spatial
 
 from functrans._core.bind import AnyArray, Tracer
 from functrans._ops.declare import where
 from functrans._ops.elementwise import ratio
 from functrans.errors import NotDifferentiable, user_line
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy import special
+from functrans.scipy.public import counterpart
+
+# ---- The metrics, along the last axis of arrays that broadcast against each other
+#
+# Where two points coincide a distance that has a kink there has the derivative 0, as a norm at 0.
 
 
 def _weighted(x: Any, w: Any) -> AnyArray:
@@ -124,3 +127,33 @@ ALIASES = {
     "euclidean": "euclid eu e", "jensenshannon": "js", "mahalanobis": "mahal mah",
     "minkowski": "mi m pnorm", "seuclidean": "se s", "sqeuclidean": "sqe sqeuclid",
 }
+
+
+# ---- Functions of ``scipy.spatial`` itself: distances by a p-norm
+
+sp: Any = spatial  # its types say less than its functions take
+
+
+@counterpart(sp.minkowski_distance_p)
+def minkowski_distance_p(x, y, p=2.0):
+    """The p-th power of the p-norm of differences, along the last axis."""
+    d = np.abs(as_floats(x) - as_floats(y))
+    if p == np.inf:
+        return np.max(d, axis=-1)
+    return np.sum(d if p == 1 else d**p, axis=-1)
+
+
+@counterpart(sp.minkowski_distance)
+def minkowski_distance(x, y, p=2.0):
+    """The p-norm of differences, along the last axis; 0 has the slope 0."""
+    return minkowski(as_floats(x), as_floats(y), p)
+
+
+@counterpart(sp.distance_matrix)
+def distance_matrix(x, y, p=2.0, threshold=1000000):
+    """The p-norms of the differences of each row of ``x`` and each row of ``y``."""
+    x, y = as_floats(x), as_floats(y)
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"x contains {x.shape[1]}-dimensional vectors but y contains "
+                         f"{y.shape[1]}-dimensional vectors")
+    return minkowski_distance(x[:, None], y[None], p)

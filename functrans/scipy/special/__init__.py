@@ -18,8 +18,7 @@ from scipy import special as _theirs
 
 from functrans.scipy.public import namespace as _namespace
 from functrans.scipy.special import functions as _functions
-from functrans.scipy.special import ufuncs as _ufuncs
 
-assert _ufuncs  # imported for the meanings that it gives
+assert _functions  # imported for the meanings that it gives
 
 __all__, __getattr__, __dir__ = _namespace(_theirs, globals(), _functions)

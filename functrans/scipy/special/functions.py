@@ -1,4 +1,4 @@
-"""Functions of ``scipy.special`` that are no ufuncs, on traced values."""
+"""Functions of ``scipy.special`` on traced values: the row of each ufunc, and the others."""
 
 from __future__ import annotations
 
@@ -12,21 +12,44 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from scipy import special as sp
 
 from functrans._core.bind import AnyArray, Tracer, is_finite, is_staged, known
+from functrans._ops import along_axes
 from functrans._ops import elementwise as ops
-from functrans._ops import exponentials
 from functrans._ops.calls import stop
-from functrans._ops.declare import Elementwise, where
-from functrans._ops.promotion import brought_whole
-from functrans._ops.special import bessel, integrals
-from functrans._ops.special.gamma import binom as _binom
-from functrans._ops.special.gamma import gamma as _gamma
-from functrans._ops.special.gamma import gammaln as _gammaln
-from functrans._ops.special.gamma import poch as _poch
-from functrans._ops.special.gamma import psi as _psi
-from functrans._ops.special.gamma import zeta as _zeta
+from functrans._ops.declare import TABLE, Elementwise, where
+from functrans._ops.slopes import brought_whole
+from functrans._ops.special import (
+    bessel,
+    declare,
+    densities,
+    distributions,
+    gamma,
+    incomplete,
+    integrals,
+)
+from functrans._ops.special.gamma import (
+    binom as _binom,
+)
+from functrans._ops.special.gamma import (
+    gamma as _gamma,
+)
+from functrans._ops.special.gamma import (
+    gammaln as _gammaln,
+)
+from functrans._ops.special.gamma import (
+    poch as _poch,
+)
+from functrans._ops.special.gamma import (
+    psi as _psi,
+)
+from functrans._ops.special.gamma import (
+    zeta as _zeta,
+)
 from functrans.errors import NotDifferentiable, user_line
+from functrans.numpy.protocols import UFUNCS
 from functrans.numpy.structure import as_operand
 from functrans.scipy.public import counterpart, refused
+
+# ---- Functions of ``scipy.special`` that are no ufuncs, on traced values
 
 NO_SLOPE = "an integer has no derivative"
 
@@ -68,7 +91,7 @@ def softmax(x, axis=None):
     """exp(x) / sum(exp(x)); NaN where the largest is infinite, as SciPy's."""
     x = _floating(x, np.float16)
     axes = _axes(axis, x.ndim)
-    y = exponentials.softmax(x, axis=axes)
+    y = along_axes.softmax(x, axis=axes)
     if is_finite(x):
         return y
     top = np.max(stop(x), axis=axes, keepdims=True)
@@ -240,3 +263,29 @@ def factorial(n, exact=False, extend="zero"):
     n = as_operand(n)
     y = _gamma(n + 1)
     return y if extend == "complex" else where(n < 0, 0.0, y)
+
+
+# ---- What ``scipy.special``'s ufuncs do with traced values: the row of each, or a function of rows
+
+# imported for the rows that they declare
+assert integrals and distributions and declare and densities and bessel and incomplete
+assert densities and bessel and distributions
+# Ufuncs inside of functions of SciPy's, which hand traced values on to them.
+INSIDE = {"_zeta": gamma.zeta, "_riemann_zeta": gamma.riemann_zeta}
+
+
+MEANINGS: dict[np.ufunc, Any] = {
+    row.impl: row
+    for row in TABLE.values()
+    if row.name.startswith("special.") and isinstance(row.impl, np.ufunc)
+}
+MEANINGS |= {
+    getattr(sp._ufuncs, name): row for name, row in INSIDE.items() if hasattr(sp._ufuncs, name)
+}
+MEANINGS |= {
+    sp.airy: bessel.airy, sp.airye: bessel.airye, sp.ellipj: integrals.ellipj,
+    sp.fresnel: integrals.fresnel, sp.shichi: integrals.shichi,
+    sp.sici: integrals.sici, sp.voigt_profile: densities.voigt_profile,
+}
+MEANINGS |= {getattr(sp, name): f for name, f in distributions.COMPOSED.items()}
+UFUNCS |= MEANINGS

@@ -18,9 +18,7 @@ from scipy import stats as _theirs
 
 from functrans.scipy import special as _special
 from functrans.scipy.public import namespace as _namespace
-from functrans.scipy.stats import counts as _counts
 from functrans.scipy.stats import half_line as _half_line
-from functrans.scipy.stats import kernels as _kernels
 from functrans.scipy.stats import line as _line
 from functrans.scipy.stats import multivariate as _multivariate
 from functrans.scipy.stats import samples as _samples
@@ -28,5 +26,5 @@ from functrans.scipy.stats import samples as _samples
 assert _special  # imported for the rows that it declares
 
 __all__, __getattr__, __dir__ = _namespace(
-    _theirs, globals(), _line, _half_line, _counts, _multivariate, _kernels, _samples
+    _theirs, globals(), _line, _half_line, _multivariate, _samples
 )

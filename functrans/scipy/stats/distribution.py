@@ -18,14 +18,23 @@ import numpy as np
 from functrans._core.bind import AnyArray, Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import where
-from functrans._ops.special.elementary import expm1, log1mexp, log1p
-from functrans._ops.special.standard import counts, less_log, standardised
+from functrans._ops.special.declare import expm1, log1mexp, log1p
+from functrans._ops.special.distributions import counts, less_log, standardised
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
-from functrans.scipy.stats.conditions import asked, both, chosen, nan_or, or_nan, without_slope
-from functrans.scipy.stats.draws import numbers_of, quantile_kept, same_number
+from functrans.scipy.stats.conditions import (
+    asked,
+    both,
+    chosen,
+    nan_or,
+    numbers_of,
+    or_nan,
+    quantile_kept,
+    same_number,
+    without_slope,
+)
 
 # The support's ends of forms that say nothing of infinity.
 LARGEST = float(np.finfo(float).max)

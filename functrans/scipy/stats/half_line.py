@@ -10,10 +10,29 @@ from scipy import stats as theirs
 
 from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, exp, log, power, sqrt
-from functrans._ops.special.arguments import nowhere
-from functrans._ops.special.beta import betaln
-from functrans._ops.special.elementary import expm1, exprel, log1mexp_of_exp, log1p, polynomial
-from functrans._ops.special.errors import erf, erfinv, log_ndtr, ndtr, ndtri
+from functrans._ops.special.declare import (
+    expm1,
+    exprel,
+    log1mexp_of_exp,
+    log1p,
+    nowhere,
+    polynomial,
+)
+from functrans._ops.special.densities import (
+    boxcox,
+    boxcox1p,
+    erf,
+    erfinv,
+    log_ndtr,
+    ndtr,
+    ndtri,
+    xlogy,
+)
+from functrans._ops.special.distributions import (
+    LOG_ROOT_2PI,
+    log_density_of_beta,
+    log_density_of_gamma,
+)
 from functrans._ops.special.gamma import gamma as gamma_function
 from functrans._ops.special.gamma import gammaln, psi
 from functrans._ops.special.incomplete import (
@@ -21,13 +40,12 @@ from functrans._ops.special.incomplete import (
     betaincc,
     betainccinv,
     betaincinv,
+    betaln,
     gammainc,
     gammaincc,
     gammainccinv,
     gammaincinv,
 )
-from functrans._ops.special.logistic import boxcox, boxcox1p, xlogy
-from functrans._ops.special.standard import LOG_ROOT_2PI, log_density_of_beta, log_density_of_gamma
 from functrans.scipy.stats.conditions import asked
 from functrans.scipy.stats.distribution import LARGEST, Continuous, Form, by_hazard
 

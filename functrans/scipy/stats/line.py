@@ -1,4 +1,4 @@
-"""Distributions of the whole line, and of the circle."""
+"""Distributions of the whole line, of the circle, and of counts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from scipy import stats as theirs
 
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
-from functrans._ops.elementwise import absolute, arctan2, exp, log, sqrt
-from functrans._ops.special import circle, standard
-from functrans._ops.special.beta import betaln
-from functrans._ops.special.elementary import (
+from functrans._ops.elementwise import absolute, arctan2, exp, log, power, sqrt
+from functrans._ops.special import distributions
+from functrans._ops.special.declare import (
     column,
     cosm1,
     expm1,
@@ -21,22 +20,33 @@ from functrans._ops.special.elementary import (
     log1p,
     sinpi,
 )
-from functrans._ops.special.errors import log_ndtr, ndtr, ndtri, ndtri_exp
-from functrans._ops.special.gamma import psi
-from functrans._ops.special.logistic import expit, log_expit, logit
-from functrans._ops.special.standard import LOG_ROOT_2PI
-from functrans.scipy.stats.distribution import (
-    FINITE,
-    Continuous,
-    Form,
-    odd,
+from functrans._ops.special.densities import (
+    entr,
+    expit,
+    log_expit,
+    log_ndtr,
+    logit,
+    ndtr,
+    ndtri,
+    ndtri_exp,
+    xlog1py,
+    xlogy,
 )
+from functrans._ops.special.distributions import LOG_ROOT_2PI, log_density_of_poisson
+from functrans._ops.special.gamma import gammaln, psi
+from functrans._ops.special.incomplete import betainc, betaincc, betaln, gammainc, gammaincc
+from functrans.numpy.structure import as_operand
+from functrans.scipy.implicit import concrete
+from functrans.scipy.programs import in_programs
+from functrans.scipy.stats.distribution import FINITE, Continuous, Discrete, Form, count, odd
+
+# ---- Distributions of the whole line, and of the circle
 
 PI, EULER, LOG2 = math.pi, float(np.euler_gamma), math.log(2)
 
 norm = Continuous(theirs.norm, "", Form(
-    log_density=standard.log_density_of_normal,
-    placed=standard.placed_normal,
+    log_density=distributions.log_density_of_normal,
+    placed=distributions.placed_normal,
     **odd(ndtr, ndtri, log_ndtr),
     mean=lambda: 0.0,
     var=lambda: 1.0,
@@ -45,21 +55,21 @@ norm = Continuous(theirs.norm, "", Form(
 
 
 def _log_density_of_t(x, df):
-    y = standard.log_density_of_t(df, x)
+    y = distributions.log_density_of_t(df, x)
     if not isinstance(df, np.ndarray) or np.isinf(df).any():
-        return where(df == np.inf, standard.log_density_of_normal(x), y)
+        return where(df == np.inf, distributions.log_density_of_normal(x), y)
     return y
 
 
 def _t_cdf(x, df):
     if isinstance(df, np.ndarray) and not np.isinf(df).any():
-        return standard.stdtr(df, x)
+        return distributions.stdtr(df, x)
     normal = df == np.inf
-    return where(normal, ndtr(x), standard.stdtr(where(normal, 1.0, df), x))
+    return where(normal, ndtr(x), distributions.stdtr(where(normal, 1.0, df), x))
 
 
 def _t_ppf(q, df):
-    return where(q == 0, -np.inf, standard.stdtrit(df, q))  # SciPy's says +inf at 0
+    return where(q == 0, -np.inf, distributions.stdtrit(df, q))  # SciPy's says +inf at 0
 
 
 def _finite_from(df, n, y):
@@ -178,11 +188,11 @@ def _entropy_of_skewnorm(a):
 
 skewnorm = Continuous(theirs.skewnorm, "a", Form(
     support=FINITE,
-    log_density=standard.log_density_of_skewnorm,
-    cdf=standard.skewnorm_cdf,
-    sf=lambda x, a: standard.skewnorm_cdf(-x, -a),
-    ppf=standard.skewnorm_ppf,
-    isf=lambda q, a: -standard.skewnorm_ppf(q, -a),
+    log_density=distributions.log_density_of_skewnorm,
+    cdf=distributions.skewnorm_cdf,
+    sf=lambda x, a: distributions.skewnorm_cdf(-x, -a),
+    ppf=distributions.skewnorm_ppf,
+    isf=lambda q, a: -distributions.skewnorm_ppf(q, -a),
     mean=lambda a: math.sqrt(2 / PI) * _skewness(a),
     var=lambda a: 1 - 2 / PI * (_skewness(a) * _skewness(a)),
     entropy=_entropy_of_skewnorm,
@@ -345,16 +355,131 @@ truncnorm = Continuous(theirs.truncnorm, "a b", Form(
 
 def _log_norm_of_vonmises(kappa):
     """The logarithm of the integral of exp(kappa (cos(x) - 1)) over the circle."""
-    return math.log(2 * PI) + log(circle.i0_scaled(kappa))
+    return math.log(2 * PI) + log(distributions.i0_scaled(kappa))
 
 
 vonmises = Continuous(theirs.vonmises, "kappa", Form(
     valid=lambda kappa: kappa >= 0,
     log_density=lambda x, kappa: kappa * cosm1(x) - _log_norm_of_vonmises(kappa),
-    **odd(circle.cdf, circle.ppf),
+    **odd(distributions.cdf, distributions.ppf),
     mean=lambda kappa: 0.0 * kappa,
-    var=circle.variance,
+    var=distributions.variance,
     entropy=lambda kappa: (
-        kappa * (1 - circle.mean_cosine(kappa)) + _log_norm_of_vonmises(kappa)
+        kappa * (1 - distributions.mean_cosine(kappa)) + _log_norm_of_vonmises(kappa)
     ),
+))
+
+
+# ---- Distributions of counts: they have derivatives in their parameters, and none in the counts
+
+INF = math.inf
+# Shares of the probability below counts that bound sums over all that matter.
+SHARES = np.array([1e-15, 0.5, 1 - 1e-15])
+
+
+def _is_probability(p):
+    return (p >= 0) & (p <= 1)
+
+
+def _is_certain(k, p):
+    return (p == 0) | (p == 1)
+
+
+def _log_rest(p):
+    """log(1 - p), where that is finite."""
+    return log1p(-where(p < 1, p, 0.5))
+
+
+def _log_mass_of_binom(k, n, p):
+    n = count(n)
+    return _log_ways(n, k) + xlogy(k, p) + xlog1py(n - k, -p)
+
+
+def _log_ways(n, k):
+    return -log(n + 1) - betaln(n - k + 1, k + 1)
+
+
+def _log_mass_of_nbinom(k, n, p):
+    return gammaln(n + k) - gammaln(k + 1) - gammaln(n) + n * log(p) + xlog1py(k, -p)
+
+
+def _entropy_of(theirs, log_mass):
+    """The sum of -p log(p) over the counts that have a share of it beyond rounding."""
+
+    @in_programs
+    def entropy(*shapes):
+        low, middle, high = np.nan_to_num(theirs.ppf(SHARES, *map(column, concrete(shapes)))).T
+        # half as far again: tails fall at least exponentially
+        first = np.min(low - np.ceil(0.5 * (middle - low)), initial=np.inf)
+        last = np.max(high + 0.5 * (high - middle), initial=0.0)
+        k = np.arange(max(first, 0.0), last + 1)
+        return entr(exp(log_mass(k, *[column(as_operand(s)) for s in shapes]))).sum(-1)
+
+    return entropy
+
+
+bernoulli = Discrete(theirs.bernoulli, "p", Form(
+    valid=_is_probability,
+    support=(0, lambda p: 1),
+    log_density=lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p),
+    ends=(_is_certain, lambda k, p: power(p, k) * power(1 - p, 1 - k)),
+    cdf=lambda k, p: 1 - p,
+    sf=lambda k, p: p,
+    mean=lambda p: p,
+    var=lambda p: p * (1 - p),
+    entropy=lambda p: entr(p) + entr(1 - p),
+))
+
+binom = Discrete(theirs.binom, "n p", Form(
+    valid=lambda n, p: (n >= 0) & (np.floor(n) == n) & _is_probability(p),
+    support=(0, lambda n, p: n),
+    log_density=_log_mass_of_binom,
+    ends=(lambda k, n, p: _is_certain(k, p), lambda k, n, p: (
+        exp(_log_ways(count(n), k)) * power(p, k) * power(1 - p, count(n) - k)
+    )),
+    cdf=lambda k, n, p: betaincc(k + 1, count(n) - k, p),
+    sf=lambda k, n, p: betainc(k + 1, count(n) - k, p),
+    mean=lambda n, p: count(n) * p,
+    var=lambda n, p: count(n) * (p * (1 - p)),
+    entropy=_entropy_of(theirs.binom, _log_mass_of_binom),
+))
+
+nbinom = Discrete(theirs.nbinom, "n p", Form(
+    valid=lambda n, p: (n > 0) & (p > 0) & (p <= 1),
+    support=(0, INF),
+    log_density=_log_mass_of_nbinom,
+    ends=(lambda k, n, p: p == 1, lambda k, n, p: (
+        exp(gammaln(n + k) - gammaln(k + 1) - gammaln(n)) * power(p, n) * power(1 - p, k)
+    )),
+    cdf=lambda k, n, p: betainc(n, k + 1, p),
+    sf=lambda k, n, p: betaincc(n, k + 1, p),
+    mean=lambda n, p: n * (1 - p) / p,
+    var=lambda n, p: n * (1 - p) / (p * p),
+    entropy=_entropy_of(theirs.nbinom, _log_mass_of_nbinom),
+))
+
+poisson = Discrete(theirs.poisson, "mu", Form(
+    valid=lambda mu: mu >= 0,
+    support=(0, INF),
+    log_density=log_density_of_poisson,
+    ends=(lambda k, mu: mu == 0, lambda k, mu: power(mu, k) * exp(-mu - gammaln(k + 1))),
+    cdf=lambda k, mu: gammaincc(k + 1, mu),
+    sf=lambda k, mu: gammainc(k + 1, mu),
+    mean=lambda mu: mu,
+    var=lambda mu: mu,
+    entropy=_entropy_of(theirs.poisson, log_density_of_poisson),
+))
+
+geom = Discrete(theirs.geom, "p", Form(
+    valid=lambda p: (p > 0) & (p <= 1),
+    support=(1, INF),
+    log_density=lambda k, p: xlog1py(k - 1, -p) + log(p),
+    ends=(lambda k, p: p == 1, lambda k, p: power(1 - p, k - 1) * p),
+    cdf=lambda k, p: where(p < 1, -expm1(k * _log_rest(p)), 1 - power(1 - p, k)),
+    sf=lambda k, p: where(p < 1, exp(k * _log_rest(p)), power(1 - p, k)),
+    logcdf=lambda k, p: where(p < 1, log1mexp(-k * _log_rest(p)), log1p(-power(1 - p, k))),
+    logsf=lambda k, p: k * log1p(-p),
+    mean=lambda p: 1 / p,
+    var=lambda p: (1 - p) / (p * p),
+    entropy=lambda p: (entr(p) + entr(1 - p)) / p,
 ))

@@ -14,27 +14,27 @@ from functrans._ops import linalg as rows
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
 from functrans._ops.elementwise import exp, log, power, sqrt, square
-from functrans._ops.special.elementary import log1p
+from functrans._ops.special.declare import log1p
+from functrans._ops.special.densities import entr, xlogy
+from functrans._ops.special.distributions import counts
 from functrans._ops.special.gamma import gammaln, psi, psi_increase
 from functrans._ops.special.incomplete import gammaln_increase
-from functrans._ops.special.logistic import entr, xlogy
-from functrans._ops.special.standard import counts
 from functrans._ops.structure import diagonal
 from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
 from functrans.scipy.special import multigammaln
-from functrans.scipy.stats.conditions import asked
-from functrans.scipy.stats.counts import binom
-from functrans.scipy.stats.distribution import Named, count, method
-from functrans.scipy.stats.draws import (
+from functrans.scipy.stats.conditions import (
+    asked,
     broken_stick,
     gaussian,
     numbers_of,
     quantile_kept,
     same_number,
 )
+from functrans.scipy.stats.distribution import Named, count, method
 from functrans.scipy.stats.half_line import beta, chi2, f
+from functrans.scipy.stats.line import binom
 
 LOG_2PI = math.log(2 * math.pi)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functrans.torch._graph.engine import SavedTensor
 from functrans.torch._graph.modes import state
-from functrans.torch._graph.seen import SavedTensor
 
 
 def _saved_tensors_hooks_is_enabled() -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.kinds import scalar_name
+from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor
 
 # kernel -> the types that it lacks, and the functions of one operand that call it

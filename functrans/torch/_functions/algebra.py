@@ -10,10 +10,9 @@ import numpy as np
 from numpy import ndarray
 
 from functrans.extend import Aval, Tracer, aval_of
-from functrans.torch._functions.direct import RowCall, are_plain, record_row
 from functrans.torch._functions.failures import not_a_tensor, unmultiplied, unsummed
-from functrans.torch._functions.inplace import enter_in_place
-from functrans.torch._functions.outputs import in_batch
+from functrans.torch._functions.outputs import RowCall, are_plain, in_batch, record_row
+from functrans.torch._functions.shim_rows import enter_in_place
 from functrans.torch._functions.table import (
     FUNCTIONS,
     LINALG,
@@ -23,14 +22,13 @@ from functrans.torch._functions.table import (
     promoted,
     row,
 )
+from functrans.torch._graph.dual import FORWARD, Forward
 from functrans.torch._graph.graph import RowNode, joint, saved_value
-from functrans.torch._graph.modes import state, unusual
+from functrans.torch._graph.modes import marked, packed, state, unpacked, unusual
 from functrans.torch._graph.nodes import OpNode, check, freed, sequence
 from functrans.torch._graph.observed import observed_binary
-from functrans.torch._graph.packing import marked, packed, unpacked
-from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.kinds import scalar_name
+from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 # what torch says of operands of several types

@@ -10,10 +10,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from functrans.extend import AnyArray
-from functrans.torch._functions.direct import RowCall, are_plain
-from functrans.torch._functions.inplace import enter_in_place
-from functrans.torch._functions.own import ROWS
+from functrans.torch._functions.outputs import RowCall, are_plain
 from functrans.torch._functions.rows import binary, operand, reflected, unary
+from functrans.torch._functions.shim_rows import ROWS, enter_in_place
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -27,10 +26,10 @@ from functrans.torch._functions.table import (
     promoted,
     row,
 )
-from functrans.torch._graph.batches import anywhere
-from functrans.torch._graph.titles import named
+from functrans.torch._graph.levels import anywhere
+from functrans.torch._graph.nodes import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.kinds import scalar_name
+from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor
 
 # name -> row; integers become floats first

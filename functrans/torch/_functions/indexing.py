@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray, Tracer, split_key
-from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.failures import raise_as_torch
-from functrans.torch._functions.outputs import any_requires
+from functrans.torch._functions.outputs import RowCall, any_requires, are_plain
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, plain, promoted, row
-from functrans.torch._graph.batches import anywhere, require_entries
 from functrans.torch._graph.custom import NoDerivative
 from functrans.torch._graph.graph import RowNode, Value
+from functrans.torch._graph.levels import anywhere, require_entries
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed, observed_unary
 from functrans.torch._graph.views import changed, getitem, guard, rebase, refuse_overlap, view
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import result_dtype
-from functrans.torch._tensors.kinds import scalar_name
+from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory, recorded_edge, unwrap
 
 _scatter_set, _where = row("scatter_set"), row("where")

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.inplace import enter_in_place
 from functrans.torch._functions.shapes import (
     expand,
     matrix_transpose,
     narrow,
     reshape,
     sizes,
+    split,
     transpose,
 )
-from functrans.torch._functions.splitting import split
+from functrans.torch._functions.shim_rows import enter_in_place
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -30,7 +30,7 @@ from functrans.torch._functions.table import (
     row,
 )
 from functrans.torch._graph.modes import enable_grad, state
-from functrans.torch._graph.titles import named
+from functrans.torch._graph.nodes import named
 from functrans.torch._graph.views import become_view, changed, guard
 from functrans.torch._tensors.factories import factory
 from functrans.torch._tensors.tensor import Tensor, has_history

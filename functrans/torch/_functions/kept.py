@@ -12,7 +12,7 @@ from typing import Any
 from functrans.torch._functions.totals import TotalNode
 from functrans.torch._graph.graph import ElementwiseNode, RowNode
 from functrans.torch._graph.modes import state
-from functrans.torch._graph.source import caller
+from functrans.torch._graph.nodes import caller
 from functrans.torch._tensors.tensor import Tensor
 
 # places of the operands that are saved -> functions

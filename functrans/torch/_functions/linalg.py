@@ -12,7 +12,7 @@ from functrans.extend import AnyArray
 from functrans.torch._functions.failures import stops
 from functrans.torch._functions.reductions import size
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, function, op, plain
-from functrans.torch._tensors.kinds import scalar_name
+from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor
 
 # what functions of several results return, by name

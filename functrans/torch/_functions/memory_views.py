@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from functrans.extend import Aval, Linear, bind
 from functrans.torch._functions.table import FUNCTIONS, METHODS, method, op
 from functrans.torch._graph.modes import state
-from functrans.torch._graph.titles import named
+from functrans.torch._graph.nodes import named
 from functrans.torch._graph.views import view, way_to
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 

@@ -21,7 +21,7 @@ from functrans.torch._functions.table import (
     promoted,
 )
 from functrans.torch._graph.graph import Value
-from functrans.torch._tensors.kinds import scalar_name
+from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 Ends = namedtuple("Ends", "min max")

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import ANY, AnyArray, Aval, Linear, Primitive, bind
-from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.failures import not_a_tensor
-from functrans.torch._functions.inplace import enter_in_place
-from functrans.torch._functions.keywords import renaming
+from functrans.torch._functions.outputs import RowCall, are_plain, axis_of, renaming
+from functrans.torch._functions.shim_rows import enter_in_place
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -25,8 +24,8 @@ from functrans.torch._functions.table import (
     row,
 )
 from functrans.torch._functions.totals import total
-from functrans.torch._graph.titles import named, title_for
-from functrans.torch._tensors.kinds import scalar_name
+from functrans.torch._graph.nodes import named, title_for
+from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory
 
 _moving_as, _sum = row("moving_as"), row("sum")

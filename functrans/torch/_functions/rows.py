@@ -28,12 +28,9 @@ from functrans.torch._functions.table import (
     refuse,
 )
 from functrans.torch._graph.graph import ZERO, ElementwiseNode, ResultNode, Storage, kept_by
-from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Edge
+from functrans.torch._graph.modes import quietly, silent, state, unusual
+from functrans.torch._graph.nodes import Edge, caller, named, title_for
 from functrans.torch._graph.observed import observed_binary, observed_unary
-from functrans.torch._graph.quiet import quietly, silent
-from functrans.torch._graph.source import caller
-from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, recorded_edge
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.table import METHODS, TAKING_OUT, function, method, op
-from functrans.torch._graph.titles import named
+from functrans.torch._graph.nodes import named
 from functrans.torch._tensors.factories import factory
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, from_array

@@ -9,9 +9,9 @@ import numpy as np
 
 from functrans._ops.indexing import ARRAY
 from functrans.extend import AnyArray, split_key
-from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.indexing import from_start, index_array, same_type_put
-from functrans.torch._functions.inplace import enter_in_place
+from functrans.torch._functions.outputs import RowCall, are_plain, axis_of
+from functrans.torch._functions.shim_rows import enter_in_place
 from functrans.torch._functions.table import METHODS, NUMBERS, op, plain, row
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from functrans.torch._functions.table import FUNCTIONS, METHODS, function
-from functrans.torch._graph.titles import named
+from functrans.torch._graph.nodes import named
 from functrans.torch._tensors import dtypes, factories
 from functrans.torch._tensors.facts import require_plain_class
 from functrans.torch._tensors.tensor import Tensor, as_array, from_array, has_history

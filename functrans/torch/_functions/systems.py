@@ -1,4 +1,4 @@
-"""Systems of linear equations: ``linalg.solve`` and its kin, from factors too."""
+"""Systems of linear equations, from factors too, and decompositions of low rank."""
 
 from __future__ import annotations
 
@@ -8,10 +8,190 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray
+from functrans.torch._functions.failures import in_batch
 from functrans.torch._functions.linalg import adjoint, finite, matrices, square, with_info
-from functrans.torch._functions.lu import order_from
-from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, op, plain, row
+from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, function, op, plain, row
 from functrans.torch._graph.graph import Value
+from functrans.torch._tensors.random import source
+from functrans.torch._tensors.tensor import Tensor, from_array
+
+# ---- Triangular factors with exchange of rows, after LAPACK
+
+_factors = row("lu")
+
+
+Lu = namedtuple("Lu", "P L U")
+Compact = namedtuple("Compact", "LU pivots")
+CompactInfo = namedtuple("CompactInfo", "LU pivots info")
+
+
+def order_of(A: Any) -> np.ndarray:
+    """The order of the rows that partial pivoting chooses, for each matrix."""
+    a = np.array(plain(A))
+    if a.dtype.kind not in "fc":
+        a = a.astype(np.float32)
+    *lead, m, n = a.shape
+    order = np.broadcast_to(np.arange(m), (*lead, m)).copy()
+    with np.errstate(all="ignore"):
+        for i in range(min(m, n)):
+            best = np.argmax(_size(a[..., i:, i]), -1)[..., None] + i
+            for x in (order, *[a[..., j] for j in range(n)]):
+                top = x[..., i].copy()
+                x[..., i] = np.take_along_axis(x, best, -1)[..., 0]
+                np.put_along_axis(x, best, top[..., None], -1)
+            pivot = a[..., i, i]
+            a[..., i + 1 :, i] /= np.where(pivot == 0, 1, pivot)[..., None]
+            a[..., i + 1 :, i + 1 :] -= a[..., i + 1 :, i : i + 1] * a[..., i : i + 1, i + 1 :]
+    return order
+
+
+def _size(a: np.ndarray) -> np.ndarray:
+    """By what LAPACK picks a pivot."""
+    return np.abs(np.real(a)) + np.abs(np.imag(a)) if a.dtype.kind == "c" else np.abs(a)
+
+
+def pivots_of(order: np.ndarray, count: int) -> np.ndarray:
+    """The exchanges, counted from 1, that lead to an order of rows: LAPACK's pivots."""
+    *lead, m = order.shape
+    pivots = np.empty((*lead, count), np.int32)
+    for at in np.ndindex(*lead):
+        now = list(range(m))
+        for i in range(count):
+            j = now.index(order[at][i])
+            now[i], now[j] = now[j], now[i]
+            pivots[at][i] = j + 1
+    return pivots
+
+
+def order_from(pivots: np.ndarray, m: int) -> np.ndarray:
+    """The order of rows to which LAPACK's pivots lead."""
+    *lead, count = pivots.shape
+    order = np.broadcast_to(np.arange(m), (*lead, m)).copy()
+    for at in np.ndindex(*lead):
+        for i in range(count):
+            j = pivots[at][i] - 1
+            order[at][i], order[at][j] = order[at][j], order[at][i]
+    return order
+
+
+def permutation(order: np.ndarray, dtype: Any) -> np.ndarray:
+    """The matrices P with P L U = A, for A[order] = L U."""
+    return np.swapaxes(np.eye(order.shape[-1], dtype=dtype)[order], -1, -2)
+
+
+def _factored(who: str, A: Any, pivot: bool) -> tuple:
+    matrices(who, A)
+    if not pivot:
+        order = np.broadcast_to(np.arange(A.shape[-2]), A.shape[:-1])
+        return order, *_factors(A)
+    order = order_of(A)
+    return order, *_factors(np.take_along_axis(A, order[..., None], -2))
+
+
+@op(space=LINALG, title="LinalgLuBackward0")
+def lu(A, *, pivot=True):
+    """P, L, U with A = P L U, L with ones on its diagonal."""
+    order, low, up = _factored("lu", A, pivot)
+    P = permutation(order, A.dtype) if pivot else np.zeros(0, A.dtype)
+    return Lu(P, low, up)
+
+
+@op(space=LINALG, title="LinalgLuFactorExBackward0")
+def lu_factor(A, *, pivot=True):
+    """L and U in one matrix, and LAPACK's pivots; an error where U is singular."""
+    return Compact(*_with_info("lu_factor", A, pivot, True)[:2])
+
+
+def _with_info(who: str, A: Any, pivot: bool, check: bool) -> CompactInfo:
+    order, low, u = _factored(who, A, pivot)
+    m, n = A.shape[-2:]
+    k = min(m, n)
+    low = np.tril(low, -1)
+    if n > k:
+        low = np.concatenate([low, np.zeros((*A.shape[:-1], n - k), A.dtype)], -1)
+    if m > k:
+        u = np.concatenate([u, np.zeros((*A.shape[:-2], m - k, n), A.dtype)], -2)
+    zeros = np.diagonal(plain(u), 0, -2, -1) == 0
+    info = np.where(zeros.any(-1), zeros.argmax(-1) + 1, 0).astype(np.int32) if k else np.zeros(
+        A.shape[:-2], np.int32)
+    if check and info.any():
+        text = ("U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. "
+                "If you still want to perform the factorization, consider calling "
+                "linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)")
+        raise RuntimeError(f"torch.linalg.{who}: {in_batch(text, info)}")
+    return CompactInfo(low + u, pivots_of(order, k), info)
+
+
+@op(space=LINALG, title="LinalgLuFactorExBackward0")
+def lu_factor_ex(A, *, pivot=True, check_errors=False):
+    """L and U in one matrix, LAPACK's pivots, and which diagonal entry of U is the first 0, counted
+    from 1, or 0; an error there, if ``check_errors``."""
+    return _with_info("lu_factor_ex", A, pivot, check_errors)
+
+
+@op(name="lu", title="LinalgLuFactorExBackward0")
+def old_lu(A, pivot=True, get_infos=False):
+    """L and U in one matrix, and LAPACK's pivots."""
+    out = _with_info("lu", A, pivot, False)
+    return tuple(out) if get_infos else tuple(out[:2])
+
+
+@op(space=FUNCTIONS, title="LuUnpackBackward0")
+def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
+    """P, L and U from what ``lu_factor`` returns."""
+    m, n = LU_data.shape[-2:]
+    k = min(m, n)
+    P = low = up = np.zeros(0, LU_data.dtype)
+    if unpack_pivots:
+        P = permutation(order_from(plain(LU_pivots), m), LU_data.dtype)
+    if unpack_data:
+        low = np.tril(LU_data[..., :, :k], -1) + np.eye(m, k, dtype=LU_data.dtype)
+        up = np.triu(LU_data[..., :k, :])
+    return Lu(P, low, up)
+
+
+# ---- Decompositions of low rank, of the part of a matrix that random vectors are led to
+
+
+@function
+def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2,
+                M: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S, V of the part of ``A - M`` (m, n) that ``q`` random vectors span after ``niter``
+    multiplications with the matrix and its adjoint: U (m, q), S (q), V (n, q)."""
+    if A.dim() < 2:
+        raise RuntimeError(f"svd_lowrank: A must have at least 2 dimensions, but has {A.dim()}")
+    if M is not None:
+        A = A - M
+    count = min(6 if q is None else q, *A.shape[-2:])
+    drawn = source().standard_normal((*A.shape[:-2], A.shape[-1], count))
+    Q = _basis(A @ from_array(drawn.astype(A._array.dtype)))
+    for _ in range(2 if niter is None else niter):
+        Q = _basis(A @ _basis(A.mH @ Q))
+    U, S, Vh = LINALG["svd"](Q.mH @ A, full_matrices=False)
+    return Q @ U, S, Vh.mH
+
+
+def _basis(A: Tensor) -> Tensor:
+    return LINALG["qr"](A)[0]
+
+
+@function
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True,
+                niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """``svd_lowrank`` of ``A`` without the mean of its rows, unless ``center`` is False; by
+    default ``q`` is 6, or what the matrix has if that is less."""
+    m, n = A.shape[-2:]
+    most = min(m, n)
+    q = min(6, most) if q is None else q
+    if not 0 <= q <= most:
+        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)="
+                         f"{most}")
+    if niter < 0:
+        raise ValueError(f"niter(={niter}) must be non-negative integer")
+    return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
+
+
+# ---- Systems of linear equations: ``linalg.solve`` and its kin, from factors too
 
 _triangular = row("triangular_solve")
 

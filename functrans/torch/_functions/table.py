@@ -33,25 +33,29 @@ from functrans.torch._functions.accepted import (
     floats_only,
     no_booleans,
 )
-from functrans.torch._functions.direct import ByRow, RowCall, record_row
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
 from functrans.torch._functions.kept import keeping, mark, mark_row
-from functrans.torch._functions.keywords import parameters_of, renamed, renaming, wrong_arguments
-from functrans.torch._functions.narrowing import (
+from functrans.torch._functions.outputs import (
+    ByRow,
+    RowCall,
+    any_requires,
     computes_wide,
     in_single,
     in_torchs_type,
     narrowed,
+    parameters_of,
+    record_row,
+    renamed,
+    renaming,
+    return_type,
     widened,
+    write_out,
+    wrong_arguments,
 )
-from functrans.torch._functions.outputs import any_requires, write_out
-from functrans.torch._functions.returned import return_type
 from functrans.torch._graph.graph import RowNode, Value, is_outer
-from functrans.torch._graph.modes import state
-from functrans.torch._graph.nodes import Node
+from functrans.torch._graph.modes import quietly, state
+from functrans.torch._graph.nodes import Node, named, title_for
 from functrans.torch._graph.observed import observed
-from functrans.torch._graph.quiet import quietly
-from functrans.torch._graph.titles import named, title_for
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import NUMBERS
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, lift_operand

@@ -11,11 +11,10 @@ from numpy import ndarray
 
 from functrans.extend import TABLE, Aval, bind
 from functrans.torch._functions.failures import not_a_tensor
+from functrans.torch._graph.dual import FORWARD, Forward
 from functrans.torch._graph.modes import state
-from functrans.torch._graph.nodes import Edge, OpNode, sequence
+from functrans.torch._graph.nodes import Edge, OpNode, sequence, title_for
 from functrans.torch._graph.observed import observed_unary
-from functrans.torch._graph.pushing import FORWARD, Forward
-from functrans.torch._graph.titles import title_for
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 _broadcast_to = TABLE["broadcast_to"]

@@ -15,18 +15,15 @@ import numpy as np
 from numpy import ndarray
 
 from functrans.extend import AnyArray, Aval, Tracer, aval_of, cast, sum_to
-from functrans.torch._graph.batches import require_entries
+from functrans.torch._graph.dual import FORWARD, Forward
+from functrans.torch._graph.engine import saved_tensor
 from functrans.torch._graph.graph import Storage, Value
-from functrans.torch._graph.levels import require_same_size
-from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Edge, Node, OpNode, check, freed, sequence
-from functrans.torch._graph.packing import Packed
-from functrans.torch._graph.pushing import FORWARD, Forward
-from functrans.torch._graph.seen import saved_tensor
-from functrans.torch._graph.source import caller
+from functrans.torch._graph.levels import require_entries, require_same_size
+from functrans.torch._graph.modes import Packed, state, unusual
+from functrans.torch._graph.nodes import Edge, Node, OpNode, caller, check, freed, sequence
 from functrans.torch._graph.views import CUSTOM, SEVERAL, changed, guard, rebase
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.cotangents import take
+from functrans.torch._tensors.memory import take
 from functrans.torch._tensors.tensor import Tensor, from_array, lift_variable, recorded_edge, show
 
 

@@ -30,14 +30,30 @@ from functrans.extend import (
     pull,
     sum_to,
 )
-from functrans.torch._graph import packing
-from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Edge, Node, OpNode, check_marks, freed, sequence
+from functrans.torch._graph import modes
+from functrans.torch._graph.modes import (
+    Packed,
+    PackedTuple,
+    marked,
+    packed,
+    state,
+    unpacked,
+    unusual,
+)
+from functrans.torch._graph.nodes import (
+    Edge,
+    Node,
+    OpNode,
+    Storage,
+    caller,
+    check_marks,
+    freed,
+    joint,
+    latest,
+    sequence,
+    title_of,
+)
 from functrans.torch._graph.observed import observed_row, watched_threads
-from functrans.torch._graph.packing import Packed, PackedTuple, marked, packed, unpacked
-from functrans.torch._graph.source import caller
-from functrans.torch._graph.storage import Storage, joint, latest
-from functrans.torch._graph.titles import title_of
 
 
 class RowNode(OpNode):
@@ -195,7 +211,7 @@ class ElementwiseNode(OpNode):
         self.marks = marks
         self.where = where
         if unusual and state.saving is not None:
-            self.parts = packing.packed_parts(parts)
+            self.parts = modes.packed_parts(parts)
             self.marks = marked(marks, *[saved for _, _, saved, _ in self.parts])
 
     def available(self) -> Sequence:
@@ -205,7 +221,7 @@ class ElementwiseNode(OpNode):
         if self.seq > latest.change:
             check_marks(self)
         if type(self.parts) is PackedTuple:
-            return packing.unpacked_parts(self.parts)
+            return modes.unpacked_parts(self.parts)
         return self.parts
 
     def bare(self, ct: Any, create: bool) -> Iterable:

@@ -1,23 +1,109 @@
-"""Forward levels of a thread, and recording for tangents alone.
-
-A *level* is open inside ``forward_ad.dual_level`` and while ``torch.func.jvp`` and its kin run
-their function. Forward mode does not depend on ``no_grad``, so operations are recorded there as
-well, but their operands go through ``ForwardOnly`` nodes, which tangents pass and gradients do not.
-Operands that lead to no tangent stay constants.
-"""
+"""Forward levels and batches of a thread, and what a walk will come by."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Container, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from functrans.extend import AnyArray
-from functrans.torch._graph.graph import Value
+import numpy as np
+
+from functrans.extend import AnyArray, Tracer
+from functrans.torch._graph.graph import RECORDER, Recorder, Value
 from functrans.torch._graph.modes import is_grad_enabled, set_grad, set_unusual, state
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
+
+# ---- What a walk will come by: the nodes that can be reached, and those that lead to wanted places
+
+by_age = attrgetter("seq")  # the newest first
+
+
+def reached(starts: Iterable[Node]) -> list[Node]:
+    """The nodes that a walk from ``starts`` may pass, each once."""
+    inner, ends = explored(starts)
+    return inner + ends
+
+
+def explored(starts: Iterable[Node]) -> tuple[list[Node], list[Node]]:
+    """``reached``: the nodes that lead on, and those where paths end."""
+    inner, ends = [], []
+    found = list(starts)
+    seen = set(found)
+    for node in found:  # which grows
+        parent = None
+        for edge in node.edges:
+            if edge is not None:
+                parent = edge[0]
+                if parent not in seen:
+                    seen.add(parent)
+                    found.append(parent)
+        if parent is None:
+            ends.append(node)
+        else:
+            inner.append(node)
+    return inner, ends
+
+
+def edge_key(edge: Edge) -> tuple:
+    """The key of a place. A leaf has one, though it may have had several nodes."""
+    node, k = edge
+    return (id(node.variable), 0) if type(node) is AccumulateGrad else (id(node), k)
+
+
+def _end_key(node: Any) -> tuple | None:
+    """``edge_key`` of a leaf; None for other nodes."""
+    return (id(node.variable), 0) if type(node) is AccumulateGrad else None
+
+
+class _Inner:
+    """All nodes that lead on to others."""
+
+    def __contains__(self, node: Any) -> bool:
+        return any(node.edges)
+
+
+_INNER = _Inner()
+
+
+class Route(NamedTuple):
+    """The nodes from which a wanted place is reached through an operand; with those places, None
+    for all nodes; and the ids of nodes, not leaves, with an output that is wanted."""
+
+    needed: Container[Node]
+    passing: set[Node] | None
+    inner: set[int]
+
+
+def leading_to(inner: Sequence[Node], ends: Sequence[Node], sought: Collection[tuple]) -> Route:
+    """The way to the places ``sought``, which are given by their keys, through what ``explored``
+    found."""
+    if set(sought) == {*map(_end_key, ends)}:
+        return Route(_INNER, None, set())  # the usual case: leaves, and all paths lead to one
+    keys = {edge_key((node, 0)): type(node) is AccumulateGrad for node in ends}
+    ids = {key[0] for key in sought if not keys.get(key)}
+    if all([key in sought for key in keys]):
+        return Route(_INNER, None, ids)  # all paths lead to one
+    needed = set()
+    found = [*inner, *ends]
+    for node in sorted(found, key=by_age, reverse=True):  # operands first
+        for edge in node.edges:
+            if edge is not None and (edge[0] in needed or edge_key(edge) in sought):
+                needed.add(node)
+                break
+    places = {place for place, _ in sought}
+    passing = needed | {n for n in found if edge_key((n, 0))[0] in places}
+    return Route(needed, passing, ids)
+
+
+# ---- Forward levels of a thread, and recording for tangents alone
+#
+# A *level* is open inside ``forward_ad.dual_level`` and while ``torch.func.jvp`` and its kin run
+# their function. Forward mode does not depend on ``no_grad``, so operations are recorded there as
+# well, but their operands go through ``ForwardOnly`` nodes, which tangents pass and gradients do
+# not. Operands that lead to no tangent stay constants.
 
 
 class _Levels(threading.local):
@@ -186,3 +272,100 @@ def require_no_leaf(name: str, edge: Edge | None) -> None:
             f"{name}: a tensor that requires gradients would get a tangent inside no_grad, which "
             "its gradient knows nothing of. This is not supported; write to a detach().clone()."
         )
+
+
+# ---- Batches: what is recorded while ``torch.func.vmap`` runs a function once for all entries
+#
+# Inside, the memory of a tensor is a value that ``functrans.vmap`` traces, of the shape of one
+# entry. What has a history outside is a ``Value`` in there, so that operations reach the graph
+# outside with the whole batch. What is differentiated inside is recorded by a trace of the batch's
+# own, newer than that of ``vmap``: its nodes have the shapes of an entry and keep traced values.
+
+
+class NotBatched(RuntimeError):
+    """An operation runs only on each entry by itself."""
+
+
+class ItemOfBatch(RuntimeError):
+    """A number was asked for where each entry has one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over "
+            "calling .item() on a Tensor, please try to rewrite what you're doing with other "
+            "operations: the function runs once for the whole batch, whose entries differ."
+        )
+
+
+class Batch:
+    """A batch that is open in this thread.
+
+    ``outer``: whether what is passed or captured has a history outside. ``own``: the nodes where
+    what is differentiated inside starts. ``declined``: why an operation did not take the batch,
+    also where the function went on without it.
+    """
+
+    def __init__(self, outer: bool):
+        self.recorder = Recorder("functrans.torch.vmap")
+        self.outer = outer
+        self.own: set[Node] = set()
+        self.captured = False
+        self.declined: str | None = None
+
+    def __enter__(self) -> Batch:
+        self.around = state.batch
+        self._capturing = self.around is None and is_grad_enabled()
+        set_unusual(batch=self)
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        set_unusual(batch=self.around)
+
+    def decline(self, why: str) -> NotBatched:
+        self.declined = why
+        return NotBatched(why)
+
+    def require_no_outer(self, what: str) -> None:
+        """Raise where ``what`` would have to hide a history outside."""
+        if self.outer:
+            raise self.decline(f"{what} of what has a history outside")
+        self._capturing = False
+
+    def require_no_captured(self, what: str) -> None:
+        """Raise where ``what`` would have to see what is captured; from now on nothing is."""
+        if self.captured:
+            raise self.decline(f"{what} beside captured tensors")
+        self._capturing = False
+
+    def captured_value(self, array: Any, edge: Edge, storage: Any) -> Value | None:
+        """A tensor that the function closes over and whose history is outside: for the batch a
+        constant, on which operations reach the graph outside. None for what belongs inside."""
+        if not self._capturing or type(array) is not np.ndarray or not self.is_outside(edge[0]):
+            return None
+        self.outer = self.captured = True
+        return Value(Value(array, *edge, storage, RECORDER), None)
+
+    def is_outside(self, node: Node) -> bool:
+        """Whether nothing that is differentiated inside leads to ``node``."""
+        return not self.own or self.own.isdisjoint(reached([node]))
+
+
+def require_entries(what: str) -> None:
+    """Raise inside of a batch: ``what`` is done to each entry by itself."""
+    if state.batch is not None:
+        raise state.batch.decline(what)
+
+
+def known_numbers(x: Any) -> np.ndarray:
+    """The plain array of a tensor's memory ``x``, if it is the same for all entries."""
+    if not isinstance(x, Tracer):
+        return x
+    x = x.concrete()
+    if x is None:
+        raise ItemOfBatch
+    return np.asarray(x)
+
+
+def anywhere(mask: Any) -> bool:
+    """Whether a condition, of what is given as it is, holds for any number, of any entry."""
+    return bool(np.any(mask.whole() if isinstance(mask, Tracer) else mask))

@@ -1,18 +1,21 @@
-"""Whether operations are recorded: ``no_grad``, ``enable_grad``, ``set_grad_enabled``.
-
-The mode belongs to a thread. ``state.grad`` is read by every operation; only the classes here and
-the engine set it, and each restores the previous mode. While a forward level is open (``levels``),
-``no_grad`` sets ``only_forward`` instead: operations are recorded for tangents. ``state.watch`` is
-who is told of each operation, usually None; ``observed`` sets and reads it.
-"""
+"""Whether operations are recorded, what is kept in place of saved arrays, and quiet NumPy."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
+
+# ---- Whether operations are recorded: ``no_grad``, ``enable_grad``, ``set_grad_enabled``
+#
+# The mode belongs to a thread. ``state.grad`` is read by every operation; only the classes here and
+# the engine set it, and each restores the previous mode. While a forward level is open
+# (``levels``), ``no_grad`` sets ``only_forward`` instead: operations are recorded for tangents.
+# ``state.watch`` is who is told of each operation, usually None; ``observed`` sets and reads it.
 
 
 class _State(threading.local):
@@ -216,3 +219,103 @@ class inference_mode(_Mode):
 
     def _fresh(self) -> _Mode:
         return inference_mode(self.inference)
+
+
+# ---- What nodes keep in place of the arrays that they save, while ``saved_tensors_hooks`` are set
+
+
+class Packed:
+    """What ``pack`` has made of a saved array, and the way back."""
+
+    __slots__ = ("apart", "kept", "unpack")
+
+    def __init__(self, array: np.ndarray, hooks: tuple[Callable, Callable]):
+        pack, self.unpack = hooks
+        self.kept = pack(array)
+        memory = getattr(self.kept, "_array", None)
+        # what is known to be on memory of its own, which changes in place do not reach
+        self.apart = isinstance(self.kept, str | int | bytes) or (
+            memory is not None and not np.may_share_memory(memory, array))
+
+
+class PackedTuple(tuple):
+    """What a node has saved, of which arrays are packed."""
+
+    __slots__ = ()
+
+
+def packed(values: Sequence) -> PackedTuple:
+    """``values`` with the arrays among them packed."""
+    return PackedTuple([
+        Packed(v, state.saving) if isinstance(v, np.ndarray) else v for v in values
+    ])
+
+
+def marked(marks: Sequence, *values: Sequence) -> Sequence:
+    """``marks``, none if all that was packed among ``values`` is on memory of its own."""
+    return () if all(x.apart for v in values for x in v if type(x) is Packed) else marks
+
+
+def unpacked(values: Sequence) -> Sequence:
+    """``values`` with what was packed unpacked."""
+    if type(values) is not PackedTuple:
+        return values
+    return [v.unpack(v.kept) if type(v) is Packed else v for v in values]
+
+
+def packed_parts(parts: Sequence) -> PackedTuple:
+    """The parts of an elementwise node, of each of which what it saves is packed."""
+    return PackedTuple([(i, action, packed(saved), unlike) for i, action, saved, unlike in parts])
+
+
+def unpacked_parts(parts: Sequence) -> Sequence:
+    """The way back from ``packed_parts``."""
+    return [(i, action, unpacked(saved), unlike) for i, action, saved, unlike in parts]
+
+
+# ---- Without NumPy's warnings
+
+# NumPy's variable for how errors are handled, which has no public name
+_errors: Any = getattr(np._core.umath, "_extobj_contextvar", None)  # type: ignore[attr-defined]
+with np.errstate(all="ignore"):
+    _IGNORE = _errors and _errors.get()
+
+
+def quietly(f: Callable, *xs: Any, **params: Any) -> Any:
+    """``f(*xs, **params)`` without NumPy's warnings about infinities and NaNs: ``np.errstate``,
+    which computes its state at each entry, takes six times as long.
+    """
+    if _errors is None:
+        with np.errstate(all="ignore"):
+            return f(*xs, **params)
+    before = _errors.get()
+    try:
+        _errors.set(_IGNORE)
+        return f(*xs, **params)
+    finally:
+        _errors.set(before)
+
+
+def silent(f: Callable, operands: int) -> Callable:
+    """``f``, of one or two operands, without these warnings."""
+    if _errors is None or operands > 2:
+        return functools.partial(quietly, f)
+    get, use = _errors.get, _errors.set
+
+    def of_one(x: Any) -> Any:
+        before = get()
+        try:
+            use(_IGNORE)
+            return f(x)
+        finally:
+            use(before)
+
+    def of_two(x1: Any, x2: Any) -> Any:
+        before = get()
+        try:
+            use(_IGNORE)
+            return f(x1, x2)
+        finally:
+            use(before)
+
+    return of_one if operands == 1 else of_two

@@ -1,34 +1,241 @@
-"""Nodes of the graph: what an operation leaves behind so that ``backward`` can go through it.
-
-A *cotangent* here is a plain array, or a ``Value`` while the derivative itself is recorded, never
-conjugated. What users see (hooks, ``.grad``, results of ``grad``) is its conjugate, in ``Tensor``s;
-only ``tensor.show`` and ``tensor.take`` convert.
-
-Interface for those who add nodes (custom functions, checkpoints): subclass ``Node`` and give
-
-    edges             ``(node, output number)`` of each operand, None where it needs no gradient
-    outputs           how many outputs there are
-    pull(ct, create)  the cotangents of the operands, one an edge, None for none; with several
-                      outputs ``ct`` is a list, None where nothing arrived. ``create``: record the
-                      derivative
-    release()         drop what was saved; a later ``pull`` raises ``freed()``
-    repeats, bare     whether one walk may pass it twice, and the first time: without strong zero
-
-Nodes are ordered by ``seq``, which falls with time: an operand's node always has the greater one.
-"""
+"""Nodes of the graph: what an operation leaves behind, its memory, hooks, name and line."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
-
-from functrans.torch._graph.hooks import Extras, RemovableHandle
-from functrans.torch._graph.source import place
-from functrans.torch._graph.storage import Storage, latest, sequence
+import itertools
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from functrans.torch._tensors.tensor import Tensor
+
+
+# ---- Hooks of nodes and tensors: where they are kept, and the handles that take them back
+#
+# ``Retaining`` is the part of ``Tensor`` that has results of operations keep their gradient.
+
+
+class Extras:
+    """The rarer state of a node: hooks by output, tensors that retain their grad, metadata."""
+
+    __slots__ = ("metadata", "post_hooks", "pre_hooks", "retaining", "tensor_hooks")
+
+    def __init__(self) -> None:
+        self.tensor_hooks: dict[int, dict] = {}
+        self.retaining: dict[int, weakref.ref] = {}
+        self.pre_hooks: dict[int, Any] = {}
+        self.post_hooks: dict[int, Any] = {}
+        self.metadata: dict[Any, Any] = {}
+
+
+class Retaining:
+    """A tensor whose ``grad`` is filled in although it is the result of an operation."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        requires_grad: Any
+        _node: Any
+        _index: int
+
+    def retain_grad(self) -> None:
+        """Let ``backward`` fill in ``grad`` although this is not a leaf."""
+        if not self.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        if self._node is not None:
+            self._node.extra().retaining[self._index] = weakref.ref(self)
+
+    def stop_retaining(self) -> bool:
+        """Whether ``grad`` was filled in from this place of the graph; it is no longer."""
+        kept = self.retains_grad
+        if kept:
+            del self._node.extra().retaining[self._index]
+        return kept
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether ``retain_grad`` was called on it, it not being a leaf."""
+        extras = self._node.extras if self._node is not None else None
+        ref = extras.retaining.get(self._index) if extras is not None else None
+        return ref is not None and ref() is self
+
+
+class RemovableHandle:
+    """Takes back a hook: ``handle.remove()``, or leaving a ``with`` block."""
+
+    _next_id = itertools.count()
+
+    def __init__(self, hooks: dict):
+        self.hooks = hooks
+        self.id = next(RemovableHandle._next_id)
+
+    @classmethod
+    def enter(cls, hooks: Any, hook: Any, prepend: bool = False) -> RemovableHandle:
+        """The handle of ``hook``, entered at the end of ``hooks``, or before all others."""
+        handle = cls(hooks)
+        hooks[handle.id] = hook
+        if prepend:
+            hooks.move_to_end(handle.id, last=False)
+        return handle
+
+    def remove(self) -> None:
+        self.hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self.remove()
+
+
+# ---- The line of the user's code that called an operation, for errors and profiles
+
+_OURS = ("functrans.", "numpy.", "<__array_function__")
+
+
+def caller(depth: int = 2) -> tuple:
+    """The place in the user's code: a code object and the offset of an instruction in it.
+
+    ``depth``: the number of a frame that is functrans's own, or its caller.
+    """
+    frame: Any = sys._getframe(depth)
+    while _is_ours(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+@functools.lru_cache(4096)
+def _is_ours(module: str) -> bool:
+    """Whether this is the name of a module of functrans or NumPy."""
+    return module.startswith(_OURS)
+
+
+def place(where: tuple | None) -> str:
+    """``file:line`` of what ``caller`` returned."""
+    if where is None:
+        return "an unknown line"
+    code, at = where
+    lines = [line for start, stop, line in code.co_lines() if start <= at < stop and line]
+    return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
+
+
+# ---- The memory that tensors share: how often it was changed, and by what
+
+# the age of nodes and of changes in place; it falls with time
+sequence = itertools.count(0, -1)
+
+
+class _Latest:
+    """``change``: the age of the newest change of any memory. A node that was recorded after it has
+    saved nothing that has changed."""
+
+    __slots__ = ("change",)
+
+    def __init__(self) -> None:
+        self.change = next(sequence)
+
+
+latest = _Latest()
+
+
+class Storage:
+    """The state that tensors on the same memory share.
+
+    ``version`` counts changes in place, ``changed`` says by what and where the last one was made.
+    ``history`` counts those that a graph has recorded, after which views look up their node again.
+    """
+
+    version = 0
+    history = 0
+    changed: tuple | None = None
+    reshaped = False  # by ``resize_``: views no longer know their place in the base
+
+    def count(self, by: str | None = None, where: tuple | None = None) -> None:
+        """Count a change of the memory, made by ``by`` at the line ``where``."""
+        self.version += 1
+        if by is not None:
+            self.changed = by, where
+        latest.change = next(sequence)
+
+
+class Joint:
+    """Several storages as one: for values of which it is not known on whose memory they are."""
+
+    def __init__(self, storages: Sequence[Storage]):
+        self.storages = storages
+
+    @property
+    def version(self) -> int:
+        return sum([s.version for s in self.storages])
+
+    @property
+    def changed(self) -> tuple | None:
+        return next((s.changed for s in self.storages if s.changed), None)
+
+
+def joint(marks: Sequence) -> Any:
+    """The storage of what a node with these marks has saved."""
+    if len(marks) == 1:
+        return marks[0][0]
+    return Joint([s for s, _ in marks]) if marks else None
+
+
+# ---- Names: of functions that are made by others, and of nodes, as ``grad_fn`` shows them
+
+_F = TypeVar("_F", bound=Callable)
+# Rows whose nodes are known under a shorter name than theirs.
+_TITLES = {
+    "subtract": "Sub", "multiply": "Mul", "divide": "Div", "negative": "Neg", "power": "Pow",
+    "square": "Pow", "absolute": "Abs", "matmul": "Mm", "concatenate": "Cat", "getitem": "Slice",
+    "put_add": "SliceBackward", "scatter_set": "IndexPut", "broadcast_to": "Expand",
+    "reshape": "View", "transpose": "Permute", "astype": "ToCopy", "arctan2": "Atan2",
+}
+
+
+def named(f: _F, name: str, doc: str | None) -> _F:
+    """``f``, called ``name`` from now on, with a docstring."""
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+def typename(x: Any) -> str:
+    """The name of a type, or of that of an object, with its module unless it is Python's own."""
+    kind = x if isinstance(x, type) else type(x)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def title_for(name: str) -> str:
+    """The title of the nodes of a function."""
+    return "".join([w.capitalize() for w in name.strip("_").split("_")]) + "Backward0"
+
+
+@functools.cache
+def title_of(row: str) -> str:
+    """The title of the nodes of a row."""
+    return f"{_TITLES[row]}Backward0" if row in _TITLES else title_for(row)
+
+
+# ---- Nodes of the graph: what an operation leaves behind so that ``backward`` can go through it
+#
+# A *cotangent* here is a plain array, or a ``Value`` while the derivative itself is recorded, never
+# conjugated. What users see (hooks, ``.grad``, results of ``grad``) is its conjugate, in
+# ``Tensor``s; only ``tensor.show`` and ``tensor.take`` convert.
+#
+# Interface for those who add nodes (custom functions, checkpoints): subclass ``Node`` and give
+#
+#     edges             ``(node, output number)`` of each operand, None where it needs no gradient
+#     outputs           how many outputs there are
+#     pull(ct, create)  the cotangents of the operands, one an edge, None for none; with several
+#                       outputs ``ct`` is a list, None where nothing arrived. ``create``: record the
+#                       derivative
+#     release()         drop what was saved; a later ``pull`` raises ``freed()``
+#     repeats, bare     whether one walk may pass it twice, and the first time: without strong zero
+#
+# Nodes are ordered by ``seq``, which falls with time: an operand's node always has the greater one.
 
 Edge = tuple["Node", int]
 

@@ -19,9 +19,8 @@ from functrans.extend import TABLE, Aval, Primitive, aval_of, bind, pull
 from functrans.torch._graph.graph import Value, linear_node
 from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import Edge, Node, OpNode, sequence
+from functrans.torch._graph.nodes import Edge, Node, OpNode, caller, sequence
 from functrans.torch._graph.observed import observed_row
-from functrans.torch._graph.source import caller
 from functrans.torch._tensors.tensor import (
     Tensor,
     edge_of,

@@ -22,15 +22,21 @@ from functrans._core.bind import may_have_nan
 from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
 from functrans.extend import AnyArray, General
-from functrans.torch._graph.levels import forward_value, leads_forward
-from functrans.torch._graph.modes import set_unusual, state, unusual
-from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
+from functrans.torch._graph.levels import (
+    Route,
+    by_age,
+    edge_key,
+    explored,
+    forward_value,
+    leading_to,
+    leads_forward,
+    reached,
+)
+from functrans.torch._graph.modes import quietly, set_unusual, state, unusual
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, caller
 from functrans.torch._graph.observed import set_watch
-from functrans.torch._graph.quiet import quietly
-from functrans.torch._graph.routes import Route, by_age, edge_key, explored, leading_to, reached
-from functrans.torch._graph.source import caller
-from functrans.torch._tensors.cotangents import is_alone, take
 from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.memory import is_alone, take
 from functrans.torch._tensors.tensor import Tensor, show
 
 

@@ -17,9 +17,8 @@ from typing import Any
 from functrans.extend import Observer, Observers, Op
 from functrans.torch._graph.graph import Value
 from functrans.torch._graph.modes import state
-from functrans.torch._graph.nodes import Node
+from functrans.torch._graph.nodes import Node, caller
 from functrans.torch._graph.observed import set_watch
-from functrans.torch._graph.source import caller
 from functrans.torch._tensors.tensor import Tensor
 
 # Operations that torch's profiler knows by another name.

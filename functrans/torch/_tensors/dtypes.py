@@ -1,4 +1,4 @@
-"""Element types under the shim's names, their promotion, and ``Size``."""
+"""Element types, devices and layouts under the shim's names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,137 @@ import ml_dtypes
 import numpy as np
 
 from functrans.errors import ArgumentError
+
+# ---- How the entries of a tensor are stored, and how the memory of a new ``grad`` is laid out
+#
+# The first ``grad`` is laid out as the tensor, if that is dense and does not overlap, else in row
+# order. ``backward`` adds to an existing one in place, which keeps its layout, or replaces it by
+# the sum with ``create_graph``.
+
+
+class Constant:
+    """What has a name in torch, and is the same one after copying and pickling."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+class layout(Constant):
+    """How the entries of a tensor are stored."""
+
+    __slots__ = ()
+
+
+strided, sparse_coo = layout("strided"), layout("sparse_coo")
+
+
+def empty_like(array: np.ndarray) -> np.ndarray:
+    """Memory laid out as ``array`` if that is dense and does not overlap, else in row order."""
+    flags = array.flags
+    if flags.c_contiguous:
+        return np.empty(array.shape, array.dtype)
+    expected = array.itemsize
+    order = sorted(range(array.ndim), key=lambda i: (array.strides[i], array.shape[i]))
+    for i in order:
+        if array.shape[i] != 1:
+            if array.strides[i] != expected:
+                return np.empty(array.shape, array.dtype)
+            expected *= array.shape[i]
+    return np.empty_like(array, order="K")
+
+
+# ---- Devices, of which there is one, and memory formats, which change nothing
+
+# Kinds that programs name; one that is not among them is misspelt.
+_KINDS = ("cpu", "cuda", "mps", "xpu", "meta", "hip", "xla", "vulkan", "mtia", "hpu", "ipu")
+_NAMES = ("cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, "
+          "vulkan, mps, meta, hpu, mtia, privateuseone")
+
+
+class device:
+    """The name of a place where tensors live: ``device("cpu")``, ``device("cuda", 1)``.
+
+    A name of another device than the CPU is only a name. What is asked to put a tensor there
+    raises.
+
+    >>> device("cuda:1").index
+    1
+    """
+
+    __slots__ = ("index", "type")
+
+    type: str
+    index: int | None
+
+    def __init__(self, name: Any, index: int | None = None):
+        if isinstance(name, device):
+            name = str(name)
+        if isinstance(name, int):
+            name, index = "cuda", name
+        if not isinstance(name, str):
+            raise TypeError(f"device: the name is a str, but got {type(name).__name__}")
+        kind, _, number = name.partition(":")
+        if kind not in _KINDS:
+            raise RuntimeError(
+                f"Expected one of {_NAMES} device type at start of device string: {name}"
+            )
+        if number and (index is not None or not number.isdigit()):
+            raise RuntimeError(f"Invalid device string: '{name}'; one index is a number after ':'")
+        object.__setattr__(self, "type", kind)
+        object.__setattr__(self, "index", int(number) if number else index)
+
+    def __enter__(self) -> device:
+        if self.type != "cpu":
+            raise RuntimeError(f"device: there is no {self.type} here, so that tensors cannot be "
+                               "made there")
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        pass
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"device: {name} cannot be set; make another device")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __reduce__(self) -> tuple:
+        return device, (str(self),)
+
+
+CPU = device("cpu")
+
+
+class memory_format(Constant):
+    """An order of the axes in memory. It is accepted, and everything stays in row order."""
+
+    __slots__ = ()
+
+
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format(
+    "preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+
+
+# ---- Element types under the shim's names, their promotion, and ``Size``
 
 
 class dtype:

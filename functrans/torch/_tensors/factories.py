@@ -12,15 +12,15 @@ import numpy as np
 from functrans.torch._functions.outputs import write_out
 from functrans.torch._functions.shapes import require_cpu, sizes
 from functrans.torch._functions.table import METHODS
-from functrans.torch._graph.titles import named
+from functrans.torch._graph.nodes import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.devices import (
+from functrans.torch._tensors.dtypes import (
     channels_last,
     channels_last_3d,
     contiguous_format,
     preserve_format,
+    strided,
 )
-from functrans.torch._tensors.layouts import strided
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, as_array, from_array
 

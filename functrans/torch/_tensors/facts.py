@@ -9,13 +9,11 @@ import numpy as np
 
 from functrans.errors import UnsupportedError
 from functrans.extend import Tracer
-from functrans.torch._graph.batches import known_numbers, require_entries
 from functrans.torch._graph.graph import Storage
+from functrans.torch._graph.levels import known_numbers, require_entries
 from functrans.torch._graph.modes import is_grad_enabled
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.devices import CPU, device
-from functrans.torch._tensors.dtypes import Size
-from functrans.torch._tensors.layouts import layout, strided
+from functrans.torch._tensors.dtypes import CPU, Size, device, layout, strided
 
 
 def require_plain_class(cls: type) -> None:

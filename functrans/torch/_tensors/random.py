@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._tensors.devices import device as device_of
+from functrans.torch._tensors.dtypes import device as device_of
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 _SEED = 67280421310721  # of a new generator, as in torch

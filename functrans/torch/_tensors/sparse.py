@@ -16,9 +16,8 @@ import functrans as ft
 from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.table import FUNCTIONS, op
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.dtypes import Size, sparse_coo
 from functrans.torch._tensors.factories import as_tensor, tensor
-from functrans.torch._tensors.layouts import sparse_coo
 from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 
 

@@ -31,13 +31,19 @@ from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
 from functrans.extend import AnyArray, Lock, Tracer
 from functrans.torch._graph.graph import Storage, Value, is_outer, record
-from functrans.torch._graph.hooks import RemovableHandle, Retaining
 from functrans.torch._graph.levels import forward_edge, is_forward_only
 from functrans.torch._graph.modes import state, unusual
-from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, shown
+from functrans.torch._graph.nodes import (
+    AccumulateGrad,
+    Edge,
+    Node,
+    RemovableHandle,
+    Retaining,
+    shown,
+)
 from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.dtypes import empty_like
 from functrans.torch._tensors.facts import Facts, require_plain_class
-from functrans.torch._tensors.layouts import empty_like
 
 # Guards the addition of one gradient to a leaf against another thread's.
 _adding = Lock()

@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 from functrans.torch._graph.engine import (
+    SavedTensor,
     backward,
     execution_engine,
     grad,
@@ -25,7 +26,6 @@ from functrans.torch._graph.modes import (
     set_grad_enabled,
     set_multithreading_enabled,
 )
-from functrans.torch._graph.seen import SavedTensor
 from functrans.torch._names import absent
 from functrans.torch._tensors.factories import tensor
 from functrans.torch._tensors.tensor import Tensor

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._debug.anomaly import entry
+from functrans._debug.observers import entry
 from functrans.debug import Anomaly, is_nan, line_of, user_stack
 from functrans.extend import Op
 from functrans.torch._graph.modes import state

@@ -33,11 +33,10 @@ import numpy as np
 
 from functrans.torch._graph.custom import CustomNode, DelayedError, call, fits_outputs
 from functrans.torch._graph.dual import tangent_of, with_tangent
-from functrans.torch._graph.hooks import RemovableHandle
 from functrans.torch._graph.levels import levels
 from functrans.torch._graph.modes import is_grad_enabled, no_grad
+from functrans.torch._graph.nodes import RemovableHandle, typename
 from functrans.torch._graph.observed import call_observed
-from functrans.torch._graph.titles import typename
 from functrans.torch._tensors.dtypes import is_differentiable
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 

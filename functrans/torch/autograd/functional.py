@@ -27,7 +27,7 @@ from functrans.torch._graph.levels import open_level
 from functrans.torch._graph.modes import enable_grad, state
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
-from functrans.torch._tensors.cotangents import owned, take
+from functrans.torch._tensors.memory import owned, take
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show
 
 

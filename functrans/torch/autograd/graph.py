@@ -18,11 +18,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from functrans.torch._graph.edges import GradientEdge, get_gradient_edge
-from functrans.torch._graph.hooks import RemovableHandle
+from functrans.torch._graph.engine import GradientEdge, get_gradient_edge, hooked, unhooked
 from functrans.torch._graph.modes import set_unusual, state
-from functrans.torch._graph.nodes import Node
-from functrans.torch._graph.seen import hooked, unhooked
+from functrans.torch._graph.nodes import Node, RemovableHandle
 from functrans.torch._graph.walk import walks, will_pass
 from functrans.torch._tensors.tensor import Tensor
 

@@ -9,7 +9,7 @@ import contextlib
 from typing import Any, NoReturn
 
 from functrans import profile as functional
-from functrans._profile.recorder import Recorder
+from functrans._profile.events import Recorder
 from functrans.profile import EventList, FunctionEvent, FunctionEventAvg
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.watching import watched

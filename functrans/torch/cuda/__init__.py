@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from functrans.torch._graph.titles import named
+from functrans.torch._graph.nodes import named
 from functrans.torch.cuda import amp
 
 _NONE = "there is no CUDA device here; functrans.torch computes on the CPU only"

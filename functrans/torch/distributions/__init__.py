@@ -39,8 +39,14 @@ from functrans.torch.distributions.discrete import (
 from functrans.torch.distributions.distribution import Distribution, Independent
 from functrans.torch.distributions.exp_family import ExponentialFamily
 from functrans.torch.distributions.kl import kl_divergence, register_kl
-from functrans.torch.distributions.matrices import LKJCholesky, LowRankMultivariateNormal, Wishart
-from functrans.torch.distributions.multivariate import Beta, Dirichlet, MultivariateNormal
+from functrans.torch.distributions.multivariate import (
+    Beta,
+    Dirichlet,
+    LKJCholesky,
+    LowRankMultivariateNormal,
+    MultivariateNormal,
+    Wishart,
+)
 from functrans.torch.distributions.rarer import (
     FisherSnedecor,
     HalfCauchy,

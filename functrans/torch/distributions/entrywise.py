@@ -10,7 +10,7 @@ from functrans.torch._functions.elementwise import softplus
 from functrans.torch._functions.shapes import cat
 from functrans.torch._functions.table import METHODS
 from functrans.torch._tensors.factories import arange, as_tensor
-from functrans.torch._tensors.limits import finfo
+from functrans.torch._tensors.printing import finfo
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.distributions import constraints as C
 

@@ -31,13 +31,16 @@ from functrans.torch.distributions.discrete import (
 )
 from functrans.torch.distributions.distribution import Distribution, Independent
 from functrans.torch.distributions.entrywise import summed
-from functrans.torch.distributions.matrices import (
+from functrans.torch.distributions.multivariate import (
+    Beta,
+    Dirichlet,
     LowRankMultivariateNormal,
+    MultivariateNormal,
     Wishart,
     mvdigamma,
+    whitened,
     whitened_matrix,
 )
-from functrans.torch.distributions.multivariate import Beta, Dirichlet, MultivariateNormal, whitened
 from functrans.torch.distributions.rarer import Pareto
 from functrans.torch.distributions.utils import EULER
 

@@ -8,7 +8,7 @@ from typing import Any
 from functrans.torch._functions.table import METHODS
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.dtypes import get_default_dtype
-from functrans.torch._tensors.limits import finfo
+from functrans.torch._tensors.printing import finfo
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.distributions.distribution import broadcast, normal
 

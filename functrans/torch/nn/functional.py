@@ -13,21 +13,18 @@ from functrans.torch._functions.table import NN
 from functrans.torch._names import absent
 from functrans.torch.nn._functions import (
     activations,
-    alignment,
-    attention,
     convolutions,
-    fractional,
     images,
     losses,
     natives,
     normalisation,
     pooling,
-    spectra,
+    sequences,
 )
 
 # for what they enter
-assert activations and attention and convolutions and images and losses and normalisation
-assert alignment and fractional and natives and pooling and special and spectra
+assert activations and sequences and convolutions and images and losses and normalisation
+assert sequences and pooling and natives and special and convolutions
 __all__ = sorted(NN)
 globals().update(NN)
 

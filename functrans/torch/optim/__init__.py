@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from functrans.torch._names import absent
 from functrans.torch.optim import lr_scheduler, swa_utils
-from functrans.torch.optim.lbfgs import LBFGS
-from functrans.torch.optim.optimizer import Optimizer
-from functrans.torch.optim.rules import (
+from functrans.torch.optim.first_order import (
     ASGD,
     SGD,
     Adadelta,
@@ -28,6 +26,8 @@ from functrans.torch.optim.rules import (
     RMSprop,
     Rprop,
 )
+from functrans.torch.optim.lbfgs import LBFGS
+from functrans.torch.optim.optimizer import Optimizer
 
 __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam",

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 
 from functrans.torch._names import absent
 from functrans.torch._tensors.tensor import Tensor
-from functrans.torch.optim.cycles import CyclicLR, OneCycleLR
 from functrans.torch.optim.optimizer import Optimizer
-from functrans.torch.optim.schedule import LRScheduler
+from functrans.torch.optim.schedule import CyclicLR, LRScheduler, OneCycleLR
 
 
 class LambdaLR(LRScheduler):

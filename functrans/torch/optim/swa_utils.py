@@ -10,7 +10,7 @@ from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors.factories import tensor
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn.modules.module import Module
-from functrans.torch.optim.cycles import SWALR
+from functrans.torch.optim.schedule import SWALR
 
 Average = Callable[[Any, Any, Any], Any]
 

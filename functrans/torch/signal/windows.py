@@ -7,7 +7,7 @@ tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
 
 from __future__ import annotations
 
-from functrans.torch._functions.windows import WINDOWS
+from functrans.torch._functions.fourier import WINDOWS
 
 __all__ = list(WINDOWS)
 globals().update(WINDOWS)

@@ -17,10 +17,9 @@ import numpy as np
 
 from functrans import tree
 from functrans.torch._graph.graph import Storage
+from functrans.torch._graph.levels import edge_key
 from functrans.torch._graph.modes import enable_grad, is_grad_enabled
-from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, check_marks, freed
-from functrans.torch._graph.routes import edge_key
-from functrans.torch._graph.source import caller
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, caller, check_marks, freed
 from functrans.torch._graph.walk import run
 from functrans.torch._tensors.random import random_from, random_state
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array

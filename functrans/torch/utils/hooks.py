@@ -1,5 +1,5 @@
 """``torch.utils.hooks``: the handles that take back hooks."""
 
-from functrans.torch._graph.hooks import RemovableHandle
+from functrans.torch._graph.nodes import RemovableHandle
 
 __all__ = ["RemovableHandle"]

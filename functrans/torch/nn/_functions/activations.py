@@ -10,20 +10,19 @@ import numpy as np
 
 from functrans.extend import TABLE, AnyArray, split_key
 from functrans.torch._functions.calculus import cosine_similarity, pdist
-from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.elementwise import logsigmoid, softplus
 from functrans.torch._functions.failures import WrongValue, unmultiplied
 from functrans.torch._functions.indexing import index_array
-from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.own import ROWS
+from functrans.torch._functions.outputs import RowCall, are_plain
 from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.scattering import added, reduced
+from functrans.torch._functions.shim_rows import ROWS, in_place
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op, plain
 from functrans.torch._functions.table import method as enter_method
-from functrans.torch._graph.batches import anywhere
-from functrans.torch._graph.titles import named
+from functrans.torch._graph.levels import anywhere
+from functrans.torch._graph.nodes import named
 from functrans.torch._tensors import factories
-from functrans.torch._tensors.kinds import scalar_name
+from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn._functions.direct import linear_row
 

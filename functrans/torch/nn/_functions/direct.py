@@ -15,11 +15,11 @@ from numpy import ndarray
 
 from functrans._ops.indexing import ARRAY
 from functrans.extend import TABLE, Aval, General, aval_of, bind
-from functrans.torch._functions.direct import RowCall, are_plain, record_row
+from functrans.torch._functions.calculus import log_softmax
 from functrans.torch._functions.kept import mark_row
-from functrans.torch._functions.own import ROWS
+from functrans.torch._functions.outputs import RowCall, are_plain, record_row
 from functrans.torch._functions.rows import binary
-from functrans.torch._functions.shares import log_softmax
+from functrans.torch._functions.shim_rows import ROWS
 from functrans.torch._functions.table import METHODS
 from functrans.torch._graph.graph import RowNode
 from functrans.torch._tensors.tensor import Tensor

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray
+from functrans.torch._functions.calculus import log_softmax as _log_softmax
 from functrans.torch._functions.failures import WrongValue, misfit
-from functrans.torch._functions.narrowing import in_single
-from functrans.torch._functions.own import ROWS
-from functrans.torch._functions.shares import log_softmax as _log_softmax
+from functrans.torch._functions.outputs import in_single
+from functrans.torch._functions.shim_rows import ROWS
 from functrans.torch._functions.table import (
     NN,
     floating,
@@ -21,10 +21,10 @@ from functrans.torch._functions.table import (
     plain,
     promoted,
 )
-from functrans.torch._graph.batches import anywhere
+from functrans.torch._graph.levels import anywhere
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import Size
-from functrans.torch._tensors.kinds import scalar_name
+from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn._functions.direct import (
     cross_entropy_row,

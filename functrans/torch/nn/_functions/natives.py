@@ -13,21 +13,21 @@ import numpy as np
 
 from functrans.torch._functions.shapes import cat, stack
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, function
-from functrans.torch._graph.titles import named
+from functrans.torch._graph.nodes import named
 from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn._functions import (
     activations,
-    alignment,
     convolutions,
     images,
     losses,
     normalisation,
     pooling,
+    sequences,
 )
 
 # for what they enter
-assert activations and alignment and convolutions and images and losses
+assert activations and sequences and convolutions and images and losses
 assert normalisation and pooling
 
 _REDUCTIONS = ("none", "mean", "sum")

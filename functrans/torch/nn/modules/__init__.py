@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functrans.torch._names import absent
 from functrans.torch.nn.modules import (
-    attention,
-    classification,
     containers,
     layers,
     lazy,
@@ -30,8 +28,8 @@ def _variant(name: str, base: type[Module], doc: str, **fields: object) -> None:
 
 
 _enter(
-    attention.MultiheadAttention, attention.TransformerEncoderLayer,
-    classification.AdaptiveLogSoftmaxWithLoss, classification.LinearCrossEntropyLoss,
+    transformer.MultiheadAttention, transformer.TransformerEncoderLayer,
+    containers.AdaptiveLogSoftmaxWithLoss, containers.LinearCrossEntropyLoss,
     containers.DataParallel, containers.Identity,
     containers.ModuleDict, containers.ModuleList, containers.ParameterDict,
     containers.ParameterList, containers.Sequential, layers.Bilinear, layers.Dropout,

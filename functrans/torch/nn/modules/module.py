@@ -6,12 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from functrans.torch._graph.hooks import RemovableHandle
 from functrans.torch._graph.modes import is_grad_enabled, no_grad
+from functrans.torch._graph.nodes import RemovableHandle
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
-from functrans.torch.nn.modules.hooks import Watch, as_tuple
-from functrans.torch.nn.modules.states import STATE_HOOKS, Stateful
+from functrans.torch.nn.modules.states import STATE_HOOKS, Stateful, Watch, as_tuple
 from functrans.torch.nn.parameter import Buffer, Parameter
 
 

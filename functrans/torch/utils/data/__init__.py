@@ -9,21 +9,19 @@
 
 from __future__ import annotations
 
-from functrans.torch.utils.data.datasets import (
+from functrans.torch.utils.data.loader import (
     ChainDataset,
     ConcatDataset,
+    DataLoader,
     Dataset,
     IterableDataset,
     StackDataset,
     Subset,
     TensorDataset,
-    random_split,
-)
-from functrans.torch.utils.data.loader import (
-    DataLoader,
     default_collate,
     default_convert,
     get_worker_info,
+    random_split,
 )
 from functrans.torch.utils.data.sampler import (
     BatchSampler,
