@@ -75,7 +75,7 @@ def native() -> str:
         machine.local()
     except machine.NativeUnavailable as e:
         return f"off: {e}"
-    if not entry.supported():
+    if not entry.is_supported():
         return "on, but calls take the long way: this Python or NumPy keeps objects elsewhere"
     return "on"
 
@@ -88,7 +88,7 @@ def blas() -> str:
     return "none that native code can call" if found is None else f"of {found.source}"
 
 
-def kept() -> str:
+def keep() -> str:
     """Where compiled code is kept, and how much of it."""
     return f"{cache.directory()}, {len(cache.entries())} files, {cache.size() / 1e6:.1f} MB"
 
@@ -121,7 +121,7 @@ def report() -> None:
     print(f"processor {processor()}")
     print(f"jit       {native()}")
     print(f"BLAS      {blas()}")
-    print(f"kernels   {kept()}")
+    print(f"kernels   {keep()}")
 
 
 def particulars() -> None:

@@ -27,7 +27,7 @@ def numerical_jvp(
 
 def numerical(flat, xs, i, t, eps) -> tuple[list, list]:
     """``numerical_jvp`` and an estimate of its error."""
-    wide = _widened(flat, xs)
+    wide = _widen(flat, xs)
     t = t.astype(wide[i].dtype)
     scale = step_scale(wide[i], t)
 
@@ -35,13 +35,13 @@ def numerical(flat, xs, i, t, eps) -> tuple[list, list]:
         return [np.asarray(y) for y in flat(*wide[:i], wide[i] + h * t, *wide[i + 1 :])]
 
     with np.errstate(all="ignore"):
-        best, error = _extrapolated(moved, STEPS[0] * scale if eps is None else eps)
+        best, error = _extrapolate(moved, STEPS[0] * scale if eps is None else eps)
         for h in (*STEPS[1:], *MORE_STEPS) if eps is None else ():
             unsure = any((~(e <= SURE * (1 + np.abs(b)))).any()
                          for b, e in zip(best, error, strict=True))
             if h in MORE_STEPS and not unsure:
                 break
-            other, its_error = _extrapolated(moved, h * scale)
+            other, its_error = _extrapolate(moved, h * scale)
             take = [~(e <= f) for e, f in zip(error, its_error, strict=True)]
             best = [np.where(p, b, a) for p, a, b in zip(take, best, other, strict=True)]
             error = [np.where(p, b, a) for p, a, b in zip(take, error, its_error, strict=True)]
@@ -67,7 +67,7 @@ def step_scale(x, t):
 
 def remainder_slope(flat, xs, i, t, moved):
     """``taylor_slope`` of ``flat`` along ``t`` of operand ``i``, its derivative being ``moved``."""
-    wide = _widened(flat, xs)
+    wide = _widen(flat, xs)
     y0 = [np.asarray(y) for y in flat(*wide)]
     digits = max(float(np.finfo(y.dtype).eps) for y in y0 if y.dtype.kind in "fc")
     noise = 64 * digits * max(float(np.abs(y).max(initial=0.0)) for y in y0)
@@ -85,7 +85,7 @@ def remainder_slope(flat, xs, i, t, moved):
     return float(slope)
 
 
-def _widened(flat, xs):
+def _widen(flat, xs):
     """``xs`` in double precision, if the function then computes in it too."""
     wide = [
         x.astype(np.result_type(x.dtype, np.float64)) if x.dtype.kind in "fc" else x for x in xs
@@ -96,7 +96,7 @@ def _widened(flat, xs):
     return wide if all(np.asarray(y).dtype.itemsize >= 8 for y in outs) else list(xs)
 
 
-def _extrapolated(moved, h):
+def _extrapolate(moved, h):
     """Central differences at h, h/2, h/4, extrapolated to error h^6, and how sure they are."""
     d = [
         [(p - m) / (2 * k) for p, m in zip(moved(k), moved(-k), strict=True)]

@@ -214,7 +214,7 @@ class Config:
 
     def __call__(self, **named: Unpack[Named]) -> Block:
         """Settings for the time of a ``with`` block; what is not named stays."""
-        return Block(_checked("config", named), sys._getframe(1))
+        return Block(_check("config", named), sys._getframe(1))
 
     def set(self, **named: Unpack[Named]) -> None:
         """Settings for the process: for every thread and task but those that have set their own.
@@ -226,7 +226,7 @@ class Config:
         >>> ft.config.set(threads=None)
         """
         global _change
-        _process.update(_checked("config.set", named))  # what another thread sets meanwhile is kept
+        _process.update(_check("config.set", named))  # what another thread sets meanwhile is kept
         _change = object()
         for live in _live.valuerefs():
             if (here := live()) is not None:
@@ -242,7 +242,7 @@ class Config:
         return f"config({', '.join(f'{name}={getattr(self, name)!r}' for name in _process)})"
 
 
-def _checked(fun: str, named: Any) -> Named:
+def _check(fun: str, named: Any) -> Named:
     """The settings if all of them are known and have values that they can have."""
     checked: Any = {}
     for name, value in named.items():

@@ -38,9 +38,9 @@ def export(f: Callable, *examples: Any) -> Exported:
         raise ArgumentError(
             f"export: `{name_of(f)}` is compiled for arguments like the examples; give some"
         )
-    from functrans._export.exported import exported  # lazy: the whole compiler
+    from functrans._export.exported import export  # lazy: the whole compiler
 
-    return exported(f, Jitted(f, (), (), Rounding()), examples)
+    return export(f, Jitted(f, (), (), Rounding()), examples)
 
 
 def load(path: str | os.PathLike) -> Exported:
@@ -49,9 +49,9 @@ def load(path: str | os.PathLike) -> Exported:
     The file is data and machine code, which is run when the function is called: a file that others
     may write to, or that is not as it was written, is refused (ArgumentError).
     """
-    from functrans._export.exported import loaded  # lazy: the whole compiler
+    from functrans._export.exported import load  # lazy: the whole compiler
 
-    return loaded(path)
+    return load(path)
 
 
 __all__ = ["export", "load"]

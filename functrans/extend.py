@@ -107,7 +107,7 @@ def _meanings(function: Any) -> dict:
     return meanings
 
 
-def _announced(declare_row: F) -> F:
+def _announce(declare_row: F) -> F:
     """``declare_row``, which then also gives a ufunc its meaning on traced values."""
 
     @functools.wraps(declare_row)
@@ -122,11 +122,11 @@ def _announced(declare_row: F) -> F:
     return declared  # type: ignore[return-value]  # the signature is the wrapped one's
 
 
-elementwise = _announced(declare.elementwise)
-constant = _announced(declare.constant)
-linear = _announced(declare.linear)
-bilinear = _announced(declare.bilinear)
-primitive = _announced(declare.primitive)
+elementwise = _announce(declare.elementwise)
+constant = _announce(declare.constant)
+linear = _announce(declare.linear)
+bilinear = _announce(declare.bilinear)
+primitive = _announce(declare.primitive)
 
 
 def withdraw(declared: Primitive | Callable) -> None:

@@ -62,7 +62,7 @@ def total(
     Array(20.)
     """
     summand = total_of("parallel.total", f, in_axes, reduction)
-    return _summed(summand, chunk_size, executor)
+    return _sum(summand, chunk_size, executor)
 
 
 @deriving
@@ -84,7 +84,7 @@ def grad(
     Array(-20.)
     """
     summand = derivative_of("parallel.grad", "grad", f, argnums, in_axes, reduction)
-    return _summed(summand, chunk_size, executor)
+    return _sum(summand, chunk_size, executor)
 
 
 @deriving
@@ -102,7 +102,7 @@ def value_and_grad(
     """
     who = "parallel.value_and_grad"
     summand = derivative_of(who, "value_and_grad", f, argnums, in_axes, reduction)
-    return _summed(summand, chunk_size, executor)
+    return _sum(summand, chunk_size, executor)
 
 
 @deriving
@@ -119,7 +119,7 @@ def hvp(
     >>> ft.parallel.hvp(loss, chunk_size=2)(1.0, 2.0, np.arange(3.0))
     (Array(5.), Array(20.))
     """
-    return _summed(product_of("parallel.hvp", f, in_axes, reduction), chunk_size, executor)
+    return _sum(product_of("parallel.hvp", f, in_axes, reduction), chunk_size, executor)
 
 
 @deriving
@@ -136,7 +136,7 @@ def jacobian(
     Array([10., 60.])
     """
     summand = derivative_of("parallel.jacobian", "jacobian", f, argnums, in_axes, reduction)
-    return _summed(summand, chunk_size, executor)
+    return _sum(summand, chunk_size, executor)
 
 
 @deriving
@@ -153,10 +153,10 @@ def hessian(
     Array(30.)
     """
     summand = derivative_of("parallel.hessian", "hessian", f, argnums, in_axes, reduction)
-    return _summed(summand, chunk_size, executor)
+    return _sum(summand, chunk_size, executor)
 
 
-def _summed(summand: Summand, chunk_size: Any, executor: Any) -> Callable[..., Any]:
+def _sum(summand: Summand, chunk_size: Any, executor: Any) -> Callable[..., Any]:
     who, f = summand.sums.who, summand.f
     size = require_count(who, "chunk_size", chunk_size)
     workers = require_executor(who, executor)

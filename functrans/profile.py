@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from functrans._core.bind import watching
-from functrans._profile.events import EventList, FunctionEvent, FunctionEventAvg, Recorder, nested
+from functrans._profile.events import EventList, FunctionEvent, FunctionEventAvg, Recorder, nest
 from functrans._transforms.watching.watched import observed
 from functrans.errors import ArgumentError
 
@@ -100,10 +100,10 @@ class profile:
         recorder = self._recorder
         if self._events is None and self._finished_running and recorder is not None:
             # built when first asked for, outside of the time that is measured
-            self._events = nested(recorder.records, recorder.origin, self.options)
+            self._events = nest(recorder.records, recorder.origin, self.options)
         return self._events
 
-    def _finished(self) -> EventList:
+    def _finish(self) -> EventList:
         events = self.function_events
         if events is None:
             raise RuntimeError(
@@ -123,7 +123,7 @@ class profile:
               max_src_column_width: int = 75, header: str | None = None,
               top_level_events_only: bool = False) -> str:
         """See ``EventList.table``."""
-        return self._finished().table(sort_by, row_limit, max_src_column_width, header,
+        return self._finish().table(sort_by, row_limit, max_src_column_width, header,
                                       top_level_events_only)
 
     def key_averages(self, group_by_input_shape: bool = False,
@@ -133,24 +133,24 @@ class profile:
             raise ArgumentError("key_averages: shapes were not recorded; pass record_shapes=True")
         if group_by_stack_n and not self.options["stack"]:
             raise ArgumentError("key_averages: stacks were not recorded; pass with_stack=True")
-        return self._finished().key_averages(group_by_input_shape, group_by_stack_n)
+        return self._finish().key_averages(group_by_input_shape, group_by_stack_n)
 
     def total_average(self) -> FunctionEventAvg:
         """All events as one."""
-        return self._finished().total_average()
+        return self._finish().total_average()
 
     def export_chrome_trace(self, path: Any) -> None:
         """See ``EventList.export_chrome_trace``."""
-        self._finished().export_chrome_trace(path)
+        self._finish().export_chrome_trace(path)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
         """See ``EventList.export_stacks``."""
-        self._finished().export_stacks(path, metric)
+        self._finish().export_stacks(path, metric)
 
     @property
     def self_cpu_time_total(self) -> float:
         """The time of all events, nested ones counted once, in microseconds."""
-        return self._finished().self_cpu_time_total
+        return self._finish().self_cpu_time_total
 
 
 @contextlib.contextmanager

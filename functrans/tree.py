@@ -87,7 +87,7 @@ def opened(x: Any) -> tuple[Iterable, Any] | None:
     if isinstance(x, tuple) and hasattr(kind, "_fields"):
         return x, None
     if kind is dict or kind is OrderedDict:
-        keys = _sorted(x)
+        keys = _sort(x)
         return [x[k] for k in keys], _Keys(keys, tuple(x))
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
         names = [f.name for f in dataclasses.fields(x) if f.init]
@@ -108,7 +108,7 @@ class _Keys(NamedTuple):
         return hash(self.canonical)
 
 
-def _sorted(d: Any) -> tuple:
+def _sort(d: Any) -> tuple:
     try:
         return tuple(sorted(d))
     except TypeError:

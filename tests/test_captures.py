@@ -176,7 +176,7 @@ READING = {
     "product": lambda x: x * x, "view": lambda x: x[1:] * 2.0 * x[:-1], "unary": np.sin,
     "reshaped": lambda x: np.cos(x.reshape(200, 200)),
     "matrix": lambda x: x.reshape(200, 200) @ x[:200],
-    "node": lambda x: np.linalg.norm(x), "itself": lambda x: x * x.concrete(),
+    "node": lambda x: np.linalg.norm(x), "itself": lambda x: x * x.concrete_value(),
     "where": lambda x: np.where(x > 0.5, x * x, x), "checkpoint": ft.checkpoint(np.sin),
 }
 NOT_READING = {

@@ -17,7 +17,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import functrans as ft
-from functrans._compile.run.guards import Guard, Guards, supported
+from functrans._compile.run.guards import Guard, Guards, is_supported
 from tests.covering import THOROUGH
 from tests.world import HEAD, WAYS
 
@@ -328,4 +328,4 @@ def test_an_attribute_that_a_class_comes_to_have_is_seen(made):
 
 def test_native_code_knows_the_dicts_of_this_python():
     known = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
-    assert supported() == (known and sys.maxsize > 2**32)
+    assert is_supported() == (known and sys.maxsize > 2**32)

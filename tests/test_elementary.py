@@ -71,7 +71,7 @@ def test_values_are_numpys_in_every_mode(f):
     for y in seen:
         got = y if isinstance(y, tuple) else (y,)
         for a, w in zip(got, want if isinstance(want, tuple) else (want,), strict=True):
-            a = a.concrete() if hasattr(a, "concrete") else a
+            a = a.concrete_value() if hasattr(a, "concrete_value") else a
             if isinstance(w, np.dtype):
                 assert a == w
             else:

@@ -384,7 +384,7 @@ def test_a_cleared_function_is_staged_again():
 
 
 def test_where_objects_lie_otherwise_the_general_way_is_taken(monkeypatch):
-    monkeypatch.setattr(entry, "supported", lambda: False)
+    monkeypatch.setattr(entry, "is_supported", lambda: False)
     f = ft.jit(lambda x: (x * 2, np.sum(x)))
     for _ in range(3):
         y, total = f(X)
@@ -395,7 +395,7 @@ def test_where_objects_lie_otherwise_the_general_way_is_taken(monkeypatch):
 @pytest.mark.parametrize("name", ["type", "value", "tuple", "ndim", "dtype", "flags"])
 def test_a_wrong_place_is_noticed(name, monkeypatch):
     monkeypatch.setitem(entry.OFFSETS, name, entry.OFFSETS[name] + 4)
-    assert not entry.supported.__wrapped__()
+    assert not entry.is_supported.__wrapped__()
 
 
 def test_only_long_programs_let_other_threads_run():

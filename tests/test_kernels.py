@@ -8,7 +8,7 @@ import pytest
 
 import functrans as ft
 from functrans._compile.emit import loop_nest
-from functrans._compile.ir.expand import expanded
+from functrans._compile.ir.expand import expand
 from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule import schedule
 from functrans._compile.schedule.kernels import HostStep, Kernel, Tiles
@@ -387,7 +387,7 @@ def test_rows_written_out_keep_their_special_values(axis, dtype):
 def test_a_row_of_other_dtypes_stays_a_host_step():
     x = np.array([[1, 2], [2, 2]])
     eqn = make_program(lambda x: bind(equal_share, x, x.max(1), axis=(1,)))(x).eqns[-1]
-    assert eqn.prim is equal_share and expanded(eqn) is None
+    assert eqn.prim is equal_share and expand(eqn) is None
     with ft.config(jit=False):
         expected = bind(equal_share, x, x.max(1), axis=(1,))
     (y,) = compiled(lambda x: bind(equal_share, x, x.max(1), axis=(1,)), x)([x])

@@ -43,7 +43,7 @@ def test_a_bug_report_has_settings_and_variables_and_no_example(capsys, monkeypa
 
 
 def test_the_report_says_when_calls_take_the_long_way(monkeypatch):
-    monkeypatch.setattr(entry, "supported", lambda: False)
+    monkeypatch.setattr(entry, "is_supported", lambda: False)
     assert native().startswith("on, but calls take the long way: ")
 
 

@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans import errors
 from functrans._transforms.sharding import executors
-from functrans._transforms.sharding.executors import packed, unpacked
+from functrans._transforms.sharding.executors import pack, unpack
 from functrans._transforms.sharding.shards import FAN_IN, Part, Sums, Tree
 from functrans.parallel import multistart
 from tests.losses import ends, external_of_nine, length, loss, moments, raises_of_two
@@ -280,15 +280,15 @@ slope = ft.grad(ruled)
 @pytest.mark.parametrize("f", [jitted, ruled, slope], ids=["jit", "custom_jvp", "grad"])
 def test_functions_of_a_script_are_sent_by_value(f, monkeypatch):
     pytest.importorskip("cloudpickle")
-    assert unpacked(packed("vmap", f, "f", "process")) is f or f is slope
-    unpacked.cache_clear()
+    assert unpack(pack("vmap", f, "f", "process")) is f or f is slope
+    unpack.cache_clear()
     monkeypatch.setattr(sys.modules["__main__"], f.__name__, f, raising=False)
     for part in (f, ruled.rules[0], ruled.__wrapped__, jitted.__wrapped__, slope, ruled):
         monkeypatch.setattr(part, "__module__", "__main__")
-    again = unpacked(packed("vmap", f, "f", "process"))
+    again = unpack(pack("vmap", f, "f", "process"))
     assert again is not f
     assert_array_equal(again(2.0), f(2.0))
-    unpacked.cache_clear()
+    unpack.cache_clear()
 
 
 def test_without_cloudpickle_functions_need_a_name(monkeypatch):

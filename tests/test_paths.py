@@ -15,7 +15,7 @@ import functrans as ft
 from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._transforms.staging import recording, walking
 from functrans._transforms.staging.jit import Jitted
-from functrans._transforms.staging.paths import Tree
+from functrans._transforms.staging.paths import TraceTree
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError
 from tests.threads import at_once
 
@@ -288,7 +288,7 @@ def test_what_paths_have_in_common_is_one_piece():
         return y - 1.0 if y > 1.0 else y * y
 
     _, tree = tree_of(f, (2.0,), (0.0,), (-3.0,))
-    assert isinstance(tree, Tree)
+    assert isinstance(tree, TraceTree)
     nodes = list(tree.nodes())
     assert [(depth, key, len(node.eqns)) for depth, key, node in nodes] == [
         (0, None, 3), (1, True, 1), (1, False, 1), (2, True, 1), (2, False, 1)]

@@ -113,7 +113,7 @@ def test_the_callers_containers_stay_as_they_are():
 
 def test_a_path_leads_into_registered_classes(boxes):
     assert ft.grad(lambda box: box.inside["a"] ** 2, "box.inside['a']")(Box({"a": 3.0})) == 6.0
-    assert [(options.shown("b", p), x) for p, x in options.leaves(Box((1.0, None)))] == [
+    assert [(options.show("b", p), x) for p, x in options.leaves(Box((1.0, None)))] == [
         ("b.inside[0]", 1.0)
     ]
 

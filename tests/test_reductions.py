@@ -10,7 +10,7 @@ import functrans as ft
 import functrans.numpy as fnp
 from functrans._core import plain
 from functrans._ops.reductions import expand
-from functrans._ops.structure import repeated
+from functrans._ops.structure import repeat
 from tests.drawing import generator
 
 RNG = generator(7)
@@ -529,7 +529,7 @@ def _marked(shape, dtype):
 def test_a_sum_of_short_rows_is_numpys_to_the_last_bit(width, dtype):
     x = _marked((20, 50, width), dtype)
     with np.errstate(all="ignore"):
-        y, expected = plain.reduced(x, (2,)), np.add.reduce(x, 2)
+        y, expected = plain.reduce(x, (2,)), np.add.reduce(x, 2)
     np.testing.assert_array_equal(y, expected)
     real = ~np.isnan(y)
     np.testing.assert_array_equal(np.signbit(y[real]), np.signbit(expected[real]))
@@ -570,11 +570,11 @@ def test_columns_of_a_broadcast_are_its_entries():
 ], ids=str)
 def test_a_repetition_is_a_broadcast_that_cannot_be_written_to(have, shape):
     x = np.random.default_rng(0).normal(size=have)
-    y = repeated(x, shape)
+    y = repeat(x, shape)
     np.testing.assert_array_equal(y, np.broadcast_to(x, shape))
     assert not y.flags.writeable
     with pytest.raises(ValueError, match="could not be broadcast"):
-        repeated(np.ones((2, 3)), (5, 4))
+        repeat(np.ones((2, 3)), (5, 4))
 
 
 @pytest.mark.parametrize("transform", [

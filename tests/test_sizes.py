@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import functrans as ft
-from functrans._compile.emit.module import generalised
+from functrans._compile.emit.module import generalise
 from functrans._compile.emit.shared_text import split
 from functrans._compile.run import machine, store
 
@@ -251,7 +251,7 @@ def test_a_text_is_its_form_with_its_sizes():
     texts = [ft.jit(ft.grad(steps)).lower(ramp(n)).llvm for n in (20, 31, 47)]
     parts = [split(text) for text in texts]
     assert len({skeleton for skeleton, _ in parts}) == 1
-    form, text = generalised(parts[0][0], [numbers for _, numbers in parts], 7)
+    form, text = generalise(parts[0][0], [numbers for _, numbers in parts], 7)
     machine.llvm_binding().parse_assembly(text).verify()
     assert "%size.0 = load i64" in text
     for _, numbers in parts:
@@ -264,7 +264,7 @@ def test_a_text_is_its_form_with_its_sizes():
 def test_numbers_that_differ_from_a_form_have_no_sizes():
     line = "define i32 @run0(ptr %list) #0 {{\n  %t = mul i64 {}, {}\n  %u = sub i64 {}, 7\n}}\n"
     skeleton, one = split(line.format(3, 5, 3))
-    form, _ = generalised(skeleton, [one, split(line.format(4, 9, 4))[1]], 1)
+    form, _ = generalise(skeleton, [one, split(line.format(4, 9, 4))[1]], 1)
     assert form.types == ("i64", "i64")
     assert form.sizes(split(line.format(8, -1, 8))[1]).tolist() == [8, -1]
     assert form.sizes(split(line.format(8, 2, 9))[1]) is None
@@ -289,12 +289,12 @@ def test_functions_of_other_names_share_nothing():
 def test_numbers_that_llvm_has_to_know_refuse():
     text = "define i32 @run0(ptr %list) #0 {{\nentry:\n  %t = extractvalue [2 x i8] %x, {}\n}}\n"
     skeleton, one = split(text.format(0))
-    assert generalised(skeleton, [one, split(text.format(1))[1]], 1) is None
+    assert generalise(skeleton, [one, split(text.format(1))[1]], 1) is None
 
 
 def test_wrong_general_code_is_dropped(monkeypatch):
-    real = machine.generalised
-    monkeypatch.setattr(machine, "generalised", lambda *xs: (
+    real = machine.generalise
+    monkeypatch.setattr(machine, "generalise", lambda *xs: (
         (made := real(*xs)) and (made[0], made[1].replace("fadd", "fsub"))))
     f = ft.jit(lambda x: x + 1.25)
     f(ramp(20)), f(ramp(31))

@@ -226,14 +226,14 @@ def changeable(x: Any) -> bool:
     return x is not None and type(x) is not bytes
 
 
-def unrepeated(x: np.ndarray) -> np.ndarray:
+def unrepeat(x: np.ndarray) -> np.ndarray:
     """``x`` without the repetitions of a broadcast, in the same memory."""
     return x[tuple([slice(0, None if n else 1) for n in x.strides])] if 0 in x.strides else x
 
 
 def frozen_copy(x: np.ndarray) -> np.ndarray:
     """A copy of ``x`` that cannot be written to; a broadcast stays one."""
-    y = unrepeated(x).copy("K")
+    y = unrepeat(x).copy("K")
     y.setflags(write=False)
     return y if y.shape == x.shape else np.broadcast_to(y, x.shape)
 

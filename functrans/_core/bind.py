@@ -63,7 +63,7 @@ PLAIN = STRONG | PYTHON_SCALARS
 watching: ContextVar[Any] = ContextVar("watching", default=None)
 
 # ``Trace.closed`` of a trace that leaves ops to a writer: true, so that none takes a short way.
-LENT = "lent"
+SUSPENDED = "lent"
 
 
 class OtherOperand(ArgumentError):
@@ -97,7 +97,7 @@ class Trace:
         """``prim`` on one operand of mine, without parameters."""
         return bind(prim, x)
 
-    def at_once(self, rule: Any, x: Any, params: dict) -> Any:
+    def process_fused(self, rule: Any, x: Any, params: dict) -> Any:
         """A composition of ops on ``x``, one of mine, as one op by a rule of its own
         (``_ops/calls.py``); None: op by op."""
 
@@ -108,14 +108,14 @@ class Trace:
         """
         return call.fun(*args)
 
-    def decided(self, x: Tracer, use: str) -> None:
+    def on_concretize(self, x: Tracer, use: str) -> None:
         """Python has taken the number in ``x``, one of mine, which ends its derivative."""
 
-    def lend(self) -> None:
+    def suspend(self) -> None:
         """Leave ops on my values to a newer trace, in contexts where that is the writer."""
-        self.closed = self.closed or LENT
+        self.closed = self.closed or SUSPENDED
 
-    def taken_by(self) -> Any:
+    def active_trace(self) -> Any:
         """The trace that takes ops on my values in this context; None: I do."""
         newer = writer.get() if self.closed else None
         return newer if newer is not None and newer.level > self.level else None
@@ -143,14 +143,14 @@ class Tracer(Methods):
     # whether a program is being written, so that its numbers are not known
     staged = False
     # what a length is the root of (``functrans.numpy.fused``), in tracers with a slot for it
-    root_of: Any = None
+    sqrt_operand: Any = None
 
     @property
     def inner(self) -> Any:
         """What it wraps, a value of an older transform or a plain one; None if there is none."""
         return None
 
-    def concrete(self) -> Any:
+    def concrete_value(self) -> Any:
         """The plain value inside, None if there is none (or one for each batch entry)."""
         raise NotImplementedError
 
@@ -158,7 +158,7 @@ class Tracer(Methods):
         """Whether every number in it, derivatives included, is known to be finite."""
         raise NotImplementedError
 
-    def followed(self) -> bool:
+    def is_differentiated(self) -> bool:
         """Whether a derivative is taken of it, at any depth."""
         return True
 
@@ -218,7 +218,7 @@ class Tracer(Methods):
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         if scipy_names.asked_by_sparse():
             return np.empty((), object)
-        if self.dtype.kind in "iub" and (x := self.decided_entries()) is not None:
+        if self.dtype.kind in "iub" and (x := self.concrete_entries()) is not None:
             return np.array(x, dtype)
         if self.dtype.kind in "iub":
             raise ConcretizationError(
@@ -256,15 +256,15 @@ class Tracer(Methods):
         return self.__float__()
 
     def __bool__(self) -> bool:
-        return self.decide(bool, "bool()")
+        return self.concretize(bool, "bool()")
 
     def __int__(self) -> int:
-        return self.decide(int, "int()")
+        return self.concretize(int, "int()")
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iub":
             raise TypeError(f"only integer values can be used as an index, not {self!r}")
-        return self.decide(operator.index, "an index")
+        return self.concretize(operator.index, "an index")
 
     def __round__(self, ndigits: int | None = None) -> AnyArray | int:
         """As of NumPy's numbers: without ``ndigits`` an int, which has no derivative."""
@@ -280,7 +280,7 @@ class Tracer(Methods):
         return rounded.weakened() if isinstance(rounded, Tracer) else rounded.item()
 
     def __format__(self, spec: str) -> str:
-        x = self.concrete()
+        x = self.concrete_value()
         if x is None:  # the text may choose what is done, as the key of a dict
             if self.shape and not spec:
                 return repr(self)
@@ -303,18 +303,18 @@ class Tracer(Methods):
         """The number as one of Python's."""
         raise NotImplementedError  # attached by functrans.numpy
 
-    def decided_entries(self) -> np.ndarray | None:
+    def concrete_entries(self) -> np.ndarray | None:
         """The entries of integers or booleans that Python goes on with; None where it may not."""
         return None  # attached by functrans.numpy
 
-    def decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+    def concretize(self, convert: Callable[[Any], Any], use: str) -> Any:
         """What ``convert``, of Python's own, makes of the number inside: Python decides by it."""
-        newer = self.owner.taken_by()
+        newer = self.owner.active_trace()
         if newer is not None:
-            return newer.operand(self).decide(convert, use)
-        return self._decide(convert, use)
+            return newer.operand(self).concretize(convert, use)
+        return self._concretize(convert, use)
 
-    def _decide(self, convert: Callable[[Any], Any], use: str) -> NoReturn:
+    def _concretize(self, convert: Callable[[Any], Any], use: str) -> NoReturn:
         raise ConcretizationError(
             f"{user_line()}: {use} of {self!r} depends on more than one value at once. "
             "Use np.where(condition, a, b) instead of `if`, or ft.cond; or give ft.vmap the "
@@ -329,7 +329,7 @@ Outputs = AnyArray | tuple[AnyArray, ...]  # of an op
 
 def text_of(x: Any) -> Any:
     """The number of Python's for a text that shows ``x``, which has no derivative to be lost."""
-    return x.decide(text_of, "the text") if isinstance(x, Tracer) else np.asarray(x).item()
+    return x.concretize(text_of, "the text") if isinstance(x, Tracer) else np.asarray(x).item()
 
 
 class PrimalTracer(Tracer):
@@ -358,15 +358,15 @@ class PrimalTracer(Tracer):
         x = self.primal
         return x.ndim if type(x) is np.ndarray else len(shape_of(x))
 
-    def concrete(self) -> Any:
-        if self.owner.taken_by() is not None:
+    def concrete_value(self) -> Any:
+        if self.owner.active_trace() is not None:
             return None
-        return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
+        return self.primal.concrete_value() if isinstance(self.primal, Tracer) else self.primal
 
-    def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
-        self.owner.decided(self, use)
+    def _concretize(self, convert: Callable[[Any], Any], use: str) -> Any:
+        self.owner.on_concretize(self, use)
         x = self.primal
-        return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
+        return x.concretize(convert, use) if isinstance(x, Tracer) else convert(x)
 
 
 def layers(x: Any) -> Iterator[Any]:
@@ -375,7 +375,7 @@ def layers(x: Any) -> Iterator[Any]:
         yield x
         if not isinstance(x, Tracer):
             return
-        newer = x.owner.taken_by()
+        newer = x.owner.active_trace()
         x = x.inner if newer is None else newer.operand(x)
 
 
@@ -404,7 +404,7 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
         if isinstance(x, Tracer):
             top = x.owner
             if top.closed:
-                top = top.taken_by() or top
+                top = top.active_trace() or top
             return top.process(prim, args, params)
         y = prim.impl(plain(x), **params)
         return y.item() if type(x) in PYTHON_SCALARS and prim.name in KEEP_WEAK else y
@@ -431,7 +431,7 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
         two = len(args) == 2 and type(args[0]) in PYTHON_SCALARS and type(args[1]) in PYTHON_SCALARS
         return bind_operands(prim, *args) if two and not params else prim.impl(*args, **params)
     if top.closed:
-        top = top.taken_by() or top
+        top = top.active_trace() or top
     return top.process(prim, args, params)
 
 
@@ -458,7 +458,7 @@ def newest_trace(args: Any) -> Trace | None:
     """The trace that takes ops on ``args``, the newest among them; None: nothing is traced."""
     traces = [x.owner for x in args if isinstance(x, Tracer)]
     top = max(traces, key=lambda t: t.level, default=None)
-    return top and (top.taken_by() or top)
+    return top and (top.active_trace() or top)
 
 
 def is_finite(x: Any) -> bool:
@@ -475,7 +475,7 @@ def is_finite(x: Any) -> bool:
 
 
 def _known_finite(x: Tracer) -> bool:
-    return x.owner.taken_by() is None and x.is_finite()
+    return x.owner.active_trace() is None and x.is_finite()
 
 
 def may_have_nan(x: Any) -> bool:
@@ -492,7 +492,7 @@ def may_have_nan(x: Any) -> bool:
 
 def known(x: Any) -> Any:
     """The plain value of ``x``, None where it is traced and not known."""
-    return x.concrete() if isinstance(x, Tracer) else x
+    return x.concrete_value() if isinstance(x, Tracer) else x
 
 
 def is_staged(x: Any) -> bool:
@@ -500,7 +500,7 @@ def is_staged(x: Any) -> bool:
     while isinstance(x, Tracer):
         if x.staged:
             return True
-        newer = x.owner.taken_by() if x.owner.closed else None
+        newer = x.owner.active_trace() if x.owner.closed else None
         x = x.inner if newer is None else newer.operand(x)
     return False
 

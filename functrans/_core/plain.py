@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import unrepeated
+from functrans._core.array import unrepeat
 
 # ---- What a reference count proves
 #
@@ -58,7 +58,7 @@ SHORT = 8
 PRODUCT, ROW = 1 << 17, 1024
 
 
-def reduced(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
+def reduce(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
     """``np.add.reduce(x, axis)``, to the last bit."""
     if axis == (x.ndim - 1,) and 1 < (n := x.shape[-1]) < SHORT and x.size >= 64 * n * n and (
             x.dtype.char in "fd" and x.flags.c_contiguous):
@@ -118,7 +118,7 @@ def _ones(dtype: np.dtype) -> np.ndarray:
 
 
 def has_nan(x: np.ndarray) -> bool:
-    x = _reals(unrepeated(x))
+    x = _reals(unrepeat(x))
     with np.errstate(all="ignore"):
         top = np.maximum.reduce(x, axis=None)  # half the time of a sum
     return bool(top != top)
@@ -126,7 +126,7 @@ def has_nan(x: np.ndarray) -> bool:
 
 def is_finite(x: np.ndarray) -> bool:
     """False also where the sum of all entries overflows."""
-    x = _reals(unrepeated(x))
+    x = _reals(unrepeat(x))
     with np.errstate(all="ignore"):
         if x.flags.c_contiguous and x.dtype.kind == "f":
             # half the time of ``sum``, which adds pairwise
@@ -152,7 +152,7 @@ def placed(values: Iterable, places: Sequence[int], among: Iterable) -> list:
     return full
 
 
-def spaced(values: Iterable, mask: Iterable[bool]) -> list:
+def space(values: Iterable, mask: Iterable[bool]) -> list:
     """``values`` in order where the mask is true, None elsewhere."""
     rest = iter(values)
     return [next(rest) if m else None for m in mask]

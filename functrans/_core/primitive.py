@@ -163,7 +163,7 @@ class NanArrived(BaseException):
     """A program met a NaN in a derivative. Not an Exception, which a user's function may catch."""
 
 
-class Products(enum.Enum):
+class ZeroPolicy(enum.Enum):
     """How the products in the derivatives of a program are formed."""
 
     BY_ROW = "with strong zero where rows say that a zero may meet an infinity"
@@ -173,15 +173,15 @@ class Products(enum.Enum):
 
     @property
     def bare(self) -> bool:
-        return self in (Products.BARE, Products.CHECKED)
+        return self in (ZeroPolicy.BARE, ZeroPolicy.CHECKED)
 
 
-_products: ContextVar[Products] = ContextVar("products", default=Products.BY_ROW)
+_products: ContextVar[ZeroPolicy] = ContextVar("products", default=ZeroPolicy.BY_ROW)
 products = _products.get
 
 
 @contextmanager
-def forming(how: Products) -> Iterator[None]:
+def forming(how: ZeroPolicy) -> Iterator[None]:
     """While a program is written: its products are formed so."""
     before = _products.get()
     try:
@@ -191,9 +191,9 @@ def forming(how: Products) -> Iterator[None]:
         _products.set(before)
 
 
-def inside(strong: bool, operands: Sequence) -> Products:
+def inside(strong: bool, operands: Sequence) -> ZeroPolicy:
     """How the derivative of a program that is called is written: the caller looks at the end."""
     how = products()
-    if strong or how is Products.STRONG:
-        return Products.STRONG
-    return Products.BARE if how.bare or not any(map(is_staged, operands)) else how
+    if strong or how is ZeroPolicy.STRONG:
+        return ZeroPolicy.STRONG
+    return ZeroPolicy.BARE if how.bare or not any(map(is_staged, operands)) else how

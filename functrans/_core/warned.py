@@ -155,7 +155,7 @@ def _change(*, call: Any = _LOG, **how: Any) -> None:
         np.seterrcall(call)
 
 
-def _logged(f: Callable, args: tuple, kwargs: dict) -> Any:
+def _log(f: Callable, args: tuple, kwargs: dict) -> Any:
     """``f`` called; what it has changed of NumPy's state for good is changed behind it too."""
     before, changed = STATE.get(), None
     state = LOGGING.within(before)
@@ -178,7 +178,7 @@ def at_users_lines(f: Callable, args: tuple, kwargs: dict) -> Any:
         return f(*args, **kwargs)
     try:
         _outside.set(copy_context())
-        return _logged(f, args, kwargs)
+        return _log(f, args, kwargs)
     finally:
         _outside.set(None)
 

@@ -61,7 +61,7 @@ def with_names(f: Callable, args: tuple, kwargs: dict) -> Any:
     before = writing.get()
     try:
         writing.set(Run(name_of(f)))
-        return f(*map(_named, args), **{k: _named(v) for k, v in kwargs.items()})
+        return f(*map(_name, args), **{k: _name(v) for k, v in kwargs.items()})
     finally:
         writing.set(before)
 
@@ -87,7 +87,7 @@ def handed_to(frame: FrameType | None, y: Any, fixed: bool = True) -> Any:
     """What a transform returns to a function with names: results that stay as they are, or, unless
     ``fixed``, arrays that may be written to. Our own code gets the values.
     """
-    return y if frame is None or is_ours(frame) else handed(y, fixed)
+    return y if frame is None or is_ours(frame) else hand(y, fixed)
 
 
 def is_ours(frame: FrameType) -> bool:
@@ -95,12 +95,12 @@ def is_ours(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(PACKAGE)
 
 
-def handed(y: Any, fixed: bool = False) -> Any:
+def hand(y: Any, fixed: bool = False) -> Any:
     """``y`` as a function with names gets it, if one runs."""
     return y if writing.get() is None else _result(y, fixed)
 
 
-def _named(x: Any) -> Any:
+def _name(x: Any) -> Any:
     raise NotImplementedError  # replaced by functrans.numpy, the floor where names of arrays live
 
 
@@ -112,5 +112,5 @@ def install(named: Callable, result: Callable) -> None:
     """Called once by ``functrans.numpy``: how arguments and results become names, in containers
     or not.
     """
-    global _named, _result
-    _named, _result = named, result
+    global _name, _result
+    _name, _result = named, result

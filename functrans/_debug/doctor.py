@@ -113,7 +113,7 @@ class Doctor(Observer):
         if mine and not any(isinstance(y, Tracer) for y in outs):
             self.stops.append((op.name, place, mine))
 
-    def decided(self, x: Any, use: str) -> None:
+    def on_concretize(self, x: Any, use: str) -> None:
         if self._is_mine(x):
             self.used.add(x.slot)
             self.stops.append((use, _place(), [x.slot]))

@@ -25,12 +25,12 @@ from functrans._compile.run.native import Framed, NativeProgram
 from functrans._core.array import PYTHON_SCALARS, dtype_of, shape_of
 from functrans._core.bind import Tracer
 from functrans._core.locks import compiler
-from functrans._core.primitive import Products
+from functrans._core.primitive import ZeroPolicy
 from functrans._core.version import VERSION
 from functrans._export import plain_c
 from functrans._transforms.arguments import describe, hand_out_all, is_number
 from functrans._transforms.staging.jit import Jitted
-from functrans._transforms.staging.paths import Tree
+from functrans._transforms.staging.paths import TraceTree
 from functrans.errors import ArgumentError, ShapeError, UnsupportedError, name_of
 
 # ---- Exported functions for C: a header, and a library that the system's compiler links
@@ -302,7 +302,7 @@ class Exported:
         return f"<{self._code.name}({takes}), exported>"
 
     def __reduce__(self) -> tuple:
-        return _unpickled, (self._bytes(),)
+        return _unpickle, (self._bytes(),)
 
     # ---- files
 
@@ -314,10 +314,10 @@ class Exported:
         code = self._code
         notes = [
             ("name", code.name), ("functrans", VERSION), *_machine(),
-            ("arguments", _written(code.arguments)), ("result", _written(code.result)),
+            ("arguments", _write(code.arguments)), ("result", _write(code.result)),
             ("frame", code.frame.text(ANY)),
         ]
-        return store.packed(MAGIC, store.key_of(code.name), code.object, notes)
+        return store.pack(MAGIC, store.key_of(code.name), code.object, notes)
 
     # ---- C
 
@@ -360,12 +360,12 @@ def _type_of(x: Any) -> str:
 # ---- making one
 
 
-def exported(f: Callable, jitted: Jitted, examples: tuple) -> Exported:
+def export(f: Callable, jitted: Jitted, examples: tuple) -> Exported:
     """``f`` compiled for arguments like ``examples``."""
     name = name_of(f)
     given = jitted.signature.of(examples, {})
-    entry, operands = jitted._entry(given, Products.BY_ROW)
-    if isinstance(entry, Tree):
+    entry, operands = jitted._entry(given, ZeroPolicy.BY_ROW)
+    if isinstance(entry, TraceTree):
         raise UnsupportedError(
             f"export: `{name}` decides by values, in Python, so that it is not one program. Use "
             "ft.cond or np.where."
@@ -415,7 +415,7 @@ def exported(f: Callable, jitted: Jitted, examples: tuple) -> Exported:
 # ---- reading one
 
 
-def loaded(path: str | os.PathLike) -> Exported:
+def load(path: str | os.PathLike) -> Exported:
     """The function that a file was written for."""
     try:
         contents = store.read(Path(path), MAGIC)
@@ -426,17 +426,17 @@ def loaded(path: str | os.PathLike) -> Exported:
             f"load: {os.fspath(path)!r} is not a file that this version of functrans has exported, "
             "or has been changed, or others may write to it: it holds code that would be run"
         )
-    return _opened(f"load: {os.fspath(path)!r}", *contents[1:])
+    return _open(f"load: {os.fspath(path)!r}", *contents[1:])
 
 
-def _unpickled(data: bytes) -> Exported:
+def _unpickle(data: bytes) -> Exported:
     contents = store.opened(data, MAGIC)
     if contents is None:
         raise ArgumentError("an exported function was pickled by another version of functrans")
-    return _opened("an exported function", *contents[1:])
+    return _open("an exported function", *contents[1:])
 
 
-def _opened(who: str, notes: dict[str, str], code: bytes) -> Exported:
+def _open(who: str, notes: dict[str, str], code: bytes) -> Exported:
     for name, here in _machine():
         if notes.get(name) != here:
             raise ArgumentError(
@@ -460,7 +460,7 @@ def _machine() -> list[tuple[str, str]]:
 # ---- containers, as far as they are Python's own
 
 
-def _written(structure: tree.Structure) -> str:
+def _write(structure: tree.Structure) -> str:
     """An example, whose structure is as ``tree`` has it, as Python's text."""
     # in files, spaces that follow each other are one
     text = " ".join(repr(tree.unflatten(structure, [0.0] * structure.size)).split())

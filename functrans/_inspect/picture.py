@@ -107,7 +107,7 @@ class _Box:
 
 def svg(schedule: Schedule) -> str:
     """The picture as SVG text, complete in itself."""
-    rows = _rows(_bent(_connected(_boxes(schedule))))
+    rows = _rows(_bend(_connect(_boxes(schedule))))
     width, height = _place(rows)
     boxes = [box for row in rows for box in row]
     size = f'width="{width:.0f}" height="{height:.0f}"'
@@ -119,7 +119,7 @@ def svg(schedule: Schedule) -> str:
         "</defs>",
         f'<rect {size} fill="#ffffff"/>',
         *[_wires(box) for box in boxes if box.wires],
-        *[_drawn(box) for box in boxes if box.kind != "bend"],
+        *[_draw(box) for box in boxes if box.kind != "bend"],
         *[_labels(box) for box in boxes if box.labels],
         "</svg>",
     ]) + "\n"
@@ -128,15 +128,15 @@ def svg(schedule: Schedule) -> str:
 def page(schedule: Schedule, title: str, parts: Sequence[tuple[str, str]]) -> str:
     """An HTML page: the picture, then each (heading, text), folded."""
     folded = "\n".join(
-        f"<details><summary>{_escaped(head)}</summary><pre>{_escaped(text)}</pre></details>"
+        f"<details><summary>{_escape(head)}</summary><pre>{_escape(text)}</pre></details>"
         for head, text in parts
     )
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{_escaped(title)}</title>\n"
+        f"<title>{_escape(title)}</title>\n"
         "<style>body { font: 15px system-ui, sans-serif; margin: 2em; color: #24292f; } "
         "pre { font-size: 12px; overflow-x: auto; } summary { cursor: pointer; margin: .5em 0; }"
-        f"</style></head>\n<body><h1>{_escaped(title)}</h1>\n{svg(schedule)}{folded}\n"
+        f"</style></head>\n<body><h1>{_escape(title)}</h1>\n{svg(schedule)}{folded}\n"
         "</body></html>\n"
     )
 
@@ -145,7 +145,7 @@ def page(schedule: Schedule, title: str, parts: Sequence[tuple[str, str]]) -> st
 
 
 def _boxes(s: Schedule) -> list[_Box]:
-    inputs = [_Box("end", "input", [_typed(v, s)], fills=[v]) for v in s.program.inputs]
+    inputs = [_Box("end", "input", [_type(v, s)], fills=[v]) for v in s.program.inputs]
     steps = [_step(x, i, s) for i, x in enumerate(s.steps)]
     outputs = []
     for a, declared in zip(s.outputs, s.program.outputs, strict=True):
@@ -154,11 +154,11 @@ def _boxes(s: Schedule) -> list[_Box]:
         outputs.append(_Box("end", "output", [text], [a] if isinstance(a, Var) else []))
     read = {v for box in steps for v in box.reads if isinstance(v, Var)}
     for box in steps:
-        box.labels = {v: _typed(v, s) for v in dict.fromkeys(box.fills) if v in read}
+        box.labels = {v: _type(v, s) for v in dict.fromkeys(box.fills) if v in read}
     return [*inputs, *steps, *outputs]
 
 
-def _typed(v: Var, s: Schedule) -> str:
+def _type(v: Var, s: Schedule) -> str:
     return f"{s.names(v)}:{v.aval!r}"
 
 
@@ -227,7 +227,7 @@ def _cut(lines: list[str]) -> list[str]:
     return [x if len(x) <= LETTERS else x[: LETTERS - 3] + "..." for x in lines]
 
 
-def _connected(boxes: list[_Box]) -> list[_Box]:
+def _connect(boxes: list[_Box]) -> list[_Box]:
     """The boxes, each wired to those that fill its reads, and in the row below all of these.
 
     Outputs share the last row. A buffer that several steps fill comes from each of them.
@@ -246,7 +246,7 @@ def _connected(boxes: list[_Box]) -> list[_Box]:
     return boxes
 
 
-def _bent(boxes: list[_Box]) -> list[_Box]:
+def _bend(boxes: list[_Box]) -> list[_Box]:
     """The boxes and a bend in each row that a wire passes; wires of one buffer share it."""
     bends: dict[tuple, _Box] = {}
 
@@ -324,11 +324,11 @@ def _settle(row: list[_Box], near: list[list[float]]) -> None:
     blocks: list[tuple[list[_Box], float]] = []
     for box in row:
         blocks.append(([box], goals[box]))
-        while len(blocks) > 1 and _right(blocks[-2]) + BETWEEN > _left(blocks[-1]):
+        while len(blocks) > 1 and _right(blocks[-2]) + BETWEEN > _leave(blocks[-1]):
             (b, at), (a, to) = blocks.pop(), blocks.pop()
             blocks.append((a + b, (at * len(b) + to * len(a)) / (len(a) + len(b))))
     for block in blocks:
-        at = _left(block)
+        at = _leave(block)
         for box in block[0]:
             box.x, at = at, at + box.width + BETWEEN
 
@@ -337,7 +337,7 @@ def _extent(boxes: list[_Box]) -> float:
     return sum(box.width for box in boxes) + BETWEEN * (len(boxes) - 1)
 
 
-def _left(block: tuple[list[_Box], float]) -> float:
+def _leave(block: tuple[list[_Box], float]) -> float:
     return block[1] - _extent(block[0]) / 2
 
 
@@ -366,20 +366,20 @@ def _wires(box: _Box) -> str:
 def _labels(box: _Box) -> str:
     return "".join(
         f'<text class="label" x="{box.leaves(v) + LABEL:.1f}" y="{box.bottom + 15:.1f}">'
-        f"{_escaped(text)}</text>"
+        f"{_escape(text)}</text>"
         for v, text in box.labels.items()
     )
 
 
-def _drawn(box: _Box) -> str:
-    texts = [f'<text class="head" x="{PAD}" y="{PAD + 10}">{_escaped(box.head)}</text>']
+def _draw(box: _Box) -> str:
+    texts = [f'<text class="head" x="{PAD}" y="{PAD + 10}">{_escape(box.head)}</text>']
     for i, line in enumerate(box.lines):
         kind = ' class="quiet"' if line.startswith("...") else ""
         y = PAD + 10 + LINE * (i + 1)
-        texts.append(f'<text{kind} x="{PAD}" y="{y}">{_escaped(line)}</text>')
+        texts.append(f'<text{kind} x="{PAD}" y="{y}">{_escape(line)}</text>')
     return (f'<g transform="translate({box.x:.1f} {box.y:.1f})"><rect class="{box.kind}" rx="6" '
             f'width="{box.width:.1f}" height="{box.height:.1f}"/>{"".join(texts)}</g>')
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -28,14 +28,14 @@ def function(f: Callable) -> Callable:
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
         kinds = _jax().Array | np.ndarray | float | complex
         g, arrays = leaves.split(args, kwargs, lambda x: isinstance(x, kinds))
-        ys, result = _called(g, list(map(_jax().numpy.asarray, arrays)), name_of(f))
+        ys, result = _call(g, list(map(_jax().numpy.asarray, arrays)), name_of(f))
         return tree.unflatten(result, ys)
 
     of_arrays.__name__ = name_of(f)
     return of_arrays
 
 
-def _called(g: LeafFunction, arrays: Sequence, name: str) -> tuple[Sequence, tree.Structure]:
+def _call(g: LeafFunction, arrays: Sequence, name: str) -> tuple[Sequence, tree.Structure]:
     """The results of a call that runs on the host, whose derivative is such a call, too; and how
     they nest.
     """
@@ -48,7 +48,7 @@ def _called(g: LeafFunction, arrays: Sequence, name: str) -> tuple[Sequence, tre
 
     def host(*xs: Any) -> list:
         ys = g(*map(np.asarray, xs))
-        return [_narrowed(plain(y), t.dtype, name) for y, t in zip(ys, types, strict=True)]
+        return [_narrow(plain(y), t.dtype, name) for y, t in zip(ys, types, strict=True)]
 
     @_jax().custom_vjp
     def call(*xs: Any) -> Sequence:
@@ -56,7 +56,7 @@ def _called(g: LeafFunction, arrays: Sequence, name: str) -> tuple[Sequence, tre
 
     def backward(xs: tuple, cts: Sequence) -> tuple:
         inexact = [c for c, t in zip(cts, types, strict=True) if _is_inexact(t)]
-        gs = iter(_called(g.pulled_back(moving, conjugate=True), [*xs, *inexact], name)[0])
+        gs = iter(_call(g.pulled_back(moving, conjugate=True), [*xs, *inexact], name)[0])
         return tuple([
             next(gs) if i in moving else np.zeros(x.shape, _jax().dtypes.float0)
             for i, x in enumerate(xs)
@@ -75,7 +75,7 @@ def _called(g: LeafFunction, arrays: Sequence, name: str) -> tuple[Sequence, tre
         ) from error
 
 
-def _narrowed(y: Any, dtype: np.dtype, name: str) -> np.ndarray:
+def _narrow(y: Any, dtype: np.dtype, name: str) -> np.ndarray:
     """A result in JAX's dtype; numbers of int64 that int32 does not hold would be others."""
     y = np.asarray(y)
     if y.dtype.kind in "iu" and y.dtype.itemsize > dtype.itemsize and y.size:
@@ -117,7 +117,7 @@ def zeros_like(x: Any) -> Any:
     return _jax().numpy.zeros_like(x)
 
 
-def pushed(g: Callable, xs: Sequence, ts: Sequence) -> list:
+def push(g: Callable, xs: Sequence, ts: Sequence) -> list:
     """The tangents of the results of ``g``, which takes and returns JAX's arrays."""
     return list(_jax().jvp(lambda *ys: tuple(g(*ys)), tuple(xs), tuple(ts))[1])
 

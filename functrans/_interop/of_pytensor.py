@@ -19,7 +19,7 @@ from functrans.errors import ArgumentError, name_of
 def function(f: Callable, examples: tuple) -> Callable:
     """``f`` as a function of variables; see ``functrans.interop.pytensor_function``."""
     g, arrays = Leaves(f).split(examples, {}, lambda x: True)
-    op = _made(name_of(f), g, list(map(aval_of, arrays)))
+    op = _make(name_of(f), g, list(map(aval_of, arrays)))
 
     @functools.wraps(f, updated=())
     def of_variables(*args: Any) -> Any:
@@ -46,7 +46,7 @@ class Rules:
         return self.name
 
     def __reduce__(self) -> tuple:
-        return _made, (self.name, self.g, self.types)
+        return _make, (self.name, self.g, self.types)
 
     def make_node(self, *variables: Any) -> Any:
         tensor = importlib.import_module("pytensor.tensor")
@@ -74,7 +74,7 @@ class Rules:
         cts = [cotangents[i] for i in kept]
         cts = [y.zeros_like() if isinstance(c.type, gradient.DisconnectedType) else c
                for c, y in zip(cts, [outputs[i] for i in kept], strict=True)]
-        back = _made(
+        back = _make(
             f"gradient of {self.name}", self.g.pulled_back(moving),
             [*self.types, *[self.results[i] for i in kept]],
         )
@@ -88,7 +88,7 @@ class Rules:
         return [[is_inexact(a) and is_inexact(y) for y in self.results] for a in self.types]
 
 
-def _made(name: str, g: LeafFunction, types: Sequence[Aval]) -> Any:
+def _make(name: str, g: LeafFunction, types: Sequence[Aval]) -> Any:
     return _operation()(name, g, types)
 
 

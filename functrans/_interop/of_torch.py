@@ -141,7 +141,7 @@ def zeros_like(x: Any) -> Any:
     return _torch().zeros_like(x)
 
 
-def pushed(g: Callable, xs: Sequence, ts: Sequence) -> list:
+def push(g: Callable, xs: Sequence, ts: Sequence) -> list:
     """The tangents of the results of ``g``, which takes and returns tensors."""
     return list(_torch().func.jvp(lambda *ys: tuple(g(*ys)), tuple(xs), tuple(ts))[1])
 

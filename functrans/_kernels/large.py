@@ -203,7 +203,7 @@ SCALAR = frozenset({
 })
 
 
-def valued(ufunc: np.ufunc, kernel: str, kinds: str = "d") -> Callable:
+def with_kernel(ufunc: np.ufunc, kernel: str, kinds: str = "d") -> Callable:
     """``ufunc``, of large arrays by ``kernel`` where ``config.values`` leaves that to us.
 
     Where that is not finite NumPy does it, and warns.

@@ -113,7 +113,7 @@ def pointer_of(capsule: Any, signature: bytes | None) -> int:
 # ---- Substitution with one triangle, by the BLAS that NumPy is linked to
 
 
-def substituted(a: np.ndarray, b: np.ndarray, lower: bool, unit: bool) -> np.ndarray | None:
+def substitute(a: np.ndarray, b: np.ndarray, lower: bool, unit: bool) -> np.ndarray | None:
     """The solution of ``a @ x = b`` with the triangle of ``a``; None where BLAS is not at hand.
 
     Both are matrices. LinAlgError where the diagonal has a zero.

@@ -11,12 +11,12 @@ from functrans._core.array import Aval, dtype_of, finfo
 from functrans._core.bind import STRONG, Tracer, bind, cast, is_finite
 from functrans._core.plain import SHORT
 from functrans._kernels import large, sizes
-from functrans._ops.calls import Residual, stop
+from functrans._ops.calls import FusedRule, stop
 from functrans._ops.declare import linear, primitive
 from functrans._ops.elementwise import moving_as, ratio, sign, sqrt, where
 from functrans._ops.linalg import conj
 from functrans._ops.reductions import kept_shape, reduced_shape, share_out, shift_axis, tied
-from functrans._ops.structure import batched_to, joined, stacked
+from functrans._ops.structure import batched_to, join, stacked
 
 # ---- Rows of sums of exponentials along axes: ``logsumexp`` and ``softmax``
 
@@ -137,7 +137,7 @@ def _logsumexp_vjp(ct, y, xs, wanted, axis):
     return [ct.reshape(kept_shape(share.shape, axis)) * share]
 
 
-def _scaled(times, ct, share, axis):
+def _scale(times, ct, share, axis):
     """``share`` times ``ct``, a number a row."""
     if share.size >= sizes.SCALED and times is operator.mul and type(ct) is np.ndarray and (
             ct.dtype is share.dtype and ct.flags.c_contiguous):
@@ -153,9 +153,9 @@ logsumexp = primitive(
     "logsumexp", _logsumexp,
     jvp=lambda ts, y, xs, axis: (ts[0] * softmax(xs[0], axis=axis)).sum(axis=axis),
     vjp=_logsumexp_vjp, saves="x", native_from="NATIVE",
-    keeps=Residual(
+    keeps=FusedRule(
         _with_shares,
-        pull=lambda times, ct, x, share, params: _scaled(times, ct, share, params["axis"]),
+        pull=lambda times, ct, x, share, params: _scale(times, ct, share, params["axis"]),
         push=lambda times, t, x, share, params: times(t, share).sum(axis=params["axis"]),
     ),
     batch=lambda size, xs, batched, axis: logsumexp(xs[0], axis=shift_axis(axis)),
@@ -274,7 +274,7 @@ argpartition = primitive(
 )
 lexsort = primitive(
     "lexsort", lambda *keys, axis: np.lexsort(keys, axis),
-    batch=joined(lambda: lexsort),
+    batch=join(lambda: lexsort),
     abstract=lambda *keys, axis: Aval(keys[0].shape, np.dtype(np.intp)), rounds="never",
 )
 
@@ -300,12 +300,12 @@ searchsorted = primitive(
 FEW, LONG = 3, 1000
 
 
-def _ranked(x, ranks, skip_nan):
+def _rank(x, ranks, skip_nan):
     if ranks.ndim > 1:
         ordered = np.sort(x, -1)
         y = np.take_along_axis(ordered, ranks, -1)
     else:
-        ordered = _parted(x, np.unique(ranks))
+        ordered = _part(x, np.unique(ranks))
         y = ordered[..., ranks]
     if skip_nan or x.dtype.kind not in "fc" or not ranks.size:
         return y
@@ -314,7 +314,7 @@ def _ranked(x, ranks, skip_nan):
     return np.where(np.isnan(last), last, y)
 
 
-def _parted(x, ranks):
+def _part(x, ranks):
     """A copy of ``x`` with the entries of the rising ``ranks`` in their places."""
     ordered, end = np.array(x), x.shape[-1]
     if len(ranks) > FEW or end < LONG:
@@ -343,14 +343,14 @@ def _batch_ranked(size, xs, batched, skip_nan):
 # skip_nan they are NaN where the slice has one. At a tie, where a gather from the sorted entries
 # would favour one of them, they share the derivative equally
 ranked = primitive(
-    "ranked", _ranked,
+    "ranked", _rank,
     jvp=lambda ts, y, xs, skip_nan: tied_mean(ts[0], stop(xs[0]), stop(y)),
     vjp=lambda ct, y, xs, wanted, skip_nan: [
         cast(tied_spread(ct, stop(xs[0]), stop(y)), xs[0].dtype), None],
     batch=_batch_ranked,
     abstract=lambda x, ranks, skip_nan: Aval((*x.shape[:-1], ranks.shape[-1]), x.dtype),
     kinks="a tie: shared equally",
-    at_kink=lambda x, ranks, skip_nan: _at_tie(x, _ranked(x, ranks, skip_nan)), rounds="never",
+    at_kink=lambda x, ranks, skip_nan: _at_tie(x, _rank(x, ranks, skip_nan)), rounds="never",
 )
 
 

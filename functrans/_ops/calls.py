@@ -12,7 +12,7 @@ import numpy as np
 
 from functrans._core.array import is_inexact
 from functrans._core.bind import AnyArray, Trace, is_staged, may_have_nan, newest_trace
-from functrans._core.primitive import NanArrived, Products, products
+from functrans._core.primitive import NanArrived, ZeroPolicy, products
 from functrans._ops.declare import ANY, Linear, constant, linear, strong_multiply
 
 # ---- Python functions as one op: how traces see a function with rules of its own
@@ -82,7 +82,7 @@ def reopened(trace: Trace) -> Iterator[None]:
 # ---- What a row, or a composition of rows, computes on the way and its backward rule can read
 
 
-class Residual:
+class FusedRule:
     """What a function of one operand keeps for its backward rule instead of that.
 
     ``keep(x, params)``: the value and what is kept, None where the usual rule is better. The
@@ -105,9 +105,9 @@ class Residual:
 # ---- The row that checks what a derivative in a program hands out (``_core/primitive.py``)
 
 
-def arrived(parts: Sequence) -> list:
+def arrive(parts: Sequence) -> list:
     """What a derivative hands out, checked if the program that is written checks."""
-    if products() is not Products.CHECKED:
+    if products() is not ZeroPolicy.CHECKED:
         return list(parts)
     return [x if x is None or not is_inexact(x) else _looked_at(x) for x in parts]
 
@@ -120,7 +120,7 @@ def _looked_at(x: Any) -> AnyArray:
     return x
 
 
-def _checked(x: Any) -> AnyArray:
+def _check(x: Any) -> AnyArray:
     if np.isnan(x).any():
         raise NanArrived
     return x
@@ -128,6 +128,6 @@ def _checked(x: Any) -> AnyArray:
 
 # row: it leaves the program where x has a NaN
 checked: Linear = linear(
-    "checked", _checked, lambda ct, x: ct, batch=lambda size, xs, batched: checked(xs[0]),
+    "checked", _check, lambda ct, x: ct, batch=lambda size, xs, batched: checked(xs[0]),
     abstract=lambda x: x, rounds="never", doc="Its operand, if there is no NaN in it.",
 )

@@ -28,9 +28,9 @@ from functrans._core.bind import (
     spread,
     sum_to,
 )
-from functrans._core.primitive import Primitive, Products, products
+from functrans._core.primitive import Primitive, ZeroPolicy, products
 from functrans._kernels import large
-from functrans._ops.slopes import brought, brought_whole, choose, whole_operands
+from functrans._ops.slopes import bring, brought_whole, choose, whole_operands
 
 
 class Keeping(Protocol):
@@ -111,13 +111,13 @@ def _pickers(needs: tuple[str, ...], operands: tuple[str, ...],
              types: tuple[str, ...]) -> tuple[Callable, Callable]:
     """``pick(y, *operands)``, what is named in ``needs``; and what makes ``on`` of ``act``."""
     # eval: 80 ns a call each; a closure with indices 110, act with what is picked and unpacked 190
-    names, picked = ", ".join(operands), _picked(needs, operands, types)
-    change = _picked(("g",), ("g",), types)
+    names, picked = ", ".join(operands), _pick(needs, operands, types)
+    change = _pick(("g",), ("g",), types)
     return (_function(f"lambda y, {names}: ({picked})"),
             _function(f"lambda act: lambda g, y, {names}: act({change}{picked})"))
 
 
-def _picked(needs: tuple[str, ...], operands: tuple[str, ...], types: tuple[str, ...]) -> str:
+def _pick(needs: tuple[str, ...], operands: tuple[str, ...], types: tuple[str, ...]) -> str:
     """The text of what an action takes, each followed by a comma."""
     ways = dict(zip(operands, types, strict=False))
     return "".join([
@@ -130,7 +130,7 @@ def _picked(needs: tuple[str, ...], operands: tuple[str, ...], types: tuple[str,
 
 def _function(text: str) -> Callable:
     """A function written out, in whose frames errors do not look for a line of the user's."""
-    functions = {"brought": brought, "brought_whole": brought_whole, "STRONG": STRONG}
+    functions = {"brought": bring, "brought_whole": brought_whole, "STRONG": STRONG}
     return eval(compile(text, __file__, "eval"), functions)
 
 
@@ -194,7 +194,7 @@ def _strongly(product: Callable) -> Callable:
 
 def _is_final(x: Tracer) -> bool:
     """Whether no derivative is taken of it, and its numbers are known or the program is strong."""
-    return not x.followed() and (products() is Products.STRONG or not is_staged(x))
+    return not x.is_differentiated() and (products() is ZeroPolicy.STRONG or not is_staged(x))
 
 
 class Elementwise(Primitive):
@@ -243,7 +243,7 @@ class Elementwise(Primitive):
         for t, action in zip(ts, self.actions, strict=True):
             if t is not None and action is not None:
                 act = action.push if strong else action.act
-                part = act(brought(t, y), *action.pick(y, *xs))
+                part = act(bring(t, y), *action.pick(y, *xs))
                 total = part if total is None else total + part
         return None if total is None else spread(total, shape_of(y), dtype_of(y))
 
@@ -273,7 +273,7 @@ def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...],
         ", ".join([f"{name}{i}" for i in numbers]) for name in ("action", "slot", "unlike")
     ]
     edges = "".join([
-        f"(slot{i}, action{i}, ({_picked(names, operands, types)}), unlike{i}), "
+        f"(slot{i}, action{i}, ({_pick(names, operands, types)}), unlike{i}), "
         for i, names in enumerate(needs) if names is not None
     ])
     parameters = f"y, {', '.join(operands)}, {slots}, {unlike}"

@@ -107,11 +107,11 @@ def _svd_jvp(ts, y, xs, kind, split=None):
     if limits.may_meet(twice):
         blurred = _within(s, limits.ONCE) & ~near & (h != 0)
         common = where(near & visible(h, most) | blurred, np.nan, common)
-        common = common + limits.unmoved(h, twice)
-        opposite = opposite + limits.unmoved(w, _tiny(s) | both)
+        common = common + limits.zero_or_nan(h, twice)
+        opposite = opposite + limits.zero_or_nan(w, _tiny(s) | both)
     left, right = moved - u1 @ p, back - v1 @ adjoint(p)
-    du = _moved(u1, u2, common + opposite, left, s, shape, top(moved))
-    dv = _moved(v1, v2, common - opposite, right, s, shape, top(back))
+    du = _move(u1, u2, common + opposite, left, s, shape, top(moved))
+    dv = _move(v1, v2, common - opposite, right, s, shape, top(back))
     if u.dtype.kind == "c":
         du, dv = _turned_phases(u1, du, v1, dv)
     return du, ds, adjoint(dv)
@@ -140,7 +140,7 @@ def _svd_choose(ts, y, kind):
     shape = t.shape[-2:]
     if limits.may_meet(_small(s, shape)):
         u = _of_open_zeros(u, s, vh, t)
-    if limits.followed(s):
+    if limits.is_differentiated(s):
         return u, s, vh  # another derivative outside would lose the second order: NaN says so
     _, _, near, both = _pairs(s, shape)
     near = near & ~both
@@ -180,7 +180,7 @@ def _columns(u, s, vh):
     return u1, adjoint(vh1), beyond[0], None if beyond[1] is None else adjoint(beyond[1])
 
 
-def _moved(u1, u2, turned, outward, s, shape, most):
+def _move(u1, u2, turned, outward, s, shape, most):
     """The change of the columns ``u1``, and of ``u2`` so that they stay orthogonal to them."""
     du = u1 @ turned
     if u1.shape[-2] == s.shape[-1]:
@@ -196,7 +196,7 @@ def _over(outward, s, small):
     tiny, the derivative would divide by them once more, and is NaN."""
     y = ratio(outward, where(small, 0, _by_row(s)))
     tiny = limits.within(_by_row(s), _by_row(s)[..., :1], limits.ONCE)
-    return y + limits.unmoved(outward, tiny & ~small) if limits.may_meet(tiny) else y
+    return y + limits.zero_or_nan(outward, tiny & ~small) if limits.may_meet(tiny) else y
 
 
 def beside(a: Any, b: Any) -> AnyArray:
@@ -207,7 +207,7 @@ def beside(a: Any, b: Any) -> AnyArray:
 def _svd_split(y, kind):
     """Coinciding nonzero singular values made equal, and slopes that are not."""
     u, s, vh = y
-    if kind == "values" or limits.followed(s) or not s.size:
+    if kind == "values" or limits.is_differentiated(s) or not s.size:
         return None
     _, _, near, both = _pairs(s, (u.shape[-2], vh.shape[-1]))
     apart = limits.equal_and_apart(s, near & ~both, _within(s, limits.LIMIT) & ~both)
@@ -221,7 +221,7 @@ def _svd_vjp(ct, y, xs, wanted, kind, split=None):
         if kind == "values":
             cs = where(_small(s, shape), 0, cs)
         _, _, near, both = _pairs(s, shape)
-        cs = limits.shared(cs, near & ~both)
+        cs = limits.share(cs, near & ~both)
         return [limits.settled(conj((u1 * _by_row(cs)) @ adjoint(v1)), split)]
     if not s.shape[-1]:
         return [None]
@@ -257,7 +257,7 @@ def _inner(m, n, cs, y, shape, most, split):
             unknown = near & visible(common, most) | blurred & ~smooth
         moved = (twice & ~near | _tiny(s)) & ~both & ((m != 0) | (n != 0))
         moved = moved | mT(moved)
-        if split is None and limits.followed(s):
+        if split is None and limits.is_differentiated(s):
             why = f"a second derivative through their singular vectors {limits.SQUARED}. {CURE}"
             limits.refuse_coinciding("svd", "singular values", s, moved, why, "nearly coincide")
         moved = (unknown if split is None else near) | moved
@@ -461,7 +461,7 @@ def _to_first_order(slope, a, y):
     condition = top(stop(a)) * top(stop(y)) * float(np.sqrt(y.shape[-1] * y.shape[-2]))
     eps = float(np.finfo(y.dtype).eps)
     lost = condition * condition > BLURRED / eps
-    if limits.followed(y):
+    if limits.is_differentiated(y):
         refuse(lost, lambda at: (
             f"pinv or lstsq: the matrix{of_matrix(at[:-2])} is nearly singular (its condition is "
             f"about {number(condition, at):.1e}), and a second derivative would have its square "
@@ -506,7 +506,7 @@ def _regular(r):
         f"diagonal of r has {number(size, at):.1e}), so q has no derivative. Use svd or pinv, or "
         "order the columns so that independent ones come first."
     ))
-    known = flat.concrete() is not None if isinstance(flat, Tracer) else True
+    known = flat.concrete_value() is not None if isinstance(flat, Tracer) else True
     return r if known else where(_by_row(flat), np.nan, r)
 
 

@@ -32,7 +32,7 @@ def _gaps(w):
     return where(near, 0, gap), near & ~np.eye(n, dtype=bool)
 
 
-def _blurred(w, y, power, share):
+def _blur(w, y, power, share):
     """Where rounding takes too many digits from a division by a gap; see ``limits.within``.
 
     ``y`` are the left eigenvectors as rows: their sizes are the conditions of the eigenvalues.
@@ -58,7 +58,7 @@ def _inverse(v, w):
         "linearly on each other up to rounding (it is defective), so its eigenvalues have no "
         "derivative. Use det, trace or matrix_power for symmetric functions of them."
     ))
-    known = not isinstance(defective, Tracer) or defective.concrete() is not None
+    known = not isinstance(defective, Tracer) or defective.concrete_value() is not None
     return y if known else where(defective, np.nan, y)
 
 
@@ -78,14 +78,14 @@ def _eig_jvp(ts, y, xs):
     n = w.shape[-1]
     gap, near = _gaps(w)
     left = _inverse(v, w)
-    once = _blurred(w, left, limits.ONCE, 1) & ~near
+    once = _blur(w, left, limits.ONCE, 1) & ~near
     b = limits.first_order(left @ (ts[0] @ v), near | once, w, v)
     slopes = np.diagonal(b, 0, -2, -1)
     mixed, apart = visible(b, top(b)), _apart(slopes, top(b))
     turned = where(near & mixed | once & (b != 0), np.nan, ratio(b, gap))
-    dv = v @ limits.first_order(turned, _blurred(w, left, limits.TWICE, 0.75), w, v)
+    dv = v @ limits.first_order(turned, _blur(w, left, limits.TWICE, 0.75), w, v)
     # which of the coinciding ones moves how is open as soon as they do not all move alike
-    pairs = near & (mixed | apart) | _blurred(w, left, limits.ONCE, 0.5) & apart
+    pairs = near & (mixed | apart) | _blur(w, left, limits.ONCE, 0.5) & apart
     open_ = pairs.any(axis=-1) | pairs.any(axis=-2)
     open_ = open_ | (near & open_.reshape((*open_.shape[:-1], 1, n))).any(axis=-1)
     dw = where(open_, np.nan, slopes)
@@ -105,7 +105,7 @@ def _eig_vjp(ct, y, xs, wanted):
         seen = mT(v) @ cv
     gap, near = _gaps(w)
     left = _inverse(v, w)
-    once = _blurred(w, left, limits.ONCE, 1) & ~near
+    once = _blur(w, left, limits.ONCE, 1) & ~near
     unknown = near & _undetermined(cw, seen, cv)
     lost = near | once
     if cw is not None:
@@ -115,8 +115,8 @@ def _eig_vjp(ct, y, xs, wanted):
     else:
         inner = ratio(seen, gap)
         unknown = unknown | once & (seen != 0)
-        lost = lost | _blurred(w, left, limits.TWICE, 0.75)
-        if limits.followed(w):
+        lost = lost | _blur(w, left, limits.TWICE, 0.75)
+        if limits.is_differentiated(w):
             _refuse(lost & ~near & (seen != 0), w, TWICE)
     _refuse(unknown, w, EACH)
     if cw is not None:
@@ -223,10 +223,10 @@ def _slopes(p, r):
     n = len(p)
     v = powers(r, n)
     slope = v[:, 1:] @ (p[:-1] * np.arange(n - 1, 0, -1).astype(p.real.dtype))
-    return v, slope, _repeated(stop(p), stop(r), stop(v), stop(slope))
+    return v, slope, _repeat(stop(p), stop(r), stop(v), stop(slope))
 
 
-def _repeated(p, r, v, slope):
+def _repeat(p, r, v, slope):
     size = absolute_complex(p) if p.dtype.kind == "c" else absolute(p)
     # p' near a repeated root has few digits: about 6 are left in float64 where this says no
     rounding = absolute_complex(v) @ size * float(np.finfo(r.dtype).eps) ** ONCE
@@ -264,7 +264,7 @@ roots = primitive(
 
 def leading_zeros(p: Any) -> int:
     """How many leading coefficients are 0; none if that is not known."""
-    known = p.concrete() if isinstance(p, Tracer) else p
+    known = p.concrete_value() if isinstance(p, Tracer) else p
     if known is None or isinstance(known, Tracer):
         return 0
     indices = np.flatnonzero(known)

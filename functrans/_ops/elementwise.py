@@ -240,7 +240,7 @@ log10 = of_numpy(
     libm="log10",
 )
 log1p = elementwise(
-    "log1p", large.valued(np.log1p, "log1p", "fd"), lambda g, x: g / (1 + x), domain=POSITIVE,
+    "log1p", large.with_kernel(np.log1p, "log1p", "fd"), lambda g, x: g / (1 + x), domain=POSITIVE,
     singular=True, libm="log1p",
 )
 
@@ -270,7 +270,7 @@ def _gap(x, y):
     return where((x == y) & isinf(x), 0, x - y)
 
 
-def _moved(g, x, y):
+def _move(g, x, y):
     """How a change of ``x`` moves ``logaddexp(x, y)``."""
     moved = large.in_one_pass("logaddexp_slope", g, x, y, least=sizes.VALUES)
     return g * logistic(_gap(x, y)) if moved is None else moved
@@ -281,8 +281,8 @@ logistic = elementwise(
     "logistic", _logistic, lambda g, x: g * (0.25 * sech2(0.5 * x)), formula=logistic_formula
 )
 logaddexp = elementwise(
-    "logaddexp", large.valued(np.logaddexp, "logaddexp", "fd"),
-    lambda g, x1, x2: _moved(g, x1, x2), lambda g, x1, x2: _moved(g, x2, x1),
+    "logaddexp", large.with_kernel(np.logaddexp, "logaddexp", "fd"),
+    lambda g, x1, x2: _move(g, x1, x2), lambda g, x1, x2: _move(g, x2, x1),
 )
 
 
@@ -321,18 +321,18 @@ def _sine_slope(kernel, slope, g, x):
 
 
 sin = elementwise(
-    "sin", large.valued(np.sin, "sin"),
+    "sin", large.with_kernel(np.sin, "sin"),
     lambda g, x: _sine_slope("sin_slope", cos, g, x), propagates=True, libm="sin",
 )
 cos = elementwise(
-    "cos", large.valued(np.cos, "cos"),
+    "cos", large.with_kernel(np.cos, "cos"),
     lambda g, x: _sine_slope("cos_slope", lambda x: -sin(x), g, x), propagates=True, libm="cos",
 )
 
 
 def _slope_of_tan(g, x, y):
     # far from the real line tan rounds to 1j
-    return g * sech2(turned(x)) if dtype_of(y).kind == "c" else g * (1 + y * y)
+    return g * sech2(turn(x)) if dtype_of(y).kind == "c" else g * (1 + y * y)
 
 
 tan = of_numpy("tan", lambda g, x, y: _slope_of_tan(g, x, y), propagates=True, libm="tan")
@@ -457,7 +457,7 @@ def _slope_of_tanh(g, x, y):
 
 
 tanh = elementwise(
-    "tanh", large.valued(np.tanh, "tanh"), lambda g, x, y: _slope_of_tanh(g, x, y),
+    "tanh", large.with_kernel(np.tanh, "tanh"), lambda g, x, y: _slope_of_tanh(g, x, y),
     libm="tanh",
 )
 # row: the slope of tanh, which 1 - tanh(x)**2 loses where that rounds to 1
@@ -624,14 +624,14 @@ def _from_parts(x1, x2):
     return z if z.ndim else z[()]
 
 
-def turned(g):
+def turn(g):
     """``1j * g`` with the signs and infinities of both parts."""
     return from_parts(-imag(g), real(g)) if dtype_of(g).kind == "c" else from_parts(0.0, g)
 
 
 # row: x1 + 1j * x2 is NaN where x2 is infinite, and has no -0
 from_parts = elementwise(
-    "from_parts", _from_parts, lambda g: g, lambda g: turned(g), cost=1, rounds="never"
+    "from_parts", _from_parts, lambda g: g, lambda g: turn(g), cost=1, rounds="never"
 )
 
 # ---- comparisons, tests and integer operations

@@ -14,7 +14,7 @@ HALVES = {"f": 2.0**12 + 1, "d": 2.0**27 + 1, "g": 2.0**32 + 1}
 PLAIN = 16.0
 
 
-def _lost(x, square, y):
+def _raise_lost(x, square, y):
     """``y`` times what the square lost by its rounding."""
     moved = x * HALVES[x.dtype.char]
     first = moved - (moved - x)
@@ -36,7 +36,7 @@ def _of_square(factor: float) -> Callable:
             y = np.asarray(np.exp(factor * square))
             if not np.maximum.reduce(square, None, initial=0) < PLAIN:
                 far = square >= PLAIN
-                y[far] += factor * _lost(x[far], square[far], y[far])
+                y[far] += factor * _raise_lost(x[far], square[far], y[far])
         return y[()]
 
     return value

@@ -55,7 +55,7 @@ def _ends(n: int, inside: float, behind: int, dtype: np.dtype) -> np.ndarray:
     return y.reshape((-1,) + (1,) * behind)
 
 
-def _resized(shape, axis, n):
+def _resize(shape, axis, n):
     return (*shape[:axis], n, *shape[axis + 1 :])
 
 
@@ -70,7 +70,7 @@ rfft = linear(
     "rfft", lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm), _rfft_transpose,
     batch=lambda size, xs, batched, axis, norm: bind(rfft, xs[0], axis=axis + 1, norm=norm),
     abstract=lambda x, axis, norm: Aval(
-        _resized(x.shape, axis, x.shape[axis] // 2 + 1), _dtype_of_result(np.fft.rfft, x.dtype)
+        _resize(x.shape, axis, x.shape[axis] // 2 + 1), _dtype_of_result(np.fft.rfft, x.dtype)
     ),
 )
 
@@ -87,7 +87,7 @@ irfft = linear(
         irfft, xs[0], n=n, axis=axis + 1, norm=norm
     ),
     abstract=lambda x, n, axis, norm: Aval(
-        _resized(x.shape, axis, n), _dtype_of_result(np.fft.irfft, x.dtype)
+        _resize(x.shape, axis, n), _dtype_of_result(np.fft.irfft, x.dtype)
     ),
 )
 

@@ -280,7 +280,7 @@ def _scatter_add(x, v, *indices, pattern):
     return y
 
 
-def _scattered(x, v, *indices, pattern):
+def _scatter(x, v, *indices, pattern):
     return Aval(x.shape, np.result_type(x.dtype, v.dtype))
 
 
@@ -319,7 +319,7 @@ def _transpose_set(ct, x, v, *indices, wanted, pattern, read=None, write=None):
 # row: a copy of x with v, of the shape that the index reads, written at the index
 scatter_set = linear(
     "scatter_set", _scatter_set, _transpose_set, batch=_batch_scatter("scatter_set"),
-    abstract=_scattered, operands=2, drops=True, fills=True, indexing="sets", rounds="never",
+    abstract=_scatter, operands=2, drops=True, fills=True, indexing="sets", rounds="never",
 )
 
 
@@ -333,7 +333,7 @@ def _transpose_add(ct, x, v, *indices, wanted, pattern):
 # row: a copy of x with v added at the index, repeatedly where the index repeats
 scatter_add = linear(
     "scatter_add", _scatter_add, _transpose_add, batch=_batch_scatter("scatter_add"),
-    abstract=_scattered, operands=2, indexing="adds",
+    abstract=_scatter, operands=2, indexing="adds",
 )
 
 
@@ -415,7 +415,7 @@ def written(x, v, indices, params, alone):
     return top.process(row, (x, v), params)  # as ``bind`` would
 
 
-def unstore(ct, x, v, indices, params, wanted, alone):
+def scatter_vjp(ct, x, v, indices, params, wanted, alone):
     """The cotangents of ``x``, which was written over, and of ``v``, which was written.
 
     ``alone``: nothing else refers to ``ct``, which becomes the first.

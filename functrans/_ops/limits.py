@@ -151,14 +151,14 @@ def agrees(numerator: Any, limit: Any, gap: Any, most: Any) -> AnyArray:
 
 def refuse(flags: Any, said: Callable[[tuple[int, ...]], str]) -> None:
     """Raise what is ``said`` of the index of the first flag that is set, if that is known."""
-    known = flags.concrete() if isinstance(flags, Tracer) else flags
+    known = flags.concrete_value() if isinstance(flags, Tracer) else flags
     if isinstance(known, np.ndarray | np.generic) and np.any(known):
         raise NotDifferentiable(said(tuple([int(k[0]) for k in np.nonzero(known)])))
 
 
 def number(x: Any, at: tuple[int, ...]) -> AnyArray:
     """The entry of ``x`` at an index, for an error message."""
-    return (x.concrete() if isinstance(x, Tracer) else x)[at]
+    return (x.concrete_value() if isinstance(x, Tracer) else x)[at]
 
 
 def of_matrix(at: tuple[int, ...]) -> str:
@@ -190,9 +190,9 @@ def settled(x: Any, split: float | None) -> AnyArray:
     return settle(x, of=split) if inside else x
 
 
-def followed(x: Any) -> bool:
+def is_differentiated(x: Any) -> bool:
     """Whether a derivative is taken of ``x`` outside of this rule."""
-    return isinstance(x, Tracer) and x.followed()
+    return isinstance(x, Tracer) and x.is_differentiated()
 
 
 def may_meet(near: Any) -> bool:
@@ -237,7 +237,7 @@ def _mean_of(w: Any, same: Any, count: Any) -> AnyArray:
     return where(same, w[..., None, :], 0).sum(axis=-1) / count.astype(w.dtype)
 
 
-def unmoved(x: Any, flags: Any) -> AnyArray:
+def zero_or_nan(x: Any, flags: Any) -> AnyArray:
     """0, whose derivative is NaN where a flag is set and ``x`` moves."""
     gone = where(flags, np.nan, np.zeros((), x.real.dtype))
     return strong_multiply(x - stop(x), gone)
@@ -251,12 +251,12 @@ def first_order(x: Any, flags: Any, *sources: Any) -> AnyArray:
     flagged = flags.any(axis=(-2, -1))
     for source in sources:
         within = tuple(range(len(flagged.shape), len(source.shape)))
-        lost = unmoved(source, flagged.reshape((*flagged.shape, *[1] * len(within))))
+        lost = zero_or_nan(source, flagged.reshape((*flagged.shape, *[1] * len(within))))
         x = x + lost.sum(axis=within).reshape((*flagged.shape, 1, 1))
     return x
 
 
-def shared(ct: Any, near: Any) -> AnyArray:
+def share(ct: Any, near: Any) -> AnyArray:
     """The cotangent of sorted values, where those of a block that coincides differ their mean.
 
     A function that tells such values apart has a kink there. Its subgradient of least norm is the

@@ -17,7 +17,7 @@ import numpy as np
 
 from functrans._core.array import Aval
 from functrans._core.bind import AnyArray, sum_to
-from functrans._kernels.routines import substituted
+from functrans._kernels.routines import substitute
 from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
@@ -30,20 +30,20 @@ from functrans._ops.limits import (
     blocks,
     equal_and_apart,
     first_order,
-    followed,
+    is_differentiated,
     magnitude,
     may_meet,
     of_matrix,
     refuse,
     refuse_coinciding,
     settled,
-    shared,
+    share,
     slope_ratio,
     top,
-    unmoved,
     vectors_if,
     visible,
     within,
+    zero_or_nan,
 )
 from functrans._ops.structure import aligned, minus, stacked
 
@@ -170,7 +170,7 @@ def _triangular_solve(a, b, lower, transposed, unit):
     a, b = np.asarray(a, dtype), np.asarray(b, dtype)
     if b.ndim > 1 and a.shape[-1] ** 2 * b.shape[-1] <= LARGE_SYSTEM:
         a, lower = (a.mT, not lower) if transposed else (a, lower)
-        x = substituted(a, b, lower, unit)
+        x = substitute(a, b, lower, unit)
         return _substitute(a, b, lower, unit) if x is None else x
     if a.ndim == 2 and b.ndim <= 2:
         return _solve_one(a, b, lower, transposed, unit)
@@ -326,7 +326,7 @@ def _eigh_jvp(ts, y, xs, lower, split=None):
     if may_meet(twice):
         blurred = _within(w, ONCE) & ~near & (m != 0)
         turned = where(near & visible(m, top(m)) | blurred, np.nan, turned)
-        turned = turned + unmoved(m, twice)
+        turned = turned + zero_or_nan(m, twice)
     dv = v @ turned
     return diagonal_of(m).real, dv + v * turning(v, dv) if v.dtype.kind == "c" else dv
 
@@ -353,7 +353,7 @@ def _eigh_choose(ts, y, lower):
     These are the eigenvectors of the perturbed matrix to first order; LAPACK may return any.
     """
     w, v = y
-    if followed(w) or not w.size:
+    if is_differentiated(w) or not w.size:
         return y  # another derivative outside would lose the second order: NaN says so instead
     _, near = _close(w)
     if not may_meet(near):
@@ -371,7 +371,7 @@ def basis_of_blocks(m, near):
     reach = 3 * magnitude(inside).sum(axis=(-2, -1)) + 1
     shifts = blocks(near) * reach.reshape((*reach.shape, 1))
     parted = inside + shifts.reshape((*shifts.shape, 1)) * eye
-    return eigh(parted, lower=True)[1] if followed(m) else vectors_if(parted, near)
+    return eigh(parted, lower=True)[1] if is_differentiated(m) else vectors_if(parted, near)
 
 
 def diagonal_of(x) -> Any:
@@ -381,14 +381,14 @@ def diagonal_of(x) -> Any:
 def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     (cw, cv), (w, v) = ct, y
     if cv is None:
-        cw = shared(cw, _close(w)[1])
+        cw = share(cw, _close(w)[1])
         columns = v * cw.reshape((*cw.shape[:-1], 1, cw.shape[-1]))
         return [settled(conj(_onto_triangle(columns @ adjoint(v), lower)), split)]
     inner = adjoint(v) @ conj(cv)
     # the rule's result is Hermitian, and so only this part of it counts
     skew = (inner - adjoint(inner)) / 2
     twice = _within(w, TWICE)
-    turned = _turned(inner, skew, cw, w, v, twice, split) if may_meet(twice) else ratio(
+    turned = _turn(inner, skew, cw, w, v, twice, split) if may_meet(twice) else ratio(
         skew, _differences(w)
     )
     if w.dtype is not v.dtype:
@@ -399,7 +399,7 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     return [settled(conj(_onto_triangle(change, lower)), split)]
 
 
-def _turned(inner, skew, cw, w, v, twice, split):
+def _turn(inner, skew, cw, w, v, twice, split):
     """``skew`` over the gaps of the eigenvalues, some of which may be ``twice`` too close."""
     gap, near = _close(w)
     most = top(inner)
@@ -415,7 +415,7 @@ def _turned(inner, skew, cw, w, v, twice, split):
     refuse_coinciding("eigh", "eigenvalues", w, unknown, DEPENDS)
     lost = twice & ~near & (inner != 0)
     lost = lost | mT(lost)
-    if split is None and followed(w):
+    if split is None and is_differentiated(w):
         refuse_coinciding("eigh", "eigenvalues", w, lost, TWICE_LOST, "nearly coincide")
     turned = where(unknown, np.nan, turned)
     return first_order(turned, (unknown if split is None else near) | lost, w, v)
@@ -424,7 +424,7 @@ def _turned(inner, skew, cw, w, v, twice, split):
 def _eigh_split(y, lower):
     """Coinciding eigenvalues made equal, and slopes that are not."""
     w, v = y
-    if followed(w) or not w.size:
+    if is_differentiated(w) or not w.size:
         return None
     apart = equal_and_apart(w, _close(w)[1], _within(w, LIMIT))
     return apart and ((apart[0], v), (apart[1], None))

@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans._core.array import Aval, dtype_of, finfo, floating_of
 from functrans._core.bind import PLAIN, STRONG, AnyArray, cast, is_finite, may_have_nan
-from functrans._core.plain import reduced
+from functrans._core.plain import reduce
 from functrans._kernels import large, sizes
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
 from functrans._ops.elementwise import (
@@ -25,7 +25,7 @@ from functrans._ops.elementwise import (
     multiply,
     ratio,
 )
-from functrans._ops.structure import all_batched, repeated
+from functrans._ops.structure import all_batched, repeat
 
 
 @functools.lru_cache(1024)
@@ -61,7 +61,7 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> AnyArray:
         v = v.reshape(kept_shape(shape, axis))
         columns = axis[-1:] == (len(shape) - 1,) and shape[-1] <= FEW
     if size > SMALL and not (columns and size < sizes.LARGE):
-        return repeated(v, shape)
+        return repeat(v, shape)
     y = np.empty(shape, dtype_of(v))
     if columns and size >= MANY:
         for j in range(shape[-1]):
@@ -80,7 +80,7 @@ def added(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
     if len(axis) == x.ndim:  # one row, which both leave to NumPy
         return np.add.reduce(x, axis)
     y = large.row_sums(x) if axis == (x.ndim - 1,) else None
-    return reduced(x, axis) if y is None else y
+    return reduce(x, axis) if y is None else y
 
 
 sum = linear(
@@ -165,13 +165,13 @@ def _extreme(name, ufunc, join, neutral):
         batch=lambda size, xs, batched, axis: row(xs[0], axis=shift_axis(axis)),
         abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),
         kinks="a tie: shared equally", native_from="NATIVE",
-        at_kink=lambda x, axis: _shared(_equal_share(x, ufunc.reduce(x, axis), axis)),
+        at_kink=lambda x, axis: _share(_equal_share(x, ufunc.reduce(x, axis), axis)),
         reduces=join, neutral=neutral, rounds="never",
     )
     return row
 
 
-def _shared(share):
+def _share(share):
     return (share > 0) & (share < 1)
 
 
@@ -412,7 +412,7 @@ def _running_extreme(name, ufunc, join, largest):
         native_from="NATIVE",
         batch=lambda size, xs, batched, axis: row(xs[0], axis=axis + 1),
         abstract=lambda x, axis: x, kinks="a tie: shared equally",
-        at_kink=lambda x, axis: _shared(_running_share(x, axis, largest)), scans=join,
+        at_kink=lambda x, axis: _share(_running_share(x, axis, largest)), scans=join,
         rounds="never",
     )
     return row

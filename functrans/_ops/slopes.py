@@ -47,7 +47,7 @@ def _fits(x: Any, c: np.ndarray) -> bool:
 WHOLE = np.dtype(np.int64)
 
 
-def brought(x: Any, y: Any) -> AnyArray:
+def bring(x: Any, y: Any) -> AnyArray:
     """``x`` in the type of the output ``y``, real if it is so; a wider one stays."""
     return x if type(x) in PYTHON_SCALARS else brought_to(x, dtype_of(y))
 
@@ -65,7 +65,7 @@ def brought_whole(x: Any, y: Any) -> AnyArray:
     """The same of an operand that may be an integer: those that NumPy calls safe stay so."""
     if type(x) in PYTHON_SCALARS or (dtype := x.dtype) is WHOLE:
         return x
-    return x.astype(WHOLE) if dtype.kind in "iub" and np.can_cast(dtype, WHOLE) else brought(x, y)
+    return x.astype(WHOLE) if dtype.kind in "iub" and np.can_cast(dtype, WHOLE) else bring(x, y)
 
 
 @functools.cache

@@ -117,7 +117,7 @@ product = bilinear(
 )
 
 
-def _sampled(u, v, places):
+def _sample(u, v, places):
     dtype = np.result_type(u.dtype, v.dtype)
     products = u[places.rows] * v[places.cols]
     return products if u.ndim == 1 else np.sum(products, axis=1).astype(dtype, copy=False)
@@ -125,7 +125,7 @@ def _sampled(u, v, places):
 
 # row: of each place, the product of row i of u with row j of v
 sampled = bilinear(
-    "sparse.sampled", _sampled,
+    "sparse.sampled", _sample,
     lambda ct, u, v, places: bind(product, ct, v, places=places),
     lambda ct, u, v, places: bind(product, ct, u, places=places.T),
     batch=lambda size, xs, batched, places: _one_by_one(sampled, size, xs, batched, places),

@@ -102,7 +102,7 @@ def stacked(row: Callable) -> Callable:
     )
 
 
-def joined(row: Callable) -> Callable:
+def join(row: Callable) -> Callable:
     """That of an op which joins its operands along or before an axis."""
     return lambda size, xs, batched, axis: bind(
         row(), *all_batched(size, xs, batched), axis=axis + 1
@@ -154,7 +154,7 @@ transpose = linear(
 )
 
 
-def repeated(x: Any, shape: tuple[int, ...]) -> np.ndarray:
+def repeat(x: Any, shape: tuple[int, ...]) -> np.ndarray:
     """``np.broadcast_to(x, shape)`` of a plain array or number: a view, never a copy."""
     x = np.asarray(x)
     lead = len(shape) - x.ndim
@@ -169,7 +169,7 @@ def repeated(x: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 broadcast_to = linear(
-    "broadcast_to", repeated,
+    "broadcast_to", repeat,
     lambda ct, x, shape: sum_to(ct, x.shape, x.dtype),
     batch=lambda size, xs, batched, shape: bind(
         broadcast_to, align(xs[0], len(shape)), shape=(size, *shape)
@@ -232,7 +232,7 @@ def _split_concatenation(ct, *xs, wanted, axis):
     return out
 
 
-def _concatenated(*xs, axis):
+def _concatenate(*xs, axis):
     shape = list(xs[0].shape)
     shape[axis] = sum(x.shape[axis] for x in xs)
     return Aval(tuple(shape), np.result_type(*[x.dtype for x in xs]))
@@ -240,7 +240,7 @@ def _concatenated(*xs, axis):
 
 concatenate = linear(
     "concatenate", lambda *xs, axis: np.concatenate(xs, axis), _split_concatenation,
-    batch=joined(lambda: concatenate), abstract=_concatenated, operands=None, rounds="never",
+    batch=join(lambda: concatenate), abstract=_concatenate, operands=None, rounds="never",
 )
 
 
@@ -264,7 +264,7 @@ def _stacked(*xs, axis):
 # row: as a concatenation it would reshape every operand first
 stack = linear(
     "stack", _stack, _split_stack,
-    batch=joined(lambda: stack), abstract=_stacked, operands=None, rounds="never",
+    batch=join(lambda: stack), abstract=_stacked, operands=None, rounds="never",
 )
 
 # ---- diagonals of the last two axes

@@ -20,7 +20,7 @@ from functrans._compile.run.gate import gate
 from functrans._core.bind import Tracer
 from functrans._core.patching import patched
 from functrans._core.scipy_names import NAMES
-from functrans._core.writing import handed, writing
+from functrans._core.writing import hand, writing
 from functrans._patch import swaps as mathematics
 from functrans._patch.swaps import Group, Swap, added, shield
 from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
@@ -71,7 +71,7 @@ def _either(original: Callable, ours: Callable, makes: bool = False) -> Callable
     return either
 
 
-def _gated(module: ModuleType, name: str, other: Callable) -> Swap:
+def _gate(module: ModuleType, name: str, other: Callable) -> Swap:
     """``other`` in the place of a function, while a function with names runs."""
     original = getattr(module, name)
     return Swap(module, name, original, gate(writing, original, other, module.__name__))
@@ -88,8 +88,8 @@ def _stood_in(module: ModuleType, name: str, ours: Callable) -> Swap:
 
 def _of_numpy() -> list[Swap]:
     swaps = [
-        _vectorize(), _indexed(np.r_, lambda original, self, key: fnp.r_.of(self)[key]),
-        _indexed(np.mgrid, lambda original, self, key: handed(original(self, key))),
+        _vectorize(), _index(np.r_, lambda original, self, key: fnp.r_.of(self)[key]),
+        _index(np.mgrid, lambda original, self, key: hand(original(self, key))),
         *_of_math(), *_of_compiled(),
     ]
     swaps.append(_stood_in(np, "ndenumerate", fnp.ndenumerate))
@@ -102,7 +102,7 @@ def _of_numpy() -> list[Swap]:
             original: Any = getattr(theirs, name, None)
             mine = getattr(ours, name)
             if _is_function(original) and not isinstance(mine, type):
-                swaps.append(_gated(theirs, name, _either(original, mine, name in _MAKERS)))
+                swaps.append(_gate(theirs, name, _either(original, mine, name in _MAKERS)))
     return swaps
 
 
@@ -144,7 +144,7 @@ def _vectorize() -> Swap:
     return Swap(np.vectorize, "__call__", original, call)
 
 
-def _indexed(x: Any, ours: Callable[[Any, Any, Any], Any]) -> Swap:
+def _index(x: Any, ours: Callable[[Any, Any, Any], Any]) -> Swap:
     """Indexing of objects of one class, as ``np.r_`` and ``np.c_`` are, and ``np.mgrid`` and
     ``np.ogrid``."""
     kind = next(k for k in type(x).__mro__ if "__getitem__" in vars(k))
@@ -165,7 +165,7 @@ def _of_math() -> Iterator[Swap]:
         for name, ours in functions.items():
             original = getattr(module, name, None)
             if original is not None:
-                yield _gated(module, name, _of_traced(original, ours))
+                yield _gate(module, name, _of_traced(original, ours))
 
 
 def _of_traced(original: Callable, ours: Callable) -> Callable:
@@ -187,7 +187,7 @@ def _of_scipy(namespace: str) -> list[Swap]:
     for name in NAMES[namespace].ours.split():
         original: Any = getattr(theirs, name, None)
         if isinstance(original, FunctionType) or type(original).__module__ == "uarray":
-            swaps.append(_gated(theirs, name, _either(original, _counterpart(namespace, name))))
+            swaps.append(_gate(theirs, name, _either(original, _counterpart(namespace, name))))
         elif isinstance(original, type):
             swaps.append(_stood_in(theirs, name, _counterpart(namespace, name)))
     return swaps + (_distributions(theirs) if namespace == "stats" else [])

@@ -306,7 +306,7 @@ class EventList(list):
 _SEPARATORS = str.maketrans(" ;\t\n", "____")
 
 
-def nested(fields: list[tuple], origin: int, options: dict) -> EventList:
+def nest(fields: list[tuple], origin: int, options: dict) -> EventList:
     """Events in the order of their starts, each with its parent and children."""
     records = [Record(*r) for r in fields]
     # of two with the same times, the one recorded later is the outer one

@@ -131,7 +131,7 @@ def _call_with(f: Callable, args: tuple, kwargs: dict, parts: list[Part], new: S
     """``f`` called with other values in the places of some parts."""
     positional, named = list(args), dict(kwargs)
     for p, x in zip(parts, new, strict=True):
-        whole = options.replaced(p.name, p.of(positional, named), p.path, x)
+        whole = options.replace(p.name, p.of(positional, named), p.path, x)
         if isinstance(p.place, int):
             positional[p.place] = whole
         else:
@@ -143,7 +143,7 @@ def _part(who: str, f: Callable, a: int | str, args: tuple, kwargs: dict) -> Par
     name, path = (options.parse(a) or (a, ())) if isinstance(a, str) else (a, ())
     p = Part(_place(who, f, name, args, kwargs), str(name), path)
     try:
-        return p._replace(path=options.resolved(p.name, p.of(args, kwargs), path))
+        return p._replace(path=options.resolve(p.name, p.of(args, kwargs), path))
     except options.NoSuchPart as e:
         raise ArgumentError(f"{who}: argnums names `{a}` of `{name_of(f)}`, but {e}") from None
 
@@ -158,11 +158,11 @@ def _by_predicate(
     chosen: dict[str, Part] = {}
     values: dict[str, Any] = {}
     for p in every:
-        text, leaf = options.shown(p.name, p.path), options.part(p.name, p.of(args, kwargs), p.path)
+        text, leaf = options.show(p.name, p.path), options.part(p.name, p.of(args, kwargs), p.path)
         if chooses(text, leaf):
             chosen[text], values[text] = p, leaf
     if not chosen:
-        known = ", ".join([options.shown(p.name, p.path) for p in every]) or "none"
+        known = ", ".join([options.show(p.name, p.path) for p in every]) or "none"
         raise ArgumentError(
             f"{who}: argnums chooses nothing of the arguments of `{name_of(f)}`; there are {known}"
         )

@@ -116,7 +116,7 @@ class Derived(ByValue, functools.partial):
         return f"<{_text(self)}>"
 
     def by_value(self) -> tuple:
-        return _derived, self.origin
+        return _derive, self.origin
 
 
 class OfRun(functools.partial):
@@ -181,7 +181,7 @@ def deriving(transform: F) -> F:
     return transformed  # type: ignore[return-value]  # of the same signature
 
 
-def _derived(transform: Callable, args: tuple, kwargs: dict) -> Any:
+def _derive(transform: Callable, args: tuple, kwargs: dict) -> Any:
     return transform(*args, **kwargs)
 
 

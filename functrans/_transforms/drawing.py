@@ -19,7 +19,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.bind import Tracer, next_level
-from functrans._core.writing import current, handed, writing
+from functrans._core.writing import current, hand, writing
 from functrans.errors import UnsupportedError, user_line
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class Draw(NamedTuple):
 
     def kept(self) -> Draw:
         """With copies of its arguments, which their owner may change."""
-        args, kwargs = tree.map(_copied, (self.args, self.kwargs))
+        args, kwargs = tree.map(_copy, (self.args, self.kwargs))
         return self._replace(args=args, kwargs=kwargs)
 
     def rows(self, count: int) -> Draw:
@@ -145,14 +145,14 @@ def level() -> float:
 
 def drawn(d: Draw) -> Any:
     """The numbers, or what stands for them in the runs that are newer than the generator."""
-    return _drawn(d, _runs.get())
+    return _draw(d, _runs.get())
 
 
-def _drawn(d: Draw, runs: tuple[Drawing, ...]) -> Any:
+def _draw(d: Draw, runs: tuple[Drawing, ...]) -> Any:
     if not runs or runs[-1].level <= d.born:
         with outside():  # NumPy may call other methods
             return d.made()
-    return runs[-1].draw(d, lambda d: _drawn(d, runs[:-1]))
+    return runs[-1].draw(d, lambda d: _draw(d, runs[:-1]))
 
 
 def is_plain() -> bool:
@@ -176,7 +176,7 @@ def draw(
             "uniform and exponential may be traced; functrans.random and rvs of "
             "functrans.scipy.stats have other distributions."
         )
-    return handed(drawn(Draw(generator, name, method, args, kwargs, born)))
+    return hand(drawn(Draw(generator, name, method, args, kwargs, born)))
 
 
 class Drawn:
@@ -249,7 +249,7 @@ def _signature(method: Callable) -> Signature | None:
         return None
 
 
-def _copied(x: Any) -> Any:
+def _copy(x: Any) -> Any:
     return x.copy() if isinstance(x, np.ndarray) else x
 
 

@@ -128,7 +128,7 @@ class Callees:
                 if id(f.__code__) in self._seen:
                     # of one code, with others to call
                     cells = self._inside([c for _, c, _ in contents_of(f)])
-                    self._meet([*cells, *_bound(f), *_bound(called)])
+                    self._meet([*cells, *_bind(f), *_bind(called)])
                 elif f.__code__ in GIVEN or not self._is_foreign(f.__globals__.get("__name__")):
                     self._seen.add(id(f.__code__))
                     self._read(f, called)
@@ -146,7 +146,7 @@ class Callees:
         self.unknown += sorted(names.globals - known.keys() - _BUILTINS)
         imported = [sys.modules.get(name) for name in names.modules]
         values = [*self._inside(cells.values()), *self._named(known, names.globals | names.by_text)]
-        self._meet([*values, *imported, *_bound(f), *_bound(called)])
+        self._meet([*values, *imported, *_bind(f), *_bind(called)])
         new = names.attributes - self._names
         self._names |= new
         for space in list(self._spaces):
@@ -229,7 +229,7 @@ def _in_slots(v: Any) -> list[Any]:
     return found
 
 
-def _bound(f: Any) -> list[Any]:
+def _bind(f: Any) -> list[Any]:
     """What a partial or a method holds for its function, and the defaults of a function."""
     if issubclass(type(f), functools.partial):
         return [f.func, *f.args, *f.keywords.values()]
@@ -291,7 +291,7 @@ def follow(f: Callable, callees: Callees | None = None) -> Callable:
             return _followed_where_patched(f, False)
         callees = Callees(f)
     if any(_code_writes(g.__code__) for g in callees):
-        return _followed(f)
+        return _follow(f)
     return _followed_where_patched(f, bool(callees.unknown)) if functions_of(f) else f
 
 
@@ -342,7 +342,7 @@ _HARMLESS = frozenset({int, float, complex, str, bytes, bool, type(None), np.nda
 _MODULES = frozenset({"functrans", "functrans.numpy", "math", "numpy", "scipy"})
 
 
-def _followed(f: Callable) -> Callable:
+def _follow(f: Callable) -> Callable:
     def followed(*args: Any, **kwargs: Any) -> Any:
         y = at_users_lines(_with_names, (f, args, kwargs), {})
         return y.current() if isinstance(y, Tracer) else tree.map(lambda v: v, y)
@@ -350,7 +350,7 @@ def _followed(f: Callable) -> Callable:
     return _like(f, followed)
 
 
-def _told(f: Callable) -> Callable:
+def _with_our_errors(f: Callable) -> Callable:
     """``f``, raising our error where NumPy's or SciPy's C code makes another one of it: "setting
     an array element with a sequence", "returned a result with an exception set".
     """
@@ -372,12 +372,12 @@ def _followed_where_patched(f: Callable, later: bool) -> Callable:
     def followed(*args: Any, **kwargs: Any) -> Any:
         nonlocal call
         if patched.get():
-            return _followed(f)(*args, **kwargs)
+            return _follow(f)(*args, **kwargs)
         if call is None:
-            call = _followed(f) if may_write(f) else f
+            call = _follow(f) if may_write(f) else f
         try:
             return at_users_lines(call, args, kwargs)
-        except DISGUISES as e:  # as ``_told`` does, without a frame of its own
+        except DISGUISES as e:  # as ``_with_our_errors`` does, without a frame of its own
             if isinstance(e.__cause__, ConcretizationError):
                 raise e.__cause__ from None
             raise
@@ -391,7 +391,7 @@ def _like(f: Callable, followed: Callable) -> Callable:
     return followed
 
 
-_with_names = _told(with_names)
+_with_names = _with_our_errors(with_names)
 
 
 def may_write(f: Any) -> bool:
@@ -424,16 +424,16 @@ def follow_always(f: Any) -> None:
     _numpys.pop(id(f.__code__), None)
 
 
-def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+def _nest(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
     for c in codes_inside(code):
-        yield from _nested(c)
+        yield from _nest(c)
 
 
 def _code_writes(code: types.CodeType) -> bool:
     known = _writes.get(code)
     if known is None:
-        known = _writes[code] = any(map(_instructions_write, _nested(code)))
+        known = _writes[code] = any(map(_instructions_write, _nest(code)))
     return known
 
 

@@ -74,34 +74,34 @@ def parse(text: str) -> tuple[str, Path] | None:
     return node.id, tuple(steps[::-1])
 
 
-def shown(name: str, path: Sequence[Step]) -> str:
+def show(name: str, path: Sequence[Step]) -> str:
     return name + "".join(map(str, path))
 
 
 def part(name: str, x: Any, path: Path) -> Any:
     """What a path leads to in ``x``, the argument ``name``."""
     for i, step in enumerate(path):
-        children, at = _child(shown(name, path[:i]), x, step)
+        children, at = _child(show(name, path[:i]), x, step)
         x = children[at]
     return x
 
 
-def resolved(name: str, x: Any, path: Path) -> Path:
+def resolve(name: str, x: Any, path: Path) -> Path:
     """The one path to what ``path`` leads to, which may say -1 for the last entry of a list."""
     steps = []
     for i, step in enumerate(path):
-        children, at = _child(shown(name, path[:i]), x, step)
+        children, at = _child(show(name, path[:i]), x, step)
         steps.append(_steps(x, children)[at])
         x = children[at]
     return tuple(steps)
 
 
-def replaced(name: str, x: Any, path: Path, value: Any) -> Any:
+def replace(name: str, x: Any, path: Path, value: Any) -> Any:
     """``x`` with ``value`` where a path leads to; containers on the way are new."""
     if not path:
         return value
     children, at = _child(name, x, path[0])
-    children[at] = replaced(f"{name}{path[0]}", children[at], path[1:], value)
+    children[at] = replace(f"{name}{path[0]}", children[at], path[1:], value)
     return tree.with_children(x, children)
 
 

@@ -95,7 +95,7 @@ class Reach(Callees):
             inside = [x for m in self._modules for x in named(vars(m), self._names)
                       if issubclass(type(x), _METHODS)]
             closed, self.closed = self.closed, []
-            self._meet([*inside, *[x for f in closed for x in _held(f)]])
+            self._meet([*inside, *[x for f in closed for x in _hold(f)]])
         if not self._names.isdisjoint(OF_NUMPYS - {"random"}):
             self._drawn_from.append(of_numpy())
         if self._drawn_from:
@@ -224,7 +224,7 @@ def of_one_draw(f: Callable, name: str, image: Callable) -> Callable:
     return run
 
 
-def _held(f: Any) -> list[Any]:
+def _hold(f: Any) -> list[Any]:
     """What a function that is not the user's holds: a partial its arguments, ours the user's."""
     if issubclass(type(f), functools.partial):
         return [f.func, *f.args, *f.keywords.values(), getattr(f, "__wrapped__", None)]

@@ -41,11 +41,11 @@ P = ParamSpec("P")
 
 
 class BatchTracer(Tracer):
-    __slots__ = ("root_of", "value")
+    __slots__ = ("sqrt_operand", "value")
 
     def __init__(self, trace: BatchTrace, value: Any):
         self.owner = trace
-        self.root_of = None
+        self.sqrt_operand = None
         self.value = value
 
     @property
@@ -64,17 +64,17 @@ class BatchTracer(Tracer):
     def ndim(self) -> int:
         return self.value.ndim - 1
 
-    def concrete(self) -> None:
+    def concrete_value(self) -> None:
         return None
 
     def is_finite(self) -> bool:
         return is_finite(self.value)
 
-    def followed(self) -> bool:
-        return isinstance(self.value, Tracer) and self.value.followed()
+    def is_differentiated(self) -> bool:
+        return isinstance(self.value, Tracer) and self.value.is_differentiated()
 
     def whole(self) -> np.ndarray | None:
-        if self.owner.taken_by() is not None:
+        if self.owner.active_trace() is not None:
             return None
         return self.value.whole() if isinstance(self.value, Tracer) else self.value
 
@@ -337,7 +337,7 @@ def _children(x) -> list | None:
 
 def _size(f, leaves, axes, axis_size, structure) -> int:
     def called(i: int) -> str:
-        return _called(i, tree.unflatten(structure, range(len(leaves))))
+        return _call(i, tree.unflatten(structure, range(len(leaves))))
 
     sizes = {}
     for i, (x, a) in enumerate(zip(leaves, axes, strict=True)):
@@ -375,11 +375,11 @@ def _size(f, leaves, axes, axis_size, structure) -> int:
     return sizes[first]
 
 
-def _called(i: int, places: tuple[tuple, dict]) -> str:
+def _call(i: int, places: tuple[tuple, dict]) -> str:
     """What messages call the i-th leaf: the argument, and the way to the leaf in it."""
     args, kwargs = places
     return next(
-        f"argument {options.shown(str(name), path)}"
+        f"argument {options.show(str(name), path)}"
         for name, x in [*enumerate(args), *kwargs.items()]
         for path, k in options.leaves(x) if k == i
     )

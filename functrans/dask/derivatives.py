@@ -44,15 +44,15 @@ def summed(summand: Summand, compute: bool) -> Callable[..., Any]:
 
     def call(*args: Any) -> Any:
         if not compute:
-            args = tree.map(_kept, args)
+            args = tree.map(_keep, args)
         result = _graph(summand, args)
         # dask sends an Array as the ndarray that it is
-        return hand_out_tree(_computed(summand.sums, result)) if compute else result
+        return hand_out_tree(_compute(summand.sums, result)) if compute else result
 
     return call
 
 
-def _kept(x: object) -> object:
+def _keep(x: object) -> object:
     """An argument as it is now: a lazy result may be computed after it is written to."""
     return frozen_copy(x) if isinstance(x, np.ndarray) else x
 
@@ -105,7 +105,7 @@ def _join(sums: Sums, *parts: Part) -> Part:
 
 def _shards(sums: Sums, data: list) -> list[tuple]:
     """The data of each shard: a block of each dask array, an entry of each list."""
-    aligned = _aligned(sums, data)
+    aligned = _align(sums, data)
     columns = [_column(sums, x) for x in aligned]
     counts = {len(c) for c in columns}
     if len(counts) > 1 or not columns[0]:
@@ -116,7 +116,7 @@ def _shards(sums: Sums, data: list) -> list[tuple]:
     return list(zip(*columns, strict=True))
 
 
-def _aligned(sums: Sums, data: list) -> list:
+def _align(sums: Sums, data: list) -> list:
     """Dask arrays cut at the same rows, those of the first."""
     arrays: list[Any] = [x for x in data if isinstance(x, da.Array) and x.ndim]
     if not arrays or any(math.isnan(n) for x in arrays for n in x.chunks[0]):
@@ -150,25 +150,25 @@ def _column(sums: Sums, x: Any) -> list:
     return blocks.to_delayed().ravel().tolist()
 
 
-def _computed(sums: Sums, result: Delayed) -> Any:
+def _compute(sums: Sums, result: Delayed) -> Any:
     """The number behind a graph, by dask's scheduler of this moment."""
     client = getattr(get_scheduler(collections=[result]), "__self__", None)
     try:
-        return result.compute() if client is None else _awaited(sums, client, result)
+        return result.compute() if client is None else _await(sums, client, result)
     except _endings() as error:
-        raise _lost(sums, f"{type(error).__name__}: {error}") from error
+        raise _raise_lost(sums, f"{type(error).__name__}: {error}") from error
 
 
-def _awaited(sums: Sums, client: Any, result: Delayed) -> Any:
+def _await(sums: Sums, client: Any, result: Delayed) -> Any:
     """The result from a cluster, as long as there is one: futures of a client that looks for its
     scheduler may never be done."""
     if client.status != "running":
-        raise _lost(sums, f"the client is {client.status}")
+        raise _raise_lost(sums, f"the client is {client.status}")
     future = client.compute(result)
     try:
         while not future.done():
             if client.status != "running":
-                raise _lost(sums, f"the client is {client.status}")
+                raise _raise_lost(sums, f"the client is {client.status}")
             with contextlib.suppress(TimeoutError):
                 future.exception(timeout=PATIENCE)
         return future.result()
@@ -176,7 +176,7 @@ def _awaited(sums: Sums, client: Any, result: Delayed) -> Any:
         future.release()  # of what is not done, the scheduler drops the rest
 
 
-def _lost(sums: Sums, why: str) -> ExecutorError:
+def _raise_lost(sums: Sums, why: str) -> ExecutorError:
     return ExecutorError(
         f"{sums.who}: the cluster ended before all shards of `{sums.title}` were computed: it was "
         f"closed, cannot be reached, or a shard, then named, ended its workers ({why}). No "

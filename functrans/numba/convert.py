@@ -84,7 +84,7 @@ class Copies:
         copy = conversion.function(self.kernel, self.source)
         if not outs:
             return copy, conversion
-        written = _picked(outs)
+        written = _pick(outs)
 
         def entry(*args):
             result = copy(*args)
@@ -93,7 +93,7 @@ class Copies:
         return numba.njit(entry), conversion
 
 
-def _picked(places: tuple[int, ...]) -> Any:
+def _pick(places: tuple[int, ...]) -> Any:
     """The entries of a tuple at these places, as a function for kernels."""
 
     @intrinsic

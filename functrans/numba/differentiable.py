@@ -153,7 +153,7 @@ class RunNode(CallNode):
 
 def of_parts(kernel: Dispatcher, complexes: Sequence[bool]) -> Dispatcher:
     """The kernel of real numbers; ``complexes`` says which arguments have parts."""
-    join = _joined(complexes)
+    join = _join(complexes)
 
     def entry(*parts):
         return parted(kernel(*join(parts)))
@@ -188,7 +188,7 @@ def is_complex(kind: Any) -> bool:
 # ---- arguments in a kernel
 
 
-def _joined(complexes: Sequence[bool]) -> Any:
+def _join(complexes: Sequence[bool]) -> Any:
     """What makes arguments of their parts, tuple from tuple, as a function for kernels."""
 
     @intrinsic

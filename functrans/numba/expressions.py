@@ -84,7 +84,7 @@ class Sums:
     def __init__(self, text: Any, functions: dict[Any, Any]):
         self.functions = functions
         self.assigned = [a for b in text.blocks.values() for a in b.find_insts(ir.Assign)]
-        self.adds = self._found()
+        self.adds = self._find()
         classes = self._classes()
         for after in _live(text):
             for s, live in after:
@@ -108,7 +108,7 @@ class Sums:
             own = {s.target.name, self.adds[s.target.name][0].name if self.added(s) else ""}
         return list({v.name: v for v in s.list_vars() if v.name in self.names - own}.values())
 
-    def _found(self) -> dict[str, tuple]:
+    def _find(self) -> dict[str, tuple]:
         """By their targets, the statements that add: the sum before, what is added, and how."""
         onward = defaultdict(list)
         for a in self.assigned:
@@ -117,7 +117,7 @@ class Sums:
         found = {}
         for a in self.assigned:
             if operands := self._operands(a.value):
-                reached = _reached(onward, a.target.name)
+                reached = _reach(onward, a.target.name)
                 rounds = [v.name in reached for v in operands]
                 if rounds == [True, False] or (rounds == [False, True] and a.value.fn is ADD):
                     total, x = operands if rounds[0] else operands[::-1]
@@ -160,7 +160,7 @@ def _is_variable(v: Any) -> bool:
     return isinstance(v, ir.Var)  # rather than what is undefined on one way
 
 
-def _reached(onward: dict[str, list], start: str) -> set[str]:
+def _reach(onward: dict[str, list], start: str) -> set[str]:
     found, waiting = set(), [start]
     while waiting:
         for n in onward.get(waiting.pop(), ()):
@@ -296,9 +296,9 @@ class _Function:
 
     def rewrite(self) -> None:
         for block in self.text.blocks.values():
-            block.body = [new for s in block.body for new in self._rewritten(block, s)]
+            block.body = [new for s in block.body for new in self._rewrite(block, s)]
 
-    def _rewritten(self, block: Any, s: Any) -> Iterator[Any]:
+    def _rewrite(self, block: Any, s: Any) -> Iterator[Any]:
         """A statement after others that change what it reads, and before one that settles it."""
         for v in self.sums.reads(s):
             yield from called(block, s.loc, close, v)

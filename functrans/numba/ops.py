@@ -259,12 +259,12 @@ class Level:
     def push_vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool]) -> list:
         cts = list(ct) if len(self.op.moving) > 1 else [ct]
         values, n = xs[: self.inputs], self.inputs
-        cts = self._filled(values, cts)
+        cts = self._fill(values, cts)
         full: list[Any] = [None] * len(xs)
         if self.depth == 1 and not any(wanted[:n]):
             full[n:] = self.op.level(0, self.active).pull(*values, *cts)
             return full
-        self._curved(full, self, xs, cts, wanted)
+        self._curve(full, self, xs, cts, wanted)
         return full
 
     def _spread(self, values: Sequence, columns: Sequence[list], active: Sequence[int]) -> list:
@@ -274,7 +274,7 @@ class Level:
             for j in range(self.components - 1) for i in active
         ]
 
-    def _filled(self, values: Sequence, cts: Sequence) -> list:
+    def _fill(self, values: Sequence, cts: Sequence) -> list:
         """Cotangents of the outputs, zeros where there is none."""
         if all(c is not None for c in cts):
             return list(cts)
@@ -348,10 +348,10 @@ class Level:
         if any(wanted[end:]):
             full[end:] = level.push(*operands)
         if any(wanted[:end]):
-            self._curved(full, level, operands, cts, wanted)
+            self._curve(full, level, operands, cts, wanted)
         return full
 
-    def _curved(
+    def _curve(
         self, full: list, level: Level, operands: Sequence, cts: Sequence, wanted: Sequence[bool]
     ) -> None:
         """Put in ``full`` the components of this level of what ``level`` pulls back."""

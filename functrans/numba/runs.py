@@ -84,7 +84,7 @@ class Returned:
         return repr(self.words[..., 0])  # as a kernel prints it
 
 
-def _returned(c: Any, words: Any) -> ir.Value:
+def _return(c: Any, words: Any) -> ir.Value:
     kind = c.pyapi.unserialize(c.pyapi.serialize_object(Returned))
     y = c.pyapi.call_function_objargs(kind, (words,))
     c.pyapi.decref(kind)
@@ -95,7 +95,7 @@ def _returned(c: Any, words: Any) -> ir.Value:
 @box(ActiveArray)
 def _box_array(kind: ActiveArray, value: Any, c: Any) -> ir.Value:
     target = words_type(kind)
-    return _returned(c, c.box(target, reinterpret(c.context, c.builder, kind, target, value)))
+    return _return(c, c.box(target, reinterpret(c.context, c.builder, kind, target, value)))
 
 
 @box(Dual)
@@ -105,7 +105,7 @@ def _box_number(kind: Active, value: Any, c: Any) -> ir.Value:
     place = cgutils.alloca_once_value(c.builder, data)
     size = c.context.get_constant(types.intp, 8 * kind.words)
     start = c.builder.bitcast(place, c.pyapi.cstring)
-    return _returned(c, c.pyapi.bytes_from_string_and_size(start, size))
+    return _return(c, c.pyapi.bytes_from_string_and_size(start, size))
 
 
 # ---- Runs of a kernel with active numbers: tangents forward, cotangents backward
@@ -247,18 +247,18 @@ class Runs:
         """A run that is kept on a tape. ``components`` with the values, by argument."""
         if self.by_address and depth == 0:
             try:
-                return self._recorded(xs, active, components, 0, moving, strong)
+                return self._record(xs, active, components, 0, moving, strong)
             except UNTYPED:
                 self.by_address = False  # what the kernel does with them needs memory
-        return self._recorded(xs, active, components, depth, moving, strong)
+        return self._record(xs, active, components, depth, moving, strong)
 
-    def _recorded(
+    def _record(
         self, xs: Sequence, active: Sequence[int], components: Sequence[Sequence], depth: int,
         moving: Sequence[int], strong: bool,
     ) -> Recorded:
         kind = taped(depth, strong)
         operands = self._constants(xs, active, kind)
-        addressed = [i for i in active if self.by_address and depth == 0 and self._addressed(xs, i)]
+        addressed = [i for i in active if self.by_address and depth == 0 and self._is_addressed(xs, i)]
         block = tapes.numbers.take(
             kind.words * sum([xs[i].size for i in active if i not in addressed]))
         node, at, offsets = 1, 0, []
@@ -285,7 +285,7 @@ class Runs:
         return Recorded(entries, [_words_of(outs[i], kind) for i in moving], strong,
                         [x.shape for parts in components for x in parts])
 
-    def _addressed(self, xs: Sequence, i: int) -> bool:
+    def _is_addressed(self, xs: Sequence, i: int) -> bool:
         """Whether the entries of operand ``i`` may be told by their addresses."""
         return (xs[i].dtype == np.float64 and not self.args.scalars[i] and i not in self.args.outs)
 

@@ -43,10 +43,10 @@ class One:
 
 def slopes_of(row: Elementwise) -> tuple[Callable[..., Any], ...]:
     """For each operand the slope as a function of the emitted operands and result."""
-    return tuple([functools.partial(_emitted, row, i) for i in range(len(row.actions))])
+    return tuple([functools.partial(_emit, row, i) for i in range(len(row.actions))])
 
 
-def _emitted(row: Elementwise, i: int, *known: Emitted) -> Any:
+def _emit(row: Elementwise, i: int, *known: Emitted) -> Any:
     action = row.actions[i]
     if action is None:
         return 0.0

@@ -136,7 +136,7 @@ def _call(typingctx: Any, kernel: Any, args: Any) -> Any:
     return RESULT(kernel, args), build
 
 
-def _fixed(kinds: Any) -> dict[int, Any]:
+def _fix(kinds: Any) -> dict[int, Any]:
     """Arguments that their types tell: defaults, and functions."""
     found = {i: k.value for i, k in enumerate(kinds) if isinstance(k, types.Omitted)}
     return found | {i: k.dispatcher for i, k in enumerate(kinds) if isinstance(k, types.Dispatcher)}
@@ -189,7 +189,7 @@ class MeetTraced(Rewrite):
         flags = self.flags
         options = {"error_model": flags.error_model, "boundscheck": bool(flags.boundscheck)}
         kernel = numba.njit(f, **options)
-        fixed = _fixed(self.kinds)
+        fixed = _fix(self.kinds)
         args = [s for s in block.body if isinstance(s, ir.Assign)
                 and isinstance(s.value, ir.Arg) and s.value.index not in fixed]
         new = ir.Block(block.scope, block.loc)

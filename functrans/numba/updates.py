@@ -93,20 +93,20 @@ class EntriesOfLists(Pass):
             entry = entry_of(element)
             for b in text.blocks.values():
                 b.body = [new for s in b.body for new in _with_entries(text, b, s, entry)]
-        made = {name for s in stores for name in _computed(text, s.target, set())}
+        made = {name for s in stores for name in _compute(text, s.target, set())}
         for b in text.blocks.values():
             b.body = [new for s in b.body for new in _with_room(b, s, made, room_of(element))]
         return True
 
 
-def _computed(text: Any, v: Any, seen: set[str]) -> Iterator[str]:
+def _compute(text: Any, v: Any, seen: set[str]) -> Iterator[str]:
     """The names that stand for a variable where an operation or a copy makes an array."""
     if v.name in seen:
         return
     seen.add(v.name)
     for e in text._definitions[v.name]:
         if isinstance(e, ir.Var):
-            yield from _computed(text, e, seen)
+            yield from _compute(text, e, seen)
         elif is_expr(e, "binop", "unary") or (
             is_expr(e, "call") and _calls_method(text, e.func, ["copy"])
         ):
@@ -209,13 +209,13 @@ def _widen(state: Any, message: str, widened: set[str]) -> bool:
         name = "its result"
     else:
         found = NAME.search(message)
-        name = _unversioned(text, found[1]) if found else None
+        name = _unversion(text, found[1]) if found else None
     if name is None or name in widened:
         return False
     widened.add(name)
     if name == "its result":
         for b in text.blocks.values():
-            b.body = [new for s in b.body for new in _returned(b, s, room)]
+            b.body = [new for s in b.body for new in _return(b, s, room)]
         return True
     mine = [s for b in text.blocks.values() for s in b.find_insts(ir.Assign)
             if s.target.unversioned_name == name and not is_expr(s.value, "phi")]
@@ -227,7 +227,7 @@ def _widen(state: Any, message: str, widened: set[str]) -> bool:
     return True
 
 
-def _unversioned(text: Any, name: str) -> str | None:
+def _unversion(text: Any, name: str) -> str | None:
     names = [s.target.unversioned_name for b in text.blocks.values()
              for s in b.find_insts(ir.Assign) if s.target.name == name]
     return names[0] if names else None
@@ -238,7 +238,7 @@ def _through(block: Any, s: Any, room: Any) -> Iterator[Any]:
     yield from passed_through(block, s, room)
 
 
-def _returned(block: Any, s: Any, room: Any) -> Iterator[Any]:
+def _return(block: Any, s: Any, room: Any) -> Iterator[Any]:
     if isinstance(s, ir.Assign) and is_expr(s.value, "cast"):
         e: Any = s.value
         e.value = yield from called(block, s.loc, room, e.value)
@@ -379,11 +379,11 @@ class UpdatesAsFunctions(Pass):
     def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
         text = state.func_ir
         for block in text.blocks.values():
-            block.body = [new for s in block.body for new in _exchanged(text, block, s)]
+            block.body = [new for s in block.body for new in _exchange(text, block, s)]
         return True
 
 
-def _exchanged(text: Any, block: Any, s: Any) -> Iterator[Any]:
+def _exchange(text: Any, block: Any, s: Any) -> Iterator[Any]:
     e: Any = s.value if isinstance(s, ir.Assign) else None
     if is_expr(e, "inplace_binop"):
         e.fn = UPDATES.get(e.fn, e.fn)

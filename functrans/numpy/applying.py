@@ -160,7 +160,7 @@ def _any(conditions):
 
 
 def _piece(x, y, condition, f, args, kw):
-    mask = condition if not isinstance(condition, Tracer) else condition.concrete()
+    mask = condition if not isinstance(condition, Tracer) else condition.concrete_value()
     if not callable(f):
         return ops.where(condition, as_operand(f).astype(x.dtype), y)
     if mask is None:
@@ -198,11 +198,11 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C"):
     parts = list(zip(indices, dims, modes, strict=True))
     flat: Any = 0
     for i, n, how in parts if order == "C" else parts[::-1]:
-        flat = flat * n + _bounded(i, n, how)
+        flat = flat * n + _bound(i, n, how)
     return flat
 
 
-def _bounded(i, n, mode):
+def _bound(i, n, mode):
     if mode == "wrap":
         return i % n
     if mode == "clip":
@@ -304,11 +304,11 @@ def _each(f: Callable, args: list, core: list[int]) -> Any:
     if not results:
         raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
     if isinstance(results[0], tuple):
-        return tuple([_joined(column, lead) for column in zip(*results, strict=True)])
-    return _joined(results, lead)
+        return tuple([_join(column, lead) for column in zip(*results, strict=True)])
+    return _join(results, lead)
 
 
-def _joined(values, lead):
+def _join(values, lead):
     y = np.stack([as_operand(v) for v in values])
     return reshape(y, lead + y.shape[1:])
 

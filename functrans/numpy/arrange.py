@@ -82,11 +82,11 @@ def roll(a, shift, axis=None):
     """``a`` with its entries shifted along ``axis``; those that leave reenter at the other end."""
     a = as_operand(a)
     if axis is not None or a.ndim == 1:
-        return _rolled(a, shift, 0 if axis is None else axis)
-    return reshape(_rolled(ravel(a), shift, 0), a.shape)
+        return _roll(a, shift, 0 if axis is None else axis)
+    return reshape(_roll(ravel(a), shift, 0), a.shape)
 
 
-def _rolled(a, shift, axis):
+def _roll(a, shift, axis):
     if type(shift) is type(axis) is int:
         shifts = ((shift, one_axis(axis, a.ndim)),)
     else:
@@ -316,12 +316,12 @@ def _constant(x, widths, value):
         return bind(indexing.scatter_set, frame, x, pattern=inside)
     value = _pairs(value, x.ndim).astype(x.dtype)
     for axis, (before, after) in enumerate(widths):
-        ends = [_filled(value[axis, end], x, axis, n) for end, n in enumerate((before, after))]
+        ends = [_fill(value[axis, end], x, axis, n) for end, n in enumerate((before, after))]
         x = concatenate((ends[0], x, ends[1]), axis)
     return x
 
 
-def _filled(v, x, axis, n):
+def _fill(v, x, axis, n):
     """``v`` broadcast to the shape of ``x``, but with length ``n`` along ``axis``."""
     return broadcast_to(v, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 
@@ -334,7 +334,7 @@ def _one_axis(x, axis, before, after, mode, option):
         )
     if mode == "empty":
         zero = np.zeros((), x.dtype)
-        ends = [_filled(zero, x, axis, before), _filled(zero, x, axis, after)]
+        ends = [_fill(zero, x, axis, before), _fill(zero, x, axis, after)]
     elif mode in STATISTICS:
         ends = _statistics(x, axis, (before, after), STATISTICS[mode], option)
     elif mode == "linear_ramp":
@@ -355,7 +355,7 @@ def _statistics(x, axis, widths, statistic, lengths):
         part = slice(n - length, n) if end else slice(length)
         y = statistic(x[along(axis, part)], axis, keepdims=True)
         y = y if x.dtype.kind not in "iu" else np.round(y)
-        ends.append(_filled(y.astype(x.dtype), x, axis, width))
+        ends.append(_fill(y.astype(x.dtype), x, axis, width))
     return ends
 
 

@@ -80,7 +80,7 @@ def _method(self, other):
     return with_sparse("matmul", self, other) if is_sparse(other) else _matmul(self, other)
 
 
-def _reflected(self, other):
+def _reflect(self, other):
     if type(other) in PYTHON_SCALARS:
         return NotImplemented
     if is_sparse(other):
@@ -92,10 +92,10 @@ def _reflected(self, other):
 def dot(a, b, out=None):
     """Product of scalars, inner product of vectors, matrix product; over the last axis of ``a``."""
     a, b = _pair(a, b)
-    return _summed(a, b, max(len(b.shape) - 2, 0))
+    return _sum(a, b, max(len(b.shape) - 2, 0))
 
 
-def _summed(a, b, axis):
+def _sum(a, b, axis):
     """Products summed over the last axis of ``a`` and ``axis`` of ``b``, or with a number."""
     n1, n2 = len(a.shape), len(b.shape)
     if not n1 or not n2:  # a traced number of Python's has its type as an array, as in NumPy
@@ -108,10 +108,10 @@ def _summed(a, b, axis):
         )
     by_matmul = n2 <= 2 and axis == max(n2 - 2, 0)
     y = rows.matmul(a, b) if by_matmul else _contract(a, b, (n1 - 1,), (axis,))
-    return _rounded(y, a, b)
+    return _round(y, a, b)
 
 
-def _rounded(y, a, b):
+def _round(y, a, b):
     """``y`` in the dtype of NumPy's dot: of bfloat16 our matmul returns float32."""
     return y.astype(a.dtype) if a.dtype.kind == "V" and a.dtype == b.dtype else y
 
@@ -124,7 +124,7 @@ def _show(shape):
 def vdot(a, b, /):
     """Inner product of all entries, ``a`` conjugated."""
     a, b = _pair(a, b)
-    return _rounded(rows.matmul(_conj(a).reshape(-1), b.reshape(-1)), a, b)
+    return _round(rows.matmul(_conj(a).reshape(-1), b.reshape(-1)), a, b)
 
 
 @numpy_like(np.vecdot)
@@ -151,7 +151,7 @@ def vecmat(x1, x2, /):
 def inner(a, b, /):
     """Sum of products over the last axes, without conjugation."""
     a, b = _pair(a, b)
-    return _summed(a, b, max(len(b.shape) - 1, 0))
+    return _sum(a, b, max(len(b.shape) - 1, 0))
 
 
 @numpy_like(np.outer)
@@ -179,7 +179,7 @@ def tensordot(a, b, axes: Any = 2):
         for i, j in zip(axes1, axes2, strict=False)
     ):
         raise ValueError("shape-mismatch for sum")
-    return _rounded(_contract(a, b, axes1, axes2), a, b)
+    return _round(_contract(a, b, axes1, axes2), a, b)
 
 
 def _is_number(axis):
@@ -487,7 +487,7 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     return y if axisc in (-1, y.ndim - 1) else move_axis(y, -1, axisc)
 
 
-METHODS = {"dot": dot.__wrapped__, "__matmul__": _method, "__rmatmul__": _reflected}  # type: ignore[attr-defined]  # set by functools.wraps
+METHODS = {"dot": dot.__wrapped__, "__matmul__": _method, "__rmatmul__": _reflect}  # type: ignore[attr-defined]  # set by functools.wraps
 
 UFUNCS = {np.matmul: _matmul, np.vecdot: vecdot}
 for _name, _function in (("matvec", matvec), ("vecmat", vecmat)):  # new in NumPy 2.2

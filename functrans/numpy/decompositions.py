@@ -203,7 +203,7 @@ def _eig(a: Any) -> tuple[Any, Any]:
     if a.shape[-1] != a.shape[-2]:
         raise LinAlgError("Last 2 dimensions of the array must be square")
     w, v = bind(_eig_row, a)
-    values = w if isinstance(w, np.ndarray) else w.concrete()
+    values = w if isinstance(w, np.ndarray) else w.concrete_value()
     if a.dtype.kind == "c" or values is None or np.any(values.imag) or _always_complex():
         return w, v
     return w.real, v.real

@@ -137,8 +137,8 @@ def fix(x, out=None):
 @numpy_like(np.clip)
 def clip(a, a_min=np._NoValue, a_max=np._NoValue, out=None, *, min=np._NoValue, max=np._NoValue):
     """``a`` limited to two bounds, either of which may be None; at a bound its slope is 1."""
-    low = _bound(a_min, min)
-    high = _bound(a_max, max)
+    low = _bind(a_min, min)
+    high = _bind(a_max, max)
     a = as_operand(a)
     if low is None and high is None:
         return a
@@ -160,7 +160,7 @@ def _clipped_integers(a, low, high):
     return y.astype(common_dtype(a, *[b for b in (low, high) if b is not None]))
 
 
-def _bound(first, second):
+def _bind(first, second):
     if second is not np._NoValue:
         if first is not np._NoValue and first is not None:
             raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are "
@@ -372,7 +372,7 @@ def asarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
 asanyarray = ascontiguousarray = asfortranarray = asarray
 
 
-def _filled(name: str, function: Callable) -> Callable:
+def _fill(name: str, function: Callable) -> Callable:
     @numpy_like(getattr(np, f"{name}_like"),
                 doc=f"numpy.{name} with the shape and dtype of ``a``: a constant.")
     def named(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
@@ -383,7 +383,7 @@ def _filled(name: str, function: Callable) -> Callable:
 
 
 zeros_like, ones_like, empty_like = (
-    _filled("zeros", np.zeros), _filled("ones", np.ones), _filled("empty", np.zeros)
+    _fill("zeros", np.zeros), _fill("ones", np.ones), _fill("empty", np.zeros)
 )
 
 

@@ -15,7 +15,7 @@ from functrans._core.bind import AnyArray, Tracer, bind, bind_operands, cast, is
 from functrans._core.plain import summed
 from functrans._kernels import sizes
 from functrans._ops import elementwise as ops
-from functrans._ops.calls import Residual, stop
+from functrans._ops.calls import FusedRule, stop
 from functrans._ops.reductions import added, expand, kept_shape
 from functrans._ops.structure import along, concatenate
 
@@ -26,14 +26,14 @@ from functrans._ops.structure import along, concatenate
 # reverse mode where the operand is traced, or ``keep`` says None.
 
 
-def at_once(rule: Residual, x: Any, **params: Any) -> Any:
+def at_once(rule: FusedRule, x: Any, **params: Any) -> Any:
     """The value of ``x``, as one entry of its tape; None where it is to be composed."""
-    return x.owner.at_once(rule, x, params) if isinstance(x, Tracer) else None
+    return x.owner.process_fused(rule, x, params) if isinstance(x, Tracer) else None
 
 
 # ---- means and variances of ``n`` numbers in single or double precision, of at least one
 
-MEAN = Residual(
+MEAN = FusedRule(
     lambda x, p: (added(x, p["axis"]) / p["n"], None),
     pull=lambda times, ct, x, _, p: expand(ct / p["n"], x.shape, p["axis"]),
     push=lambda times, t, x, _, p: t.sum(axis=p["axis"]) / p["n"],
@@ -52,20 +52,20 @@ def _variance(x, params):
 def _pull_variance(times, ct, x, away, params):
     axis, n, ddof = params["axis"], params["n"], params["ddof"]
     moved = times((ct * (2 / (n - ddof))).reshape(kept_shape(x.shape, axis)), away)
-    return _centred(moved, axis, n)  # but for rounding, it is
+    return _centre(moved, axis, n)  # but for rounding, it is
 
 
 def _push_variance(times, t, x, away, params):
     axis, n, ddof = params["axis"], params["n"], params["ddof"]
-    return times(_centred(t, axis, n), away).sum(axis=axis) * (2 / (n - ddof))
+    return times(_centre(t, axis, n), away).sum(axis=axis) * (2 / (n - ddof))
 
 
-def _centred(x, axis, n):
+def _centre(x, axis, n):
     total = summed(x, axis) if type(x) is np.ndarray else x.sum(axis=axis)
     return x - (total / n).reshape(kept_shape(x.shape, axis))
 
 
-VARIANCE = Residual(_variance, _pull_variance, _push_variance)
+VARIANCE = FusedRule(_variance, _pull_variance, _push_variance)
 
 # ---- entries in other places
 
@@ -80,7 +80,7 @@ def rolled(x: Any, shifts: tuple[tuple[int, int], ...]) -> AnyArray:
     return x
 
 
-ROLL = Residual(
+ROLL = FusedRule(
     lambda x, p: (rolled(x, p["shifts"]), None),
     pull=lambda times, ct, x, _, p: rolled(ct, tuple([(-n, i) for n, i in p["shifts"][::-1]])),
     push=lambda times, t, x, _, p: rolled(t, p["shifts"]),
@@ -94,7 +94,7 @@ def _pull_repeat(times, ct, x, _, params):
     return summed(apart, [axis + 1]).reshape(x.shape) if plain else apart.sum(axis=axis + 1)
 
 
-REPEAT = Residual(
+REPEAT = FusedRule(
     lambda x, p: (np.repeat(x, p["count"], p["axis"]), None), _pull_repeat,
     push=lambda times, t, x, _, p: np.repeat(t, p["count"], p["axis"]),
 )
@@ -190,14 +190,14 @@ def length(
 
 
 def _with_root(y, root):
-    if isinstance(y, Tracer) and type(y).root_of is not None:  # it has the slot
-        y.root_of = root
+    if isinstance(y, Tracer) and type(y).sqrt_operand is not None:  # it has the slot
+        y.sqrt_operand = root
     return y
 
 
 def root_of(x: Any) -> Root | None:
     """What ``x`` is the square root of, if it is a length."""
-    return x.root_of if isinstance(x, Tracer) else None
+    return x.sqrt_operand if isinstance(x, Tracer) else None
 
 
 # ---- operations whose results are lengths
@@ -210,31 +210,31 @@ def multiply(x1: Any, x2: Any) -> AnyArray:
         return even_power(x1, 2) if _alike(r1.scales, r2.scales) else _product(x1, x2, r1, r2)
     y = bind_operands(ops.multiply, x1, x2)
     if r1 is not None:
-        return _scaled(y, r1, operator.mul, x2)
-    return y if r2 is None else _scaled(y, r2, operator.mul, x1)
+        return _scale(y, r1, operator.mul, x2)
+    return y if r2 is None else _scale(y, r2, operator.mul, x1)
 
 
 def divide(x1: Any, x2: Any) -> AnyArray:
     """The quotient, which is a length where ``x1`` is."""
     y, root = bind_operands(ops.divide, x1, x2), root_of(x1)
-    return y if root is None else _scaled(y, root, operator.truediv, x2)
+    return y if root is None else _scale(y, root, operator.truediv, x2)
 
 
 def negative(x: Tracer) -> AnyArray:
     """``-x``, whose even powers are those of ``x``."""
     y = x.owner.unary(ops.negative, x)
-    return y if x.root_of is None else _scaled(y, x.root_of, operator.mul, -1)
+    return y if x.sqrt_operand is None else _scale(y, x.sqrt_operand, operator.mul, -1)
 
 
 def positive(x: Tracer) -> AnyArray:
     """``+x``."""
     y = x.owner.unary(ops.positive, x)
-    return y if x.root_of is None else _with_root(y, x.root_of)
+    return y if x.sqrt_operand is None else _with_root(y, x.sqrt_operand)
 
 
 def square(x: Tracer) -> AnyArray:
     """``x * x``."""
-    return x.owner.unary(ops.square, x) if x.root_of is None else even_power(x, 2)
+    return x.owner.unary(ops.square, x) if x.sqrt_operand is None else even_power(x, 2)
 
 
 def float_power(x1: Any, x2: Any) -> AnyArray:
@@ -244,7 +244,7 @@ def float_power(x1: Any, x2: Any) -> AnyArray:
     return bind_operands(ops.float_power, x1, x2)
 
 
-def _scaled(y, root, op, factor):
+def _scale(y, root, op, factor):
     if isinstance(factor, list | tuple):
         factor = np.asarray(factor)
     return _with_root(y, root._replace(scales=(*root.scales, (op, factor))))
@@ -270,7 +270,7 @@ def is_even(exponent: Any) -> bool:
 
 def even_power(y: Tracer, exponent: Any, power: Callable = operator.pow) -> AnyArray:
     """A length to the power 2, 4, ..."""
-    root = y.root_of
+    root = y.sqrt_operand
     assert root is not None, y
     real = root.square is squared_size and dtype_of(root.operands[0]).kind != "c"
     if real and exponent == 2 and type(exponent) in (int, float) and not root.scales:

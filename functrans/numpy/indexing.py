@@ -61,10 +61,10 @@ def getitem(x: Any, key: Any) -> AnyArray:
     if kind is int:
         pattern = (key,)
     elif kind is np.ndarray and key.dtype.kind in "iu":
-        return _gathered(x, (key,))
+        return _gather(x, (key,))
     elif kind is tuple:
         if key and ARRAYS.issuperset(map(type, key)) and all([e.dtype.kind in "iu" for e in key]):
-            return _gathered(x, key)
+            return _gather(x, key)
         entries = tuple([basic_entry(e) for e in key])
         pattern = None if basic_entry in entries else entries
     elif (entry := basic_entry(key)) is not basic_entry:
@@ -81,7 +81,7 @@ def getitem(x: Any, key: Any) -> AnyArray:
     return bind(rows.getitem, x, *indices, pattern=pattern)
 
 
-def _gathered(x: Any, indices: tuple) -> AnyArray:
+def _gather(x: Any, indices: tuple) -> AnyArray:
     """The entries of ``x`` at plain arrays of indices."""
     pattern = _GATHER * len(indices)
     if isinstance(x, Tracer) and not x.owner.closed:
@@ -96,7 +96,7 @@ def read_at(x: Any, params: dict, indices: tuple = (), row: Primitive = rows.get
         return bind(row, x, *indices, **params)
     top = x.owner
     y = bind(row, x, **params) if top.closed else top.process(row, (x,), params)
-    return y if x.root_of is None else length(y, _part_of_square, (x,), (params["pattern"],))
+    return y if x.sqrt_operand is None else length(y, _part_of_square, (x,), (params["pattern"],))
 
 
 def is_flag(key: Any) -> bool:
@@ -201,12 +201,12 @@ def _position(pattern, key, shape):
 def _consumes(e):
     if e is None or e is Ellipsis:
         return 0
-    if isinstance(e, Tracer | np.ndarray | list) and np.result_type(_listed(e)).kind == "b":
+    if isinstance(e, Tracer | np.ndarray | list) and np.result_type(_list(e)).kind == "b":
         return np.ndim(e)
     return 1
 
 
-def _listed(e):
+def _list(e):
     return e if isinstance(e, Tracer | np.ndarray) else np.asarray(e)
 
 
@@ -260,7 +260,7 @@ def concrete(x: Any, use: str) -> np.ndarray:
     x = as_operand(x)
     if not isinstance(x, Tracer):
         return x
-    value = x.concrete()
+    value = x.concrete_value()
     if value is None:
         value = decided_entries(x)
     if value is None:
@@ -420,7 +420,7 @@ def _of_concrete(name: str) -> Callable:
 nonzero, argwhere, flatnonzero = map(_of_concrete, ("nonzero", "argwhere", "flatnonzero"))
 
 
-MEMBERS: dict[type, dict[str, Any]] = {Tracer: {"decided_entries": decided_entries}}
+MEMBERS: dict[type, dict[str, Any]] = {Tracer: {"concrete_entries": decided_entries}}
 METHODS = {
     "__getitem__": getitem,
     "take": take,

@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans._core.array import PYTHON_SCALARS, Array, plain
 from functrans._core.bind import AnyArray, Tracer, bind, is_weak, weakly
-from functrans._core.writing import handed, writing
+from functrans._core.writing import hand, writing
 from functrans._ops import structure as rows
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.standard import require_cast
@@ -58,10 +58,10 @@ def concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind")
                 f"exactly, but the array at index 0 has {ndim} dimension(s) and the array at index "
                 f"{i} has {a.ndim} dimension(s)"
             )
-    return _joined(rows.concatenate, arrays, axis, dtype, casting)
+    return _join(rows.concatenate, arrays, axis, dtype, casting)
 
 
-def _joined(row: Any, arrays: list, axis: int, dtype: Any, casting: Any) -> AnyArray:
+def _join(row: Any, arrays: list, axis: int, dtype: Any, casting: Any) -> AnyArray:
     """Arrays in the type asked for, each cast as the rule allows, and joined."""
     if dtype is not None or casting != "same_kind":
         joined = np.result_type(*[a.dtype for a in arrays]) if dtype is None else np.dtype(dtype)
@@ -82,7 +82,7 @@ def stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
     shape = arrays[0].shape
     if any(a.shape != shape for a in arrays):
         raise ValueError("all input arrays must have the same shape")
-    return _joined(rows.stack, arrays, one_axis(axis, len(shape) + 1), dtype, casting)
+    return _join(rows.stack, arrays, one_axis(axis, len(shape) + 1), dtype, casting)
 
 
 @numpy_like(np.vstack)
@@ -280,7 +280,7 @@ def concatenated(theirs: Any, key: Any) -> AnyArray:
     axis, ndmin, place = theirs.axis, theirs.ndmin, theirs.trans1d
     if isinstance(entries[0], str):
         axis, ndmin, place = _directive(entries.pop(0), axis, ndmin, place)
-    arrays = [_raised(e, ndmin, place) for e in entries]
+    arrays = [_raise(e, ndmin, place) for e in entries]
     seen = [weakly(e) if is_weak(e) else a.dtype for a, e in zip(arrays, entries, strict=True)]
     return np.concatenate([a.astype(np.result_type(*seen)) for a in arrays], axis)
 
@@ -297,7 +297,7 @@ def _directive(text: str, axis: int, ndmin: int, place: int) -> tuple[int, int, 
     return tuple((numbers + [axis, ndmin, place][len(numbers):])[:3])  # type: ignore[return-value]
 
 
-def _raised(x: Any, ndmin: int, place: int) -> Any:
+def _raise(x: Any, ndmin: int, place: int) -> Any:
     """An entry with at least ``ndmin`` axes; its own begin at ``place`` where they are fewer."""
     number = False
     if isinstance(x, slice):
@@ -341,7 +341,7 @@ class Grid:
         self.__doc__ = theirs.__doc__
 
     def __getitem__(self, key: Any) -> Any:
-        return handed(self.theirs[key])
+        return hand(self.theirs[key])
 
 
 r_ = Concatenator(np.r_)

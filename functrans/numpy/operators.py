@@ -119,9 +119,9 @@ def _binary(name: str, prim: Elementwise) -> tuple[Callable, Callable]:
 
 
 def _mul(self: Tracer, other: Any) -> Any:
-    if self.root_of is None and type(other) in PLAIN:
+    if self.sqrt_operand is None and type(other) in PLAIN:
         return self.owner.binary(ops.multiply, self, other)
-    if self.root_of is getattr(other, "root_of", None) is None:
+    if self.sqrt_operand is getattr(other, "sqrt_operand", None) is None:
         try:
             if type(other) in SEQUENCES and _counts(self, other):
                 return other * operator.index(self)
@@ -132,9 +132,9 @@ def _mul(self: Tracer, other: Any) -> Any:
 
 
 def _rmul(self: Tracer, other: Any) -> Any:
-    if self.root_of is None and type(other) in PLAIN:
+    if self.sqrt_operand is None and type(other) in PLAIN:
         return self.owner.binary(ops.multiply, other, self)
-    if self.root_of is None:
+    if self.sqrt_operand is None:
         try:
             if type(other) in SEQUENCES and _counts(self, other):
                 return other * operator.index(self)
@@ -155,7 +155,7 @@ def _counts(n: Tracer, sequence: Any) -> bool:
 
 
 def _truediv(self: Tracer, other: Any) -> Any:
-    if self.root_of is None:
+    if self.sqrt_operand is None:
         try:
             return self.owner.binary(ops.divide, self, other)
         except OtherOperand as error:
@@ -164,7 +164,7 @@ def _truediv(self: Tracer, other: Any) -> Any:
 
 
 def _pow(self: Tracer, other: Any) -> Any:
-    if self.root_of is not None and fused.is_even(other):
+    if self.sqrt_operand is not None and fused.is_even(other):
         return fused.even_power(self, other)
     # integers to a float are floats
     kind = self.dtype.kind

@@ -240,10 +240,10 @@ def trim_zeros(filt, trim="fb", axis=None):
     axes = axes_of(axis, x.ndim)
     kept = concrete(x != 0, "np.trim_zeros")
     whole = slice(None)
-    return x[tuple([_trimmed(kept, i, trim) if i in axes else whole for i in range(x.ndim)])]
+    return x[tuple([_trim(kept, i, trim) if i in axes else whole for i in range(x.ndim)])]
 
 
-def _trimmed(kept: np.ndarray, i: int, trim: str) -> slice:
+def _trim(kept: np.ndarray, i: int, trim: str) -> slice:
     """The slice of axis ``i`` without the zeros at its ends."""
     others = tuple([j for j in range(kept.ndim) if j != i])
     nonzero = np.flatnonzero(kept.any(axis=others))
@@ -360,7 +360,7 @@ def _pick_weighted(a, n, q, weights, skip_nan):
     return bind(rows.ranked, a, _in_sample(np.stack(ranks, -1), n), skip_nan=skip_nan)
 
 
-def _checked(
+def _check(
     name: str, a: Any, q: Any, method: str, weights: Any, top: int
 ) -> tuple[Any, bool]:
     """``q`` as an operand, and whether it was a Python number; NumPy's errors."""
@@ -368,7 +368,7 @@ def _checked(
         raise TypeError("a must be an array of real numbers")
     weak = is_weak(q)
     q = as_operand(q)
-    values = q if not is_traced(q) else q.concrete()
+    values = q if not is_traced(q) else q.concrete_value()
     if values is not None and not np.all((np.asarray(values) >= 0) & (np.asarray(values) <= top)):
         raise ValueError(f"{name} must be in the range [0, {top}]")
     if method not in DISCRETE and method not in PLACES:
@@ -427,7 +427,7 @@ def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", 
     >>> ft.grad(np.quantile)(x, 0.75), ft.grad(np.quantile, 1)(x, 0.75)
     (Array([0. , 0.5, 0.5]), Array(6.))
     """
-    q, weak = _checked("Quantiles", a, q, method, weights, 1)
+    q, weak = _check("Quantiles", a, q, method, weights, 1)
     return _quantile(a, q, weak, axis, method, keepdims, weights, False)
 
 
@@ -435,7 +435,7 @@ def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", 
 def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False,
                *, weights=None):
     """The q-th percentile along ``axis``; at a tie its derivative is shared equally."""
-    q, weak = _checked("Percentiles", a, q, method, weights, 100)
+    q, weak = _check("Percentiles", a, q, method, weights, 100)
     return _quantile(a, q / 100, weak, axis, method, keepdims, weights, False)
 
 
@@ -443,7 +443,7 @@ def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear"
 def nanquantile(a, q, axis=None, out=None, overwrite_input=False, method="linear",
                 keepdims=NoValue, *, weights=None):
     """The q-th quantile along ``axis`` of the entries that are not NaN."""
-    q, weak = _checked("Quantiles", a, q, method, weights, 1)
+    q, weak = _check("Quantiles", a, q, method, weights, 1)
     if a.size == 0:
         return np.nanmean(a, axis, keepdims=keepdims)
     return _quantile(a, q, weak, axis, method, keepdims, weights, True)
@@ -453,7 +453,7 @@ def nanquantile(a, q, axis=None, out=None, overwrite_input=False, method="linear
 def nanpercentile(a, q, axis=None, out=None, overwrite_input=False, method="linear",
                   keepdims=NoValue, *, weights=None):
     """The q-th percentile along ``axis`` of the entries that are not NaN."""
-    q, weak = _checked("Percentiles", a, q, method, weights, 100)
+    q, weak = _check("Percentiles", a, q, method, weights, 100)
     if a.size == 0:
         return np.nanmean(a, axis, keepdims=keepdims)
     return _quantile(a, q / 100, weak, axis, method, keepdims, weights, True)

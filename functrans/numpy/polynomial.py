@@ -116,7 +116,7 @@ def _integral(basis: Basis, c: Any, m: int = 1, k: Any = (), lbnd: float = 0, sc
     return y + constants.reshape(constants.shape + (1,) * later_axes)
 
 
-def _aligned(c1: Any, c2: Any) -> tuple[Any, ...]:
+def _align(c1: Any, c2: Any) -> tuple[Any, ...]:
     """Both with as many coefficients as the longer one."""
     c1, c2 = _floating(c1), _floating(c2)
     n = max(len(c1), len(c2))
@@ -125,13 +125,13 @@ def _aligned(c1: Any, c2: Any) -> tuple[Any, ...]:
 
 def _sum(basis: Basis, c1: Any, c2: Any) -> AnyArray:
     """The sum of two series."""
-    c1, c2 = _aligned(c1, c2)
+    c1, c2 = _align(c1, c2)
     return c1 + c2
 
 
 def _difference(basis: Basis, c1: Any, c2: Any) -> AnyArray:
     """The difference of two series."""
-    c1, c2 = _aligned(c1, c2)
+    c1, c2 = _align(c1, c2)
     return c1 - c2
 
 
@@ -185,7 +185,7 @@ FUNCTIONS = {
 }
 
 
-def _named(basis: Basis, name: str, ours: Callable) -> Callable:
+def _name(basis: Basis, name: str, ours: Callable) -> Callable:
     theirs = getattr(basis.module, basis.prefix + name)
 
     @functools.wraps(theirs, updated=())
@@ -204,7 +204,7 @@ def _namespace(basis: Basis) -> ModuleType:
     made = ModuleType(f"{__name__}.{name}", basis.module.__doc__)
     names = {name: getattr(basis.module, name) for name in basis.module.__all__}
     for part, ours in FUNCTIONS.items():
-        names[basis.prefix + part] = _named(basis, part, ours)
+        names[basis.prefix + part] = _name(basis, part, ours)
     vars(made).update(names, __all__=list(names))
     sys.modules[made.__name__] = made  # so that names can be imported from it
     return made

@@ -30,16 +30,16 @@ def _coefficients(p: Any) -> AnyArray:
     return p if p.ndim else p.reshape(1)
 
 
-def _padded(p: Any, n: int) -> AnyArray:
+def _pad(p: Any, n: int) -> AnyArray:
     """``p`` with zeros in front, ``n`` coefficients in all."""
     return p if len(p) == n else np.concatenate([np.zeros(n - len(p), p.dtype), p])
 
 
-def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
+def _align(a1: Any, a2: Any) -> tuple[Any, Any]:
     """Both with as many coefficients as the longer one."""
     a1, a2 = np.atleast_1d(as_operand(a1)), np.atleast_1d(as_operand(a2))
     n = max(len(a1), len(a2))
-    return _padded(a1, n), _padded(a2, n)
+    return _pad(a1, n), _pad(a2, n)
 
 
 def _order(m: Any, name: str, other: str) -> int:
@@ -72,14 +72,14 @@ def polyval(p, x):
 @numpy_like(np.polyadd)
 def polyadd(a1, a2):
     """The sum of two polynomials."""
-    a1, a2 = _aligned(a1, a2)
+    a1, a2 = _align(a1, a2)
     return a1 + a2
 
 
 @numpy_like(np.polysub)
 def polysub(a1, a2):
     """The difference of two polynomials."""
-    a1, a2 = _aligned(a1, a2)
+    a1, a2 = _align(a1, a2)
     return a1 - a2
 
 

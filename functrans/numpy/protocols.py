@@ -64,12 +64,12 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
     row = UFUNCS.get(ufunc) if method == "__call__" and not kwargs else None
     if type(row) is Elementwise:
         if len(inputs) == 1:
-            if self.root_of is not None and row in OF_LENGTHS:
+            if self.sqrt_operand is not None and row in OF_LENGTHS:
                 return OF_LENGTHS[row](self)
             return root(row, self) if row in ROOTS else self.owner.unary(row, self)
         if len(inputs) == 2:
             x1, x2 = inputs
-            if self.root_of is None and (type(x1) is np.ndarray or type(x2) is np.ndarray):
+            if self.sqrt_operand is None and (type(x1) is np.ndarray or type(x2) is np.ndarray):
                 return self.owner.binary(row, x1, x2)  # the other one is self
             if row in OF_LENGTHS:
                 return OF_LENGTHS[row](x1, x2)

@@ -149,7 +149,7 @@ class _Kind(type):
     """The type of ``ndarray``, which stands for NumPy's class in all but identity."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _made(*args, **kwargs) if cls is ndarray else super().__call__(*args, **kwargs)
+        return _make(*args, **kwargs) if cls is ndarray else super().__call__(*args, **kwargs)
 
     def __instancecheck__(cls, x: Any) -> bool:
         if cls is not ndarray:
@@ -175,7 +175,7 @@ class ndarray(np.ndarray, metaclass=_Kind):  # NumPy's name
     """
 
 
-def _made(shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0,
+def _make(shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0,
           strides: Any = None, order: Any = None) -> AnyArray:
     if buffer is None and strides is None:
         return _empty(shape, dtype, order or "C")

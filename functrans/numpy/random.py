@@ -45,7 +45,7 @@ def _drawing(name: str, method: Callable) -> Callable:
         if drawing.is_plain() and not _has_traced(args, kwargs):
             return method(self, *args, **kwargs)
         if name in _MOVED and _is_traced(args, kwargs):
-            return _moved(self, name, args, kwargs)
+            return _move(self, name, args, kwargs)
         if name in _CHOOSING and args and np.shape(args[0]) and (
             isinstance(args[0], Tracer) or drawing.is_inside(_born(self))
         ):
@@ -70,7 +70,7 @@ def _is_traced(args: tuple, kwargs: dict) -> bool:
     return any([isinstance(x, Tracer) for x in map(current, tree.leaves((args, kwargs)))])
 
 
-def _moved(self: Any, name: str, args: tuple, kwargs: dict) -> Any:
+def _move(self: Any, name: str, args: tuple, kwargs: dict) -> Any:
     """A draw of the standard distribution, of which parameters are traced make the other one."""
     standard, move = _MOVED[name]
     given = {**dict(zip((*_PARAMETERS[name], "size"), args, strict=False)), **kwargs}

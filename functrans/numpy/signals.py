@@ -276,7 +276,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     x, xp = _double(x, float), _double(xp, float)
     fp = _double(fp, complex if fp.dtype.kind == "c" else float)
     if period is not None:
-        x, xp, fp = _wrapped(x, xp, fp, period)
+        x, xp, fp = _wrap(x, xp, fp, period)
         left = right = None
     if xp.shape[0] == 1:
         i = j = np.zeros(x.shape, np.intp)
@@ -316,7 +316,7 @@ def _double(x, dtype):
     return x.astype(dtype)
 
 
-def _wrapped(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
+def _wrap(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
     """``x`` and the points modulo ``period``; the points sorted, with one added at each end."""
     if not is_traced(period) and period == 0:
         raise ValueError("period must be a non-zero value")

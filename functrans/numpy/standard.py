@@ -138,18 +138,18 @@ def namespace(api_version: str | None = None) -> ModuleType:
 # ---- dtypes
 
 
-def _described(x: Any) -> Any:
+def _describe(x: Any) -> Any:
     return x.dtype if isinstance(x, Tracer | np.ndarray) else x
 
 
 def finfo(dtype: Any) -> np.finfo:
     """The limits of a floating or complex dtype, or of that of an array."""
-    return np.finfo(_described(dtype))
+    return np.finfo(_describe(dtype))
 
 
 def iinfo(type: Any) -> np.iinfo:
     """The limits of an integer dtype, or of that of an array."""
-    return np.iinfo(_described(type))
+    return np.iinfo(_describe(type))
 
 
 # ---- devices and exchange

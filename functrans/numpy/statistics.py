@@ -176,7 +176,7 @@ def digitize(x, bins, right=False):
     x, bins = as_operand(x), as_operand(bins)
     if x.dtype.kind == "c":
         raise TypeError("x may not be complex")
-    steps = None if isinstance(bins, Tracer) and bins.concrete() is None else np.diff(
+    steps = None if isinstance(bins, Tracer) and bins.concrete_value() is None else np.diff(
         concrete(bins, "np.digitize")
     )
     side = "left" if right else "right"
@@ -201,7 +201,7 @@ def _outer_edges(a: Any, range: Any) -> tuple[Any, Any]:
         first, last, what = 0, 1, "supplied"
     else:
         first, last, what = np.min(a), np.max(a), "autodetected"
-    if any(isinstance(v, Tracer) and v.concrete() is None for v in (first, last)):
+    if any(isinstance(v, Tracer) and v.concrete_value() is None for v in (first, last)):
         same = ops.equal(first, last)
     else:
         low, high = concrete(first, "np.histogram"), concrete(last, "np.histogram")

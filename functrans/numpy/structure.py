@@ -377,7 +377,7 @@ def _mutator(name: str, cure: str) -> Callable:
     return method
 
 
-def _flattened(self: Any, order: str = "C") -> AnyArray:
+def _flatten(self: Any, order: str = "C") -> AnyArray:
     return _reshape(self, (self.size,), "C" if order == "K" else order)
 
 
@@ -390,9 +390,9 @@ METHODS = {
     "T": property(lambda self: _transpose(self, None)),
     "mT": property(matrix_transpose),
     "astype": astype,
-    "ravel": _flattened,
-    "flatten": _flattened,
-    "flat": property(_flattened),
+    "ravel": _flatten,
+    "flatten": _flatten,
+    "flat": property(_flatten),
     "squeeze": squeeze,
     "swapaxes": swapaxes,
     "copy": copy,

@@ -207,7 +207,7 @@ class Slot:
 def _turns(places: Any) -> list:
     """Entries of ``places`` grouped so that no place repeats within a group."""
     if isinstance(places, Tracer):
-        value = places.concrete()
+        value = places.concrete_value()
         if value is None:  # they differ within the batch: one at a time
             return [slice(i, i + 1) for i in range(places.size)]
         places = np.asarray(value)
@@ -225,7 +225,7 @@ def _turns(places: Any) -> list:
 def _is_batched_mask(key, shape):
     """Whether ``key`` is a mask of the whole array that is not concrete."""
     return (isinstance(key, Tracer) and key.dtype.kind == "b" and key.shape == shape
-            and key.concrete() is None)
+            and key.concrete_value() is None)
 
 
 def at(x: Any) -> At:

@@ -80,24 +80,24 @@ class Name(Tracer):
     def inner(self) -> Any:
         return self.current()
 
-    def concrete(self) -> Any:
+    def concrete_value(self) -> Any:
         return known(self.current())
 
     def is_finite(self) -> bool:
         x = self.current()
         return x.is_finite() if isinstance(x, Tracer) else bool(np.isfinite(x).all())
 
-    def followed(self) -> bool:
+    def is_differentiated(self) -> bool:
         x = self.current()
-        return isinstance(x, Tracer) and x.followed()
+        return isinstance(x, Tracer) and x.is_differentiated()
 
     def whole(self) -> Any:
         x = self.current()
         return x.whole() if isinstance(x, Tracer) else x
 
-    def decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+    def concretize(self, convert: Callable[[Any], Any], use: str) -> Any:
         x = self.current()
-        return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
+        return x.concretize(convert, use) if isinstance(x, Tracer) else convert(x)
 
 
 class Fixed(Name):
@@ -297,7 +297,7 @@ class Writable(Name):
         if self.place is None and not _is_mask(key):
             self._scatter(key, current(value))
         else:
-            self.assign(_updated(self.current(), key, current(value)))
+            self.assign(_update(self.current(), key, current(value)))
 
     def _assign_at(self, key: Any, place: Place, value: Any) -> None:
         """Write at a basic index."""
@@ -311,7 +311,7 @@ class Writable(Name):
                     return
             require_order("y[index] = values", part, value)
         if self._place is None or self.place is None:
-            value = _fitted(value, part.shape, window.dtype)
+            value = _fit(value, part.shape, window.dtype)
             if part.size:
                 m.write(place, value)
         else:
@@ -321,7 +321,7 @@ class Writable(Name):
         """Write at an index with arrays, which makes no view."""
         pattern, indices = split_key(key, self.shape)
         shape = rows.result_shape(self.shape, indices, pattern)
-        value = _fitted(value, shape, self.dtype)
+        value = _fit(value, shape, self.dtype)
         if value.size:
             self.memory.write(Place(pattern, indices), value)
 
@@ -333,7 +333,7 @@ class Writable(Name):
             self.own_window()[...] = _plain(value)
             return
         require_order("y[index] = values", self, value)
-        value = _fitted(current(value), self.shape, self.dtype)
+        value = _fit(current(value), self.shape, self.dtype)
         if value.size:
             memory.write(self.place, value)
 
@@ -448,7 +448,7 @@ def _is_same(x: np.ndarray, y: np.ndarray) -> bool:
     return x.shape == y.shape and x.strides == y.strides and address(x) == address(y)
 
 
-def _fitted(value: Any, shape: tuple[int, ...], dtype: np.dtype) -> AnyArray:
+def _fit(value: Any, shape: tuple[int, ...], dtype: np.dtype) -> AnyArray:
     """What is written, in the shape and dtype of where it goes."""
     value = current(value)
     if isinstance(value, Tracer) and value.shape == shape and value.dtype is dtype:
@@ -484,7 +484,7 @@ def _require_no_shuffle(frame: FrameType) -> None:
         )
 
 
-def _updated(x: Any, key: Any, value: Any) -> AnyArray:
+def _update(x: Any, key: Any, value: Any) -> AnyArray:
     """``x`` with ``value`` written at an index with arrays or masks."""
     if not isinstance(x, Tracer) and not _is_traced(key):
         key = plain(key) if not isinstance(key, tuple) else key

@@ -104,8 +104,8 @@ class Numberless(UnsupportedError):
 
 
 def _number(x: Tracer) -> np.ndarray:
-    newer = x.owner.taken_by()
-    value = (x if newer is None else newer.operand(x)).concrete()
+    newer = x.owner.active_trace()
+    value = (x if newer is None else newer.operand(x)).concrete_value()
     if value is None:
         staged = any(isinstance(v, StagedTracer) for v in layers(x))
         raise Numberless(

@@ -24,7 +24,7 @@ from functrans import tree
 from functrans._compile.ir.program import Program, evaluate
 from functrans._core.array import aval_of, plain
 from functrans._core.bind import Tracer, writer
-from functrans._core.writing import handed, is_ours, writing
+from functrans._core.writing import hand, is_ours, writing
 from functrans._transforms.arguments import is_number
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
@@ -104,7 +104,7 @@ class Step:
         def base(*xs: Any) -> list:
             found = flatten(self.run(xs[:n], xs[n:]))[0]
             if len(found) != len(outs):
-                raise _resized(name, f"{len(found)} parts", f"{len(outs)}")
+                raise _resize(name, f"{len(found)} parts", f"{len(outs)}")
             return [found[i] for i in places]
 
         def values(xs: Sequence, options: dict) -> list:
@@ -149,11 +149,11 @@ def _like(x: Any, y: np.ndarray, who: str) -> np.ndarray:
     """A result, as the program knows it from the example ``y``."""
     x = np.asarray(plain(x))
     if x.shape != y.shape or not np.can_cast(x.dtype, y.dtype, "same_kind"):
-        raise _resized(who, repr(aval_of(x)), repr(aval_of(y)))
+        raise _resize(who, repr(aval_of(x)), repr(aval_of(y)))
     return x.astype(y.dtype, copy=False)
 
 
-def _resized(who: str, have: str, want: str) -> UnsupportedError:
+def _resize(who: str, have: str, want: str) -> UnsupportedError:
     return UnsupportedError(
         f"{who} returned {have} in a program that was written for {want}: the size of its result "
         "depends on values. Leave out the option that asks for it, or call it outside of jit and "
@@ -220,13 +220,13 @@ class Staged:
         first, p = len(self.captured), part.program
         lifted = [x for x, _ in part.lifted]
         self.captured += lifted
-        return _compiled(
+        return _compile(
             Program((*[v for _, v in part.lifted], *p.inputs), p.eqns, p.outputs), part.structure,
             slice(first, first + len(lifted)), list(map(_example, lifted)),
         )
 
 
-def _compiled(program: Program, structure: tree.Structure, place: slice, examples: list
+def _compile(program: Program, structure: tree.Structure, place: slice, examples: list
               ) -> Callable[[Sequence | None, Sequence], Any]:
     """The program as a function of all that is captured, of which ``place`` is its own."""
     one = structure.kind is None
@@ -255,7 +255,7 @@ def _example(x: Any) -> Any:
 
 def flatten(x: Any) -> tuple[list, Callable[[Iterator], Any]]:
     """The leaves of a container, SciPy's too, and the function that puts others in their place."""
-    opened = _opened(x)
+    opened = _open(x)
     if opened is None:
         return [x], next
     children, close = opened
@@ -264,7 +264,7 @@ def flatten(x: Any) -> tuple[list, Callable[[Iterator], Any]]:
             lambda leaves: close([build(leaves) for _, build in parts]))
 
 
-def _opened(x: Any) -> tuple[Sequence, Callable[[list], Any]] | None:
+def _open(x: Any) -> tuple[Sequence, Callable[[list], Any]] | None:
     if isinstance(x, OptimizeResult):
         return list(x.values()), lambda children: _with(x, zip(x, children, strict=True))
     if isinstance(x, Bounds | LinearConstraint | NonlinearConstraint):
@@ -283,13 +283,13 @@ def _with(x: Any, entries: Iterable) -> Any:
 def handed_parts(y: Any) -> Any:
     """A result, in SciPy's containers too, as a function that writes into arrays gets it."""
     leaves, close = flatten(y)
-    return close(iter(map(handed, leaves)))
+    return close(iter(map(hand, leaves)))
 
 
 # ---- derivatives on numbers, as those of a library
 
 
-def _pushed(g: Callable, xs: Sequence, ts: Sequence) -> list:
+def _push(g: Callable, xs: Sequence, ts: Sequence) -> list:
     ys, tangents = jvp(lambda *v: tuple(g(*v)), tuple(xs), tuple(ts))
     return [np.zeros(np.shape(y)) if t is None else t for t, y in zip(tangents, ys, strict=True)]
 
@@ -301,5 +301,5 @@ def _pulled_back(g: Callable, xs: Sequence, cts: Sequence) -> list:
 
 OURS = SimpleNamespace(
     arrays=list, numbers=lambda ys: [np.asarray(plain(y)) for y in ys],
-    pushed=_pushed, pulled_back=_pulled_back,
+    pushed=_push, pulled_back=_pulled_back,
 )

@@ -93,7 +93,7 @@ def find_shared(way: Callable, f: Callable) -> tuple[Callable, bool] | None:
     if not may_share(f):
         return None
     try:
-        native, shape = compile_shared(way, Shape(_taken(f, values, DEPTH)))
+        native, shape = compile_shared(way, Shape(_take(f, values, DEPTH)))
     except Unshared:
         return None
     if shape.bad:
@@ -112,7 +112,7 @@ def forget_shared(way: Callable, f: Callable) -> bool:
     if not may_share(f):
         return False
     try:
-        _, shape = compile_shared(way, Shape(_taken(f, [], DEPTH)))
+        _, shape = compile_shared(way, Shape(_take(f, [], DEPTH)))
     except Unshared:
         return False
     was, shape.bad = shape.bad, True
@@ -127,7 +127,7 @@ def compile_shared(way: Callable, shape: Shape) -> tuple[Callable, Shape]:
     def of_numbers(*xs: Any) -> Any:
         _ = templates  # in the closure, where jit finds the globals that they read
         rest = iter(xs)
-        f = _made(shape.function, rest)
+        f = _make(shape.function, rest)
         return way(follow(f), *rest)
 
     return jit(of_numbers), shape
@@ -141,17 +141,17 @@ def _templates(x: Any) -> Iterator[types.FunctionType]:
             yield from _templates(v)
 
 
-def _made(x: Any, numbers: Iterator) -> Any:
+def _make(x: Any, numbers: Iterator) -> Any:
     """What ``x`` stands for, with the next of the ``numbers`` in the places of theirs."""
     if x is NUMBER:
         return next(numbers)
     if isinstance(x, Parts):
-        return _put_together(x, [_made(v, numbers) for v in x.parts])
+        return _put_together(x, [_make(v, numbers) for v in x.parts])
     if not isinstance(x, Function):
         return x
     f = x.template
-    cells = tuple([types.CellType(_made(v, numbers)) for v in x.cells])
-    defaults = tuple([_made(v, numbers) for v in x.defaults])
+    cells = tuple([types.CellType(_make(v, numbers)) for v in x.cells])
+    defaults = tuple([_make(v, numbers) for v in x.defaults])
     return types.FunctionType(f.__code__, f.__globals__, f.__name__, defaults or None,
                               cells or None)
 
@@ -163,7 +163,7 @@ def _put_together(x: Parts, parts: list) -> object:
     return functools.partial(*parts[:count], **dict(zip(x.names, parts[count:], strict=True)))
 
 
-def _taken(x: Any, values: list, depth: int) -> Any:
+def _take(x: Any, values: list, depth: int) -> Any:
     """``x`` without its numbers, which are added to ``values``."""
     if isinstance(x, NUMBERS) or (isinstance(x, np.ndarray | Tracer) and x.dtype.kind in "fciu"):
         values.append(x)
@@ -171,10 +171,10 @@ def _taken(x: Any, values: list, depth: int) -> Any:
     if isinstance(x, FIXED):
         return x
     if type(x) is tuple:
-        return Parts(tuple([_taken(v, values, depth) for v in x]))
+        return Parts(tuple([_take(v, values, depth) for v in x]))
     if type(x) is functools.partial and not vars(x):
         parts = (x.func, *x.args, *x.keywords.values())
-        return Parts(tuple([_taken(v, values, depth) for v in parts]), True, tuple(x.keywords))
+        return Parts(tuple([_take(v, values, depth) for v in parts]), True, tuple(x.keywords))
     if type(x) is not types.FunctionType or not depth or vars(x) or x.__kwdefaults__ or _rebinds(
             x.__code__):
         raise Unshared
@@ -182,8 +182,8 @@ def _taken(x: Any, values: list, depth: int) -> Any:
         inside = [c.cell_contents for c in x.__closure__ or ()]
     except ValueError as error:  # not bound yet
         raise Unshared from error
-    cells = tuple([_taken(v, values, depth - 1) for v in inside])
-    defaults = tuple([_taken(v, values, depth - 1) for v in x.__defaults__ or ()])
+    cells = tuple([_take(v, values, depth - 1) for v in inside])
+    defaults = tuple([_take(v, values, depth - 1) for v in x.__defaults__ or ()])
     return Function(x, cells, defaults)
 
 
@@ -196,14 +196,14 @@ def _without_numbers(x: Any) -> Any:
     f, cells, defaults = (x.template, tuple(map(_without_numbers, x.cells)),
                           tuple(map(_without_numbers, x.defaults)))
     template = types.FunctionType(
-        f.__code__, f.__globals__, f.__name__, tuple(map(_filled, defaults)) or None,
-        tuple([types.CellType(_filled(v)) for v in cells]) or None)
+        f.__code__, f.__globals__, f.__name__, tuple(map(_fill, defaults)) or None,
+        tuple([types.CellType(_fill(v)) for v in cells]) or None)
     return Function(template, cells, defaults)
 
 
-def _filled(x: Any) -> object:
+def _fill(x: Any) -> object:
     if isinstance(x, Parts):
-        return _put_together(x, [_filled(v) for v in x.parts])
+        return _put_together(x, [_fill(v) for v in x.parts])
     return 1.0 if x is NUMBER else x.template if isinstance(x, Function) else x
 
 

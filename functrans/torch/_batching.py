@@ -54,7 +54,7 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
     @functools.wraps(func, updated=())
     def batched(*args: Any, **kwargs: Any) -> Any:
         dims = _dims_of(in_dims, args, name, called)
-        pairs = [p for x, d in zip(args, dims, strict=True) for p in _mapped(x, d, called)]
+        pairs = [p for x, d in zip(args, dims, strict=True) for p in _map(x, d, called)]
         n = _size(pairs, called)
         rule = _rule_of(func)
         if rule is not None and not kwargs:
@@ -70,7 +70,7 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
                 return found
             drawn.set_back()
         outs = [_run(func, i, n, args, dims, kwargs, randomness, name) for i in range(max(n, 1))]
-        return _joined(outs, out_dims, name, n)
+        return _join(outs, out_dims, name, n)
 
     if chunk_size is None:
         return batched
@@ -126,7 +126,7 @@ def _at_once(func: Callable, n: int, args: tuple, dims: Any, kwargs: dict[str, A
             outs, structure = tree.flatten(func(*inputs, **kwargs))
             for y in outs:
                 if not isinstance(y, Tensor) or edge_of(y) is not None:
-                    # ``_joined`` says what is wrong, or it depends on what was not passed
+                    # ``_join`` says what is wrong, or it depends on what was not passed
                     return ()
         if batch.declined is None:
             found.append(([y._array for y in outs], structure, traced[0].owner))
@@ -191,7 +191,7 @@ def _in_chunks(
     def call(*args: Any, **kwargs: Any) -> Any:
         name = name_of(batched)
         dims = _dims_of(in_dims, args, name, name)
-        n = _size([p for x, d in zip(args, dims, strict=True) for p in _mapped(x, d, name)], name)
+        n = _size([p for x, d in zip(args, dims, strict=True) for p in _map(x, d, name)], name)
         if n <= size:
             return batched(*args, **kwargs)
         parts = []
@@ -234,7 +234,7 @@ def _random(name: str) -> RuntimeError:
     )
 
 
-def _mapped(x: Any, dim: Any, called: str) -> list[tuple[Tensor, int]]:
+def _map(x: Any, dim: Any, called: str) -> list[tuple[Tensor, int]]:
     """The tensors in ``x`` that are mapped, each with its dimension."""
     if dim is None:
         return []
@@ -265,7 +265,7 @@ def _mapped(x: Any, dim: Any, called: str) -> list[tuple[Tensor, int]]:
             f"{called}: in_dims is not compatible with the structure of `inputs`: "
             f"{type(dim).__name__} for {type(x).__name__}"
         )
-    return [p for k in keys for p in _mapped(x[k], dim[k], called)]
+    return [p for k in keys for p in _map(x[k], dim[k], called)]
 
 
 def _size(pairs: list[tuple[Tensor, int]], called: str) -> int:
@@ -282,7 +282,7 @@ def _size(pairs: list[tuple[Tensor, int]], called: str) -> int:
     return sizes[0]
 
 
-def _joined(outs: list[Any], out_dims: Any, name: str, n: int) -> Any:
+def _join(outs: list[Any], out_dims: Any, name: str, n: int) -> Any:
     """The results of all entries, stacked."""
     flat, structure = tree.flatten(outs[0])
     columns = zip(*[tree.leaves(out) for out in outs], strict=True)

@@ -28,7 +28,7 @@ from functrans.torch._graph.dual import as_tensor, pushed, pushed_columns
 from functrans.torch._graph.levels import forward_edge, leads_to_leaf, open_level, require_same_size
 from functrans.torch._graph.modes import enable_grad, is_grad_enabled, state
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
-from functrans.torch._tensors.memory import owned, take
+from functrans.torch._tensors.memory import own_copy, take
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, has_history, show
 
 # those that pass tangents forward
@@ -149,7 +149,7 @@ class _At:
         got = cotangents_at(roots, self.wanted, True, create) if roots else [None] * len(
             self.wanted)
         return self.nested([
-            from_array(np.zeros_like(x._array)) if c is None else self.free(owned(show(c)))
+            from_array(np.zeros_like(x._array)) if c is None else self.free(own_copy(show(c)))
             for c, x in zip(got, self.places, strict=True)
         ])
 
@@ -207,7 +207,7 @@ class _At:
         for ct, x in zip(cts, self.places, strict=True):
             full = (*shape, *x._array.shape)
             blocks.append(from_array(np.zeros(full, x._array.dtype)) if ct is None
-                          else self.free(owned(show(ct.reshape(full)))))
+                          else self.free(own_copy(show(ct.reshape(full)))))
         return blocks
 
 

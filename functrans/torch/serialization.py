@@ -59,7 +59,7 @@ def save(obj: Any, f: File, **options: Any) -> None:
     Of modules and optimisers save the ``state_dict()``. Raises TypeError for anything else.
     """
     arrays: list[np.ndarray] = []
-    tree = {"format": FORMAT, "value": _written(obj, arrays, {})}
+    tree = {"format": FORMAT, "value": _write(obj, arrays, {})}
     with zipfile.ZipFile(_path(f), "w") as archive:
         archive.writestr("tree.json", json.dumps(tree))
         for i, array in enumerate(arrays):
@@ -72,7 +72,7 @@ def _path(f: File) -> str | IO[bytes]:
     return str(Path(f)) if isinstance(f, str | os.PathLike) else f
 
 
-def _written(x: Any, arrays: list[np.ndarray], seen: dict[int, Any]) -> Any:
+def _write(x: Any, arrays: list[np.ndarray], seen: dict[int, Any]) -> Any:
     """``x`` as JSON: plain values as they are, all else as {kind: content}."""
     if type(x) in _PLAIN:
         return x
@@ -86,16 +86,16 @@ def _written(x: Any, arrays: list[np.ndarray], seen: dict[int, Any]) -> Any:
         return seen[id(x)]
     if isinstance(x, dict):
         kind = "ordered" if isinstance(x, OrderedDict) else "dict"
-        return {kind: [[_written(k, arrays, seen), _written(v, arrays, seen)]
+        return {kind: [[_write(k, arrays, seen), _write(v, arrays, seen)]
                        for k, v in x.items()]}
     if type(x) in _KINDS:
-        return {_KINDS[type(x)]: [_written(v, arrays, seen) for v in x]}
+        return {_KINDS[type(x)]: [_write(v, arrays, seen) for v in x]}
     if isinstance(x, dtypes.dtype):
         return {"dtype": x.name}
     if isinstance(x, complex):
         return {"complex": [x.real, x.imag]}
     if isinstance(x, np.generic):
-        return _written(x.item(), arrays, seen)
+        return _write(x.item(), arrays, seen)
     raise TypeError(
         f"save: a {type(x).__name__} cannot be written; only tensors, numbers, strings and "
         "containers of them can. Of a module or an optimiser save the state_dict()."

@@ -208,7 +208,7 @@ ERRORS = errors_in({
     ],
     "functrans/_compile/schedule/rematerialize.py": [
         ("rematerialisation: a window is dropped",
-         "self._masked(v, space) if masked else self._copied(v, space)", "self._copied(v, space)",
+         "self._mask(v, space) if masked else self._copied(v, space)", "self._copied(v, space)",
          "tests/test_kernels.py::test_a_gradient_through_slices_is_one_kernel"),
     ],
     "functrans/_compile/schedule/memory.py": [
@@ -271,7 +271,7 @@ ERRORS = errors_in({
     ],
     "functrans/_compile/rolling/parts.py": [
         ("earlier: functions with other params are one",
-         "tuple([(k, frozen(v)) for k, v in sorted(eqn.params.items())]), column", "(), column",
+         "tuple([(k, freeze(v)) for k, v in sorted(eqn.params.items())]), column", "(), column",
          "tests/test_rolling.py::test_functions_of_columns_are_of_the_same_entries"),
         ("earlier: what a loop ends with is taken for what it has collected",
          "None if array in eqn.outputs[: eqn.prim.carries] else (array, part)", "array, part",

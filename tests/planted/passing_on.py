@@ -19,7 +19,7 @@ ERRORS = errors_in({
     ],
     "functrans/scipy/integrate/quadrature.py": [
         ("integrals: derivatives are those of the pieces of the value",
-         "            found = _halved(who, slope, found, tolerance)\n", "            pass\n",
+         "            found = _halve(who, slope, found, tolerance)\n", "            pass\n",
          QUADRATURE + "test_a_derivative_is_as_exact_as_its_own_integrand_allows"),
         ("integrals: the first order of derivatives alone converges",
          "range(1, orders_of(total) + 1)", "range(1, 2)",

@@ -15,7 +15,7 @@ ERRORS = errors_in({
          "if columns.max() + 1 < count:", "if columns.max() + 1 < 0:",
          f"{COLORINGS}::test_grids_and_bands_take_as_few_colors_as_are_known"),
         ("sparse: dense rows are colored with the others",
-         "rest = _kept(pattern, ~by_row)", "rest = pattern",
+         "rest = _keep(pattern, ~by_row)", "rest = pattern",
          f"{COLORINGS}::test_as_few_colors_as_there_can_be"),
     ],
     "functrans/_transforms/sparse/compressed.py": [

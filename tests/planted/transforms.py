@@ -77,7 +77,7 @@ ERRORS = errors_in({
     ],
     "functrans/_transforms/reach.py": [
         ("draws: what functions of ours are made of is not looked at",
-         "self._meet([*inside, *[x for f in closed for x in _held(f)]])", "self._meet(inside)",
+         "self._meet([*inside, *[x for f in closed for x in _hold(f)]])", "self._meet(inside)",
          "tests/test_draws.py::test_one_draw_for_all_slices_is_refused"),
         ("draws: entries of a container that is changed are not compared",
          "return len(now) == len(met) and all(map(is_, now, met))", "return len(now) == len(met)",
@@ -286,12 +286,12 @@ ERRORS = errors_in({
          "careful = k in strong", "careful = False",
          "tests/test_strong_zero.py::test_the_branch_not_taken_counts_for_nothing"),
         ("walk: a program does not look at what arrives",
-         "return arrived([cts[k] for k in wanted])", "return [cts[k] for k in wanted]",
+         "return arrive([cts[k] for k in wanted])", "return [cts[k] for k in wanted]",
          "tests/test_strong_zero.py::test_a_nan_is_not_seen_by_what_comes_after"),
     ],
     "functrans/_transforms/forward/api.py": [
         ("jvp: a program does not look at the tangents that it hands out",
-         "out_tangents = arrived([_tangent(trace, x) for x in outs])",
+         "out_tangents = arrive([_tangent(trace, x) for x in outs])",
          "out_tangents = [_tangent(trace, x) for x in outs]",
          "tests/test_strong_zero.py::"
          "test_compiled_derivatives_of_what_is_not_finite_are_those_of_eager_code"),
@@ -347,7 +347,7 @@ ERRORS = errors_in({
          "tuple([(-n, i) for n, i in p[\"shifts\"][::-1]])", "p[\"shifts\"]",
          "tests/test_at_once.py::test_the_backward_is_the_transpose_of_forward_mode"),
         ("at once: the slope of a variance forgets how its mean was rounded",
-         "    return _centred(moved, axis, n)  # but for rounding, it is\n", "    return moved\n",
+         "    return _centre(moved, axis, n)  # but for rounding, it is\n", "    return moved\n",
          "tests/test_at_once.py::test_the_slope_of_a_variance_is_exact_far_from_zero"),
     ],
     "functrans/_transforms/reverse/tracer.py": [
@@ -360,7 +360,7 @@ ERRORS = errors_in({
          "tests/test_captures.py::"
          "test_a_buffer_that_is_back_when_the_backward_comes_is_not_missed"),
         ("captures: a change between two uses is not seen",
-         "        if now != before:\n            raise self._changed(x, line)\n", "",
+         "        if now != before:\n            raise self._change(x, line)\n", "",
          "tests/test_captures.py::"
          "test_a_buffer_that_is_back_when_the_backward_comes_is_not_missed"),
         ("captures: a copy keeps the shape of its first use",
@@ -393,13 +393,13 @@ ERRORS = errors_in({
     ],
     "functrans/_transforms/staging/jit.py": [
         ("jit: the program leaves ops on closed-over values to their own trace",
-         "        environment.lend()\n", "",
+         "        environment.suspend()\n", "",
          "tests/test_rule_calls.py::"
          "test_a_decision_by_a_traced_value_that_is_closed_over_is_part_of_the_path"),
     ],
     "functrans/_core/bind.py": [
         ("jit: a value that an outer transform traces is taken for known",
-         "        newer = self.owner.taken_by()\n"
+         "        newer = self.owner.active_trace()\n"
          "        if newer is not None:\n            return newer.operand",
          "        newer = None\n        if newer is not None:\n            return newer.operand",
          "tests/test_rule_calls.py::"
@@ -481,7 +481,7 @@ ERRORS = errors_in({
          "return isinstance(row, General) and not chooses", "return False",
          "tests/test_control.py::test_systems_of_rows_that_do_not_take_part_are_not_singular"),
         ("branch: a program that no row takes is run",
-         "(taking.any() * 1, *lent", "(1, *lent",
+         "(taking.any() * 1, *lend", "(1, *lend",
          "tests/test_control.py::test_rows_of_a_compiled_branch_lend_others_their_values"),
     ],
     "functrans/_transforms/control/flow.py": [

@@ -240,7 +240,7 @@ class Nest:
         if r in self.long:
             lost = code.op(f"load {t}, ptr {self.sums[r]}.lost")
             pairs = zip(code.parts(t, x), code.parts(t, lost), strict=True)
-            x = code.pair(t, [_corrected(code, part_of(t), *parts) for parts in pairs])
+            x = code.pair(t, [_correct(code, part_of(t), *parts) for parts in pairs])
         if self.whole(r):
             self.write(r.buffer, r.dtype, 0, r.strides, x)
         else:
@@ -386,7 +386,7 @@ def _two_sum(code: Code, t: str, x: str, y: str, lost: str) -> tuple[str, str]:
     return z, code.op(f"fadd {t} {lost}, {error}")
 
 
-def _corrected(code: Code, t: str, x: str, lost: str) -> str:
+def _correct(code: Code, t: str, x: str, lost: str) -> str:
     """A sum with its compensation, which is NaN beside an infinite sum."""
     return code.select(t, code.is_nan(t, lost), x, code.op(f"fadd {t} {x}, {lost}"))
 

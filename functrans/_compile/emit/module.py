@@ -283,7 +283,7 @@ def _write(place: np.ndarray, t: str, number: str) -> None:
     place.view(TYPES[t])[0] = x
 
 
-def generalised(skeleton: str, samples: Sequence[Sequence[str]], slot: int
+def generalise(skeleton: str, samples: Sequence[Sequence[str]], slot: int
                 ) -> tuple[Form, str] | None:
     """The text that serves all samples, which reads its sizes from the array in a slot.
 
@@ -297,7 +297,7 @@ def generalised(skeleton: str, samples: Sequence[Sequence[str]], slot: int
     for i, k in types.items():
         numbers[i] = f"#{k}"
     kinds = [t for t, _ in sizes]
-    return Form(tuple(numbers), tuple(kinds)), _declared("\n".join(_with_sizes(lines, kinds, slot)))
+    return Form(tuple(numbers), tuple(kinds)), _declare("\n".join(_with_sizes(lines, kinds, slot)))
 
 
 def _with_sizes(lines: Sequence[str], types: Sequence[str], slot: int) -> list[str]:
@@ -332,7 +332,7 @@ def _with(call: str, arguments: str, more: str) -> str:
     return f"{call[: -len(arguments) - 1]}{arguments}{', ' if arguments else ''}{more})"
 
 
-def _declared(text: str) -> str:
+def _declare(text: str) -> str:
     """The text with the numbers that routines are still given by address."""
     names = dict.fromkeys(re.findall(rf'@"((?:{TYPE})\.[^"]*)"', text))
     lines = [f'@"{x}" = private unnamed_addr constant {x.replace(".", " ", 1)}' for x in names]

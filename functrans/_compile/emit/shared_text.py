@@ -173,16 +173,16 @@ def one_for_all(texts: Sequence[str]) -> list[str]:
     out: list[str | None] = list(texts)
     calls: dict[str, _Call] = {}
     for skeleton, group in groups.items():
-        if len(group) >= LEAST_ALIKE and (made := _made(skeleton, group)) is not None:
+        if len(group) >= LEAST_ALIKE and (made := _make(skeleton, group)) is not None:
             for f in group:
                 out[f.at] = None
             out[group[0].at], group_calls = made
             calls |= group_calls
-    return [_CALL_OF_KERNEL.sub(lambda m: _given(m, calls.get(m[1], _Call(m[1]))), text)
+    return [_CALL_OF_KERNEL.sub(lambda m: _give(m, calls.get(m[1], _Call(m[1]))), text)
             for text in out if text is not None]
 
 
-def _made(skeleton: str, group: Sequence[_Function]) -> tuple[str, dict[str, _Call]] | None:
+def _make(skeleton: str, group: Sequence[_Function]) -> tuple[str, dict[str, _Call]] | None:
     """The function for a group, named as the first, and how it is called for each of them."""
     named = with_names(skeleton, [f.numbers for f in group], "%number.")
     if named is None:
@@ -200,10 +200,10 @@ def _made(skeleton: str, group: Sequence[_Function]) -> tuple[str, dict[str, _Ca
     for i, f in enumerate(group):
         numbers = [f'ptr @"{t}.{x[i]}"' if p else f"{t} {x[i]}" for p, _, t, x in used]
         calls[f.name] = _Call(group[0].name, numbers)
-    return _given(head, _Call(group[0].name, more)) + text[head.end() :], calls
+    return _give(head, _Call(group[0].name, more)) + text[head.end() :], calls
 
 
-def _given(m: re.Match[str], call: _Call) -> str:
+def _give(m: re.Match[str], call: _Call) -> str:
     """A head or a call of a function as another call."""
     before, after = m[0][: m.start(1) - m.start()], m[0][m.end(2) - m.start() :]
     return f"{before}{call.name}({', '.join([*[m[2]] * bool(m[2]), *call.more])}{after}"

@@ -20,7 +20,7 @@ from functrans._compile.ir.program import (
     Var,
     check,
     is_weak,
-    substituted,
+    substitute,
 )
 from functrans._compile.ir.structured import Ruled
 from functrans._core.array import Aval
@@ -34,7 +34,7 @@ from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
 # ---- Calls of functions with derivative rules, inlined: code that runs has no use for the rules
 
 
-def inlined(program: Program) -> Program:
+def inline(program: Program) -> Program:
     """The program with such calls inlined, inside loops and branches too."""
     if not _has_rules(program):
         return program
@@ -61,7 +61,7 @@ def _write(program: Program, known: dict[Var, Atom], eqns: list[Eqn]) -> tuple[A
             known.update(zip(eqn.outputs, _write(prim.program, inner, eqns), strict=True))
             continue
         if isinstance(prim, Structured) and any(map(_has_rules, prim.programs.values())):
-            prim = prim.with_programs(lambda p: optimise(inlined(p)))
+            prim = prim.with_programs(lambda p: optimise(inline(p)))
         outputs = tuple([Var(v.aval, v.weak) for v in eqn.outputs])
         known.update(zip(eqn.outputs, outputs, strict=True))
         eqns.append(Eqn(prim, inputs, eqn.params, outputs, eqn.line))
@@ -148,7 +148,7 @@ class _Walk:
             if isinstance(made, Var | Const) and _is(made, out, out.aval.shape):
                 self.known[out] = made
                 return
-        self.eqns.append(substituted(eqn, self.whole))
+        self.eqns.append(substitute(eqn, self.whole))
 
     def whole(self, a: Atom) -> Atom:
         """The operand as one array."""
@@ -183,7 +183,7 @@ class _Walk:
 # ---- rows that cross
 
 
-def _taken(walk: _Walk, eqn: Eqn) -> Written:
+def _take(walk: _Walk, eqn: Eqn) -> Written:
     x, out, pattern = eqn.inputs[0], eqn.outputs[0], eqn.params["pattern"]
     assert isinstance(x, Var | Const)
     if pattern == (ARRAY,) and _is_short(out) and len(x.aval.shape) == 2:
@@ -228,7 +228,7 @@ def _put(walk: _Walk, eqn: Eqn) -> Written:
     return columns
 
 
-def _summed(walk: _Walk, eqn: Eqn) -> Written:
+def _sum(walk: _Walk, eqn: Eqn) -> Written:
     x, out = eqn.inputs[0], eqn.outputs[0]
     assert isinstance(x, Var | Const)
     last = len(x.aval.shape) - 1
@@ -242,21 +242,21 @@ def _summed(walk: _Walk, eqn: Eqn) -> Written:
     return total
 
 
-def _stacked(walk: _Walk, eqn: Eqn) -> Written:
+def _stack(walk: _Walk, eqn: Eqn) -> Written:
     out = eqn.outputs[0]
     if not _is_short(out) or eqn.params["axis"] != len(out.aval.shape) - 1:
         return None
     return list(map(walk.whole, eqn.inputs))
 
 
-def _concatenated(walk: _Walk, eqn: Eqn) -> Written:
+def _concatenate(walk: _Walk, eqn: Eqn) -> Written:
     out = eqn.outputs[0]
     if not _is_short(out) or eqn.params["axis"] != len(out.aval.shape) - 1:
         return None
     return [column for a in eqn.inputs for column in walk.of(a)]  # type: ignore[arg-type]
 
 
-def _repeated(walk: _Walk, eqn: Eqn) -> Written:
+def _repeat(walk: _Walk, eqn: Eqn) -> Written:
     x, out = eqn.inputs[0], eqn.outputs[0]
     if not isinstance(x, Var | Const) or not _is_short(out):
         return None
@@ -265,7 +265,7 @@ def _repeated(walk: _Walk, eqn: Eqn) -> Written:
     return walk.of(x) * out.aval.shape[-1]
 
 
-def _reshaped(walk: _Walk, eqn: Eqn) -> Written:
+def _reshape(walk: _Walk, eqn: Eqn) -> Written:
     x, out = eqn.inputs[0], eqn.outputs[0]
     if not isinstance(x, Var | Const):
         return None
@@ -275,6 +275,6 @@ def _reshaped(walk: _Walk, eqn: Eqn) -> Written:
 
 
 RULES: dict[Primitive, Callable[[_Walk, Eqn], Written]] = {
-    getitem: _taken, put_add: _put, sum_: _summed, stack: _stacked, concatenate: _concatenated,
-    broadcast_to: _repeated, reshape: _reshaped,
+    getitem: _take, put_add: _put, sum_: _sum, stack: _stack, concatenate: _concatenate,
+    broadcast_to: _repeat, reshape: _reshape,
 }

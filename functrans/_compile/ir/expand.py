@@ -43,11 +43,11 @@ def det(write: Write, a: Var | Const) -> None:
     n = a.aval.shape[-1]
     if not 1 < n <= ROWS or a.aval.size == 0:
         return
-    rows, sign = _eliminated(write, _entries(write, a))
+    rows, sign = _eliminate(write, _entries(write, a))
     product = rows[0][0]
     for i in range(1, n):
         product = write(ops.multiply, product, rows[i][i])
-    _narrowed(write, write(ops.multiply, sign, product), a.aval.dtype)
+    _narrow(write, write(ops.multiply, sign, product), a.aval.dtype)
 
 
 def cofactor(write: Write, a: Var | Const) -> None:
@@ -69,7 +69,7 @@ def cofactor(write: Write, a: Var | Const) -> None:
     zeros = [write(ops.subtract, y, y) for row in x for y in row]
     none = functools.reduce(lambda y, z: write(ops.add, y, z), zeros)
     ys = [write(ops.add, y, none) for y in ys]
-    _narrowed(write, _joined(write, ys, a.aval.shape), a.aval.dtype)
+    _narrow(write, _join(write, ys, a.aval.shape), a.aval.dtype)
 
 
 def system(write: Write, eqn: Eqn) -> tuple[Var | None, Var] | None:
@@ -86,7 +86,7 @@ def system(write: Write, eqn: Eqn) -> tuple[Var | None, Var] | None:
     if eqn.prim is not cholesky and len(shape) > 1 and shape[-1] > COLUMNS:
         return None
     none, ys = SYSTEMS[eqn.prim](write, *eqn.inputs, **eqn.params)
-    y = _joined(write, [y for row in ys for y in row], shape)
+    y = _join(write, [y for row in ys for y in row], shape)
     dtype = eqn.outputs[0].aval.dtype
     return none, y if y.aval.dtype == dtype else write(astype, y, dtype=dtype)
 
@@ -102,9 +102,9 @@ def _inv(write: Write, a: Var | Const) -> tuple[Var, Rows]:
 
 def _by_elimination(write: Write, a: Var | Const, beside: Rows) -> tuple[Var, Rows]:
     rows, n = _entries(write, a), len(beside)
-    rows, _ = _eliminated(write, [[*r, *s] for r, s in zip(rows, beside, strict=True)])
+    rows, _ = _eliminate(write, [[*r, *s] for r, s in zip(rows, beside, strict=True)])
     matrix, known = [row[:n] for row in rows], [row[n:] for row in rows]
-    return _zeros(write, matrix), _substituted(write, matrix, known, range(n)[::-1])
+    return _zeros(write, matrix), _substitute(write, matrix, known, range(n)[::-1])
 
 
 def _triangular_solve(write: Write, a: Var | Const, b: Var | Const, lower: bool,
@@ -114,10 +114,10 @@ def _triangular_solve(write: Write, a: Var | Const, b: Var | Const, lower: bool,
     if transposed:
         rows = [[rows[j][i] for j in n] for i in n]
     singular = None if unit else _zeros(write, rows)
-    return singular, _substituted(write, rows, known, n if lower != transposed else n[::-1], unit)
+    return singular, _substitute(write, rows, known, n if lower != transposed else n[::-1], unit)
 
 
-def _substituted(write: Write, rows: Rows, known: Rows, order: range, unit: bool = False) -> Rows:
+def _substitute(write: Write, rows: Rows, known: Rows, order: range, unit: bool = False) -> Rows:
     """The solution of a triangular system, whose rows are solved in this order."""
     xs: Rows = [[]] * len(rows)
     for at, i in enumerate(order):
@@ -160,7 +160,7 @@ SYSTEMS: dict[Primitive, Callable] = {
 }
 
 
-def _eliminated(write: Write, rows: Rows) -> tuple[Rows, Atom]:
+def _eliminate(write: Write, rows: Rows) -> tuple[Rows, Atom]:
     """The rows with zeros below the diagonal, which are not written, and the sign of exchanges."""
     rows, n, sign = list(rows), len(rows), 1.0
     for k in range(n):
@@ -193,7 +193,7 @@ def _entries(write: Write, a: Var | Const, vector: bool = False) -> Rows:
     return [[entry(i, j) for j in range(m)] for i in range(n)]
 
 
-def _joined(write: Write, xs: Sequence[Atom], shape: tuple[int, ...]) -> Var:
+def _join(write: Write, xs: Sequence[Atom], shape: tuple[int, ...]) -> Var:
     """An array of so many dimensions from its entries."""
     batch = shape[:-2]
     arrays = []
@@ -203,7 +203,7 @@ def _joined(write: Write, xs: Sequence[Atom], shape: tuple[int, ...]) -> Var:
     return write(reshape, write(stack, *arrays, axis=len(batch)), shape=shape)
 
 
-def _narrowed(write: Write, y: Var, dtype: np.dtype) -> None:
+def _narrow(write: Write, y: Var, dtype: np.dtype) -> None:
     if y.aval.dtype != dtype:
         write(astype, y, dtype=dtype)
 
@@ -213,7 +213,7 @@ def _narrowed(write: Write, y: Var, dtype: np.dtype) -> None:
 # Only the schedule sees the expansion: derivatives and passes work on the rows.
 
 
-def expanded(eqn: Eqn) -> list[Eqn] | None:
+def expand(eqn: Eqn) -> list[Eqn] | None:
     """The equations that compute an equation's output, None where it stays one.
 
     A rule that leaves it so writes nothing.
@@ -361,7 +361,7 @@ def gathered(v: View, eqn: Eqn, tables: Tables) -> View | None:
     return View(v.root, shape, offset, strides, views.full(shape), index)
 
 
-def scattered(shape: Shape, eqn: Eqn) -> tuple[View, Shape] | None:
+def scatter(shape: Shape, eqn: Eqn) -> tuple[View, Shape] | None:
     """Where in the output entries of this shape are added: an index and strides."""
     out = eqn.outputs[0]
     places = None if 0 in shape else _places(views.identity(out, out.aval.shape), eqn)
@@ -406,4 +406,4 @@ def _split(places: np.ndarray, strides: Shape, shape: Shape) -> tuple[View, Shap
                 places = places.take([0], axis)
     table = Const(np.ascontiguousarray(places))
     index = views.broadcast(views.identity(table, places.shape), shape)
-    return views.squeezed(index), tuple([s for s, n in zip(steps, shape, strict=True) if n != 1])
+    return views.squeeze(index), tuple([s for s, n in zip(steps, shape, strict=True) if n != 1])

@@ -27,7 +27,7 @@ from functrans._compile.ir.program import (
     aval_of_atom,
     check,
     is_weak,
-    substituted,
+    substitute,
     types_of,
 )
 from functrans._compile.ir.rewrites import RULES, Rule
@@ -95,16 +95,16 @@ class _Walk:
 
     def process(self, eqn: Eqn) -> Eqn | None:
         """The equation in its final form, None where it is not needed."""
-        new = substituted(eqn, self.read)
+        new = substitute(eqn, self.read)
         atoms: Sequence[Atom] | None = None
         if self.rules and len(eqn.outputs) == 1:
-            while (step := self._rewritten(new)) is not None:
+            while (step := self._rewrite(new)) is not None:
                 if not isinstance(step, Eqn):
                     atoms = [self.read(step)]
                     break
-                new = substituted(step, self.read)  # a rule may bring a constant that is known
+                new = substitute(step, self.read)  # a rule may bring a constant that is known
         if atoms is None and self.fold:
-            atoms = _folded(new)
+            atoms = _fold(new)
         if atoms is None and self.numbers is not None:
             atoms = self.numbers.earlier(new)
         if atoms is None:
@@ -115,7 +115,7 @@ class _Walk:
         self.known.update(zip(eqn.outputs, map(self.read, atoms), strict=True))
         return None
 
-    def _rewritten(self, eqn: Eqn) -> Atom | Eqn | None:
+    def _rewrite(self, eqn: Eqn) -> Atom | Eqn | None:
         rules = self.by_prim.get(eqn.prim)
         if rules is None:
             rules = self.by_prim[eqn.prim] = [r for r in self.rules if r.concerns(eqn.prim)]
@@ -136,7 +136,7 @@ def _fits(new: Atom | Eqn, out: Var) -> bool:
 # ---- folding
 
 
-def _folded(eqn: Eqn) -> list[Atom] | None:
+def _fold(eqn: Eqn) -> list[Atom] | None:
     if any(isinstance(a, Var) for a in eqn.inputs):
         return None
     if isinstance(eqn.prim, Structured):
@@ -191,7 +191,7 @@ class _Numbers:
         numbers = [self._number(a) for a in eqn.inputs]
         if eqn.prim.facts.commutes and eqn.outputs[0].aval.dtype.kind != "c":
             numbers.sort()
-        key = eqn.prim, tuple(numbers), frozen(sorted(eqn.params.items()))
+        key = eqn.prim, tuple(numbers), freeze(sorted(eqn.params.items()))
         try:
             outputs = self.eqns.setdefault(key, eqn.outputs)
         except TypeError:  # a parameter that cannot be hashed
@@ -208,8 +208,8 @@ class _Numbers:
         return self.numbers.setdefault(key, len(self.numbers))
 
 
-def frozen(x: Any) -> tuple:
+def freeze(x: Any) -> tuple:
     """``x`` as a key that tells 1, 1.0 and True apart."""
     if isinstance(x, tuple | list):
-        return tuple([frozen(v) for v in x])
+        return tuple([freeze(v) for v in x])
     return (type(x), repr(x)) if type(x) is float or type(x) is complex else (type(x), x)

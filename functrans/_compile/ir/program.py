@@ -88,7 +88,7 @@ class Program:
         return list(consts.values())
 
 
-def substituted(eqn: Eqn, read: Callable[[Atom], Atom]) -> Eqn:
+def substitute(eqn: Eqn, read: Callable[[Atom], Atom]) -> Eqn:
     """The equation with each operand as ``read`` gives it; itself where that changes none.
 
     Index arrays are operands, and so is all that the programs of a loop or branch read from
@@ -130,7 +130,7 @@ def check(program: Program, before: Program | None = None) -> Program:
         known.add(id(v))
     for eqn in program.eqns:
         for a in eqn.inputs:
-            assert _known(a, known), f"{eqn.prim} uses {a!r} before it is defined"
+            assert _skip_known(a, known), f"{eqn.prim} uses {a!r} before it is defined"
         assert len(eqn.outputs) == eqn.prim.outputs, (eqn.prim, eqn.outputs)
         if id(eqn) not in typed:
             for v, e in zip(eqn.outputs, types_of(eqn), strict=True):
@@ -139,11 +139,11 @@ def check(program: Program, before: Program | None = None) -> Program:
             assert id(v) not in known, f"{eqn.prim} defines {v!r} again"
             known.add(id(v))
     for a in program.outputs:
-        assert _known(a, known), f"output {a!r} is not defined"
+        assert _skip_known(a, known), f"output {a!r} is not defined"
     return program
 
 
-def _known(a: Atom, known: set[int]) -> bool:
+def _skip_known(a: Atom, known: set[int]) -> bool:
     if type(a) is Var:
         return id(a) in known
     return type(a) is Const or type(a) in PYTHON_SCALARS

@@ -106,7 +106,7 @@ def _times_minus_one(eqn, producers):
     return None if other is None else become(eqn, ops.negative, other)
 
 
-def _undone(eqn, producers):
+def _undo(eqn, producers):
     inner = producer(eqn.inputs[0], producers, eqn.prim)
     return None if inner is None else inner.inputs[0]
 
@@ -115,7 +115,7 @@ def _itself(eqn, producers):
     return eqn.inputs[0]
 
 
-def _negated(eqn, i, producers):
+def _negate(eqn, i, producers):
     """What operand ``i`` is the negative of, among floats.
 
     A negated least integer overflows, and beside complex numbers a float has an imaginary part +0.
@@ -128,15 +128,15 @@ def _negated(eqn, i, producers):
 
 def _add_negative(eqn, producers):
     x, y = eqn.inputs
-    if (b := _negated(eqn, 1, producers)) is not None:
+    if (b := _negate(eqn, 1, producers)) is not None:
         return become(eqn, ops.subtract, x, b)
-    if (a := _negated(eqn, 0, producers)) is not None:
+    if (a := _negate(eqn, 0, producers)) is not None:
         return become(eqn, ops.subtract, y, a)
     return None
 
 
 def _both_negative(eqn, producers):
-    a, b = [_negated(eqn, i, producers) for i in (0, 1)]
+    a, b = [_negate(eqn, i, producers) for i in (0, 1)]
     return None if a is None or b is None else become(eqn, eqn.prim, a, b)
 
 
@@ -159,7 +159,7 @@ def _strong(eqn, producers):
     return None
 
 
-def _spared(eqn, producers):
+def _spare(eqn, producers):
     """The product itself, where a bare one has no NaN and a strong one where it has."""
     condition, strong, bare = eqn.inputs
     inner = producer(strong, producers, strong_multiply)
@@ -170,7 +170,7 @@ def _spared(eqn, producers):
     return strong if set(map(id, inner.inputs)) == set(map(id, product.inputs)) else None
 
 
-def _chosen(eqn, producers):
+def _choose(eqn, producers):
     condition, x, y = eqn.inputs
     if x is y and isinstance(x, Var):
         return x
@@ -263,7 +263,7 @@ def _reads_one_of_stack(eqn, producers):
     return inner.inputs[i]
 
 
-def _repeated(a: Atom, producers: Producers) -> Atom | None:
+def _repeat(a: Atom, producers: Producers) -> Atom | None:
     """An operand with fewer entries that broadcasts to ``a``."""
     if isinstance(a, Const):
         number = repeated_entry(a.value)
@@ -291,7 +291,7 @@ def _broadcast_operand(eqn, producers):
     shape = eqn.outputs[0].aval.shape
     changed = False
     for i, x in enumerate(inputs):
-        smaller = _repeated(x, producers) if shapes[i] else None
+        smaller = _repeat(x, producers) if shapes[i] else None
         if smaller is None:
             continue
         others = [*shapes[:i], aval_of_atom(smaller).shape, *shapes[i + 1 :]]
@@ -318,16 +318,16 @@ RULES = (
     Rule("x ** 1 = x", (ops.power,), _neutral),
     Rule("x - 0 = x", (ops.subtract,), _neutral),
     Rule("x + -0 = x", (ops.add,), _neutral),
-    Rule("-(-x) = x", (ops.negative,), _undone),
+    Rule("-(-x) = x", (ops.negative,), _undo),
     Rule("+x = x", (ops.positive,), _itself),
     Rule("x + -y = x - y", (ops.add,), _add_negative),
     Rule("-x * -y = x * y", (ops.multiply, ops.divide), _both_negative),
     Rule("x * x = square x", (ops.multiply,), _by_itself),
-    Rule("a choice that is known", (ops.where,), _chosen),
-    Rule("a product, strong where it is NaN: strong", (ops.where,), _spared),
+    Rule("a choice that is known", (ops.where,), _choose),
+    Rule("a product, strong where it is NaN: strong", (ops.where,), _spare),
     Rule("a part of a real number", (ops.real, ops.conjugate),
          lambda eqn, producers: eqn.inputs[0] if is_real(eqn.inputs[0]) else None),
-    Rule("conjugate twice", (ops.conjugate,), _undone),
+    Rule("conjugate twice", (ops.conjugate,), _undo),
     # NumPy's sum starts from 0, so -0.0 becomes 0.0 even without an axis
     Rule("sum over no axes", (sum_,), lambda eqn, producers: (
         None if eqn.params["axis"] else become(eqn, ops.add, eqn.inputs[0], 0))),

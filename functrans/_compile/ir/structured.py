@@ -124,11 +124,11 @@ class Loop(Structured):
     def pruned(self, used: Sequence[bool]) -> tuple[Loop, list[bool], list[bool]] | None:
         n, body, test = self.carries, self.body, self.test
         stop = self.consts + n
-        tested: set[Atom] = set() if test is None else _reached(test, [True])
+        tested: set[Atom] = set() if test is None else _reach(test, [True])
         asked = [v in tested for v in test.inputs] if test else [False] * stop
         keep = list(used[: len(body.outputs)])
         while True:  # the state that a needed part of the next one, or the test, depends on
-            reached = _reached(body, keep)
+            reached = _reach(body, keep)
             needed = [v in reached for v in body.inputs]
             needed[:stop] = [a or b for a, b in zip(needed[:stop], asked, strict=True)]
             state = [k or v for k, v in zip(keep[:n], needed[self.consts : stop], strict=True)]
@@ -177,7 +177,7 @@ class Branch(Structured):
         return run(self.branches[i], xs[1:])
 
     def pruned(self, used: Sequence[bool]) -> tuple[Branch, list[bool], list[bool]] | None:
-        reached = set().union(*[_reached(p, used) for p in self.branches])
+        reached = set().union(*[_reach(p, used) for p in self.branches])
         needed = [not reached.isdisjoint(vs)
                   for vs in zip(*[p.inputs for p in self.branches], strict=True)]
         if all(needed) and all(used):
@@ -220,7 +220,7 @@ def _part(program: Program, inputs: Sequence[bool], outputs: Sequence[bool]) -> 
                         tuple(compress(program.outputs, outputs))))
 
 
-def _reached(program: Program, used: Sequence[bool]) -> set[Atom]:
+def _reach(program: Program, used: Sequence[bool]) -> set[Atom]:
     """The variables that the outputs ``used`` depend on."""
     reached: set[Atom] = {a for a in compress(program.outputs, used) if isinstance(a, Var)}
     for eqn in reversed(program.eqns):

@@ -45,7 +45,7 @@ class Emitted(Tracer):
     def dtype(self) -> np.dtype:
         return DTYPES[self.type]
 
-    def concrete(self) -> None:
+    def concrete_value(self) -> None:
         return None
 
     def is_finite(self) -> bool:
@@ -142,7 +142,7 @@ def _multiply(x: Pair, y: Pair) -> Pair:
     return a * c - b * d, a * d + b * c
 
 
-def _chosen(condition: Any, x: Pair, y: Pair) -> Pair:
+def _choose(condition: Any, x: Pair, y: Pair) -> Pair:
     return ops.where(condition, x[0], y[0]), ops.where(condition, x[1], y[1])
 
 
@@ -155,36 +155,36 @@ def _divide(x: Pair, y: Pair) -> Pair:
     """R. L. Smith, Algorithm 116 (1962): the smaller part of the divisor over the larger."""
     sizes = ops.absolute(y[0]), ops.absolute(y[1])
     first = sizes[0] >= sizes[1]
-    large, small = _chosen(first, y, y[::-1])
-    same, other = _chosen(first, x, x[::-1])
+    large, small = _choose(first, y, y[::-1])
+    same, other = _choose(first, x, x[::-1])
     ratio = small / large
     scale = 1 / (large + small * ratio)
     moved = same * ratio
     imag = ops.where(first, other - moved, moved - other)
     quotient = (same + other * ratio) * scale, imag * scale
     by_zero = ops.maximum(*sizes) == 0
-    return _chosen(by_zero, (x[0] / sizes[0], x[1] / sizes[0]), quotient)
+    return _choose(by_zero, (x[0] / sizes[0], x[1] / sizes[0]), quotient)
 
 
 @formula(ops.reciprocal)
 def _reciprocal(x: Pair) -> Pair:
     first = ops.absolute(x[0]) >= ops.absolute(x[1])
-    large, small = _chosen(first, x, x[::-1])
+    large, small = _choose(first, x, x[::-1])
     ratio = small / large
     divisor = large + small * ratio
     pair = 1 / divisor, ratio / divisor
-    real, imag = _chosen(first, pair, pair[::-1])
+    real, imag = _choose(first, pair, pair[::-1])
     return real, -imag
 
 
-formula(ops.ratio)(lambda x, y: _chosen(_is_zero(y), (0, 0), _divide(x, y)))
+formula(ops.ratio)(lambda x, y: _choose(_is_zero(y), (0, 0), _divide(x, y)))
 
 
 @formula(strong_multiply)
 def _strong_multiply(x: Pair, y: Pair) -> Pair:
     product = _multiply(x, y)
     lost = (_is_zero(x) | _is_zero(y)) & (ops.isnan(product[0]) | ops.isnan(product[1]))
-    return _chosen(lost, (0, 0), product)
+    return _choose(lost, (0, 0), product)
 
 
 # ---- comparisons and tests
@@ -247,7 +247,7 @@ def _exp(x: Pair) -> Pair:
     size = ops.exp(ops.where(high, a - far, a))
     scale = ops.where(high, math.exp(far), 1)
     real, imag = (size * f(b) * scale for f in (ops.cos, ops.sin))
-    real, imag = _chosen(b == 0, (size * scale, b), (real, imag))
+    real, imag = _choose(b == 0, (size * scale, b), (real, imag))
     # exp(-inf) is 0 and exp(inf) infinite, whatever the direction
     lost = ops.isnan(b - b)
     gone, grown = (lost & (a == end) for end in (-math.inf, math.inf))

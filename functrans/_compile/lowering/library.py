@@ -273,15 +273,15 @@ class Factor(Call):
     def body(self, w: Writer, indices: list[str]) -> None:
         (a,), (lu, pivots) = self.operands, self.outputs
         n = w.count(a.shape[-1])
-        copy(w, a, transposed(lu), indices)
+        copy(w, a, transpose(lu), indices)
         # whoever divides by a pivot checks that it is not 0
         w.call("getrf", n, n, w.address(lu, indices), n, f"ptr {w.at(pivots, indices, 'i64')}",
                f"ptr {w.info()}")
 
 
-def transposed(v: View) -> View:
+def transpose(v: View) -> View:
     axes = tuple(range(len(v.shape)))
-    return views.transposed(v, (*axes[:-2], axes[-1], axes[-2]))
+    return views.transpose(v, (*axes[:-2], axes[-1], axes[-2]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -301,7 +301,7 @@ class Solve(Call):
         x = self.outputs[0]
         m, n = x.shape[-2:]
         refuse_zeros(w, lu, indices)
-        copy(w, b[0] if b else None, transposed(x), indices)
+        copy(w, b[0] if b else None, transpose(x), indices)
         together, info = 1 if n * m < ALONE else m, f"ptr {w.info()}"
 
         def columns(index: list[str]) -> None:
@@ -382,7 +382,7 @@ class Eigh(Call):
     def body(self, w: Writer, indices: list[str]) -> None:
         values, vectors, room, counts = self.outputs
         n, info = w.count(vectors.shape[-1]), w.info()
-        copy(w, self.operands[0], transposed(vectors), indices)
+        copy(w, self.operands[0], transpose(vectors), indices)
         job, triangle = "V" if self.vectors else "N", "L" if self.lower else "U"
         w.call("syevd", job, triangle, n, w.address(vectors, indices), n,
                w.address(values, indices), w.address(room, ()), w.count(math.prod(room.shape)),
@@ -468,7 +468,7 @@ class Product(Call):
         if self.along == "n":
             shown = [a, _apart(b, self.rows), y]
         elif self.along == "k":
-            shown = [transposed(a), b, _apart(y, self.rows)]
+            shown = [transpose(a), b, _apart(y, self.rows)]
         return [(v.root, v.offset, v.strides, v.windows) for v in shown]
 
     def function(self, name: str, code: Code, ranged: bool = False) -> tuple[tuple, str]:
@@ -514,5 +514,5 @@ def _apart(v: View, rows: int) -> View:
 def product(a: View, b: View, y: View) -> Product:
     """Of stacks of matrices; of a row and a matrix by the transposes."""
     if y.shape[-2] == 1:
-        a, b, y = transposed(b), transposed(a), transposed(y)
+        a, b, y = transpose(b), transpose(a), transpose(y)
     return Product((a, b), (y,), y.shape[:-2])

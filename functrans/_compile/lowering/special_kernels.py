@@ -198,7 +198,7 @@ def _sine(r: Any) -> AnyArray:
     return r * _polynomial(SINE, r * r)
 
 
-def _reflected(x: Any) -> tuple[Any, Any, Any]:
+def _reflect(x: Any) -> tuple[Any, Any, Any]:
     """Whether x < 0, 1 - x there and x elsewhere, and x less the next whole number."""
     left = x < 0.0
     return left, ops.where(left, 1.0 - x, x), x - ops.rint(x)
@@ -206,7 +206,7 @@ def _reflected(x: Any) -> tuple[Any, Any, Any]:
 
 def _gammaln(x: Any) -> AnyArray:
     """By the recurrence (5.5.1) to between 1 and 2; Stirling's formula from 7 on."""
-    left, z, r = _reflected(x)
+    left, z, r = _reflect(x)
     whole = ops.floor(z)
     product = z - 1.0
     for k in range(2, 6):
@@ -230,7 +230,7 @@ def _gammaln(x: Any) -> AnyArray:
 
 def _psi(x: Any) -> AnyArray:
     """By its zero between 1 and 2, and the recurrence (5.5.2) below 3; by its series from 8 on."""
-    left, z, r = _reflected(x)
+    left, z, r = _reflect(x)
     y = ops.where(z < 1.0, z + 1.0, ops.where(z < 2.0, z, z - 1.0))
     between = ((y - ROOT) - REST) * _polynomial(PSI, y - 1.5)
     step = 1.0 / ops.where(z < 1.0, -z, y)
@@ -253,7 +253,7 @@ def _psi(x: Any) -> AnyArray:
 
 def _trigamma(x: Any) -> AnyArray:
     """The derivative of psi, zeta(2, x): by its series from 8 on, 5.15.3."""
-    left, z, r = _reflected(x)
+    left, z, r = _reflect(x)
     near = z < 8.0
     sums = 0.0
     for k in range(0, 8, 2):

@@ -92,7 +92,7 @@ class Body:
             return self.entry(operand, Var(aval_of_atom(a), is_weak(a)))
         if not isinstance(a, Var):
             return a
-        if (eqn := self._filled(a)) is not None:
+        if (eqn := self._fill(a)) is not None:
             return self._filling(eqn)
         return self.consts.setdefault(a, Var(a.aval, a.weak))
 
@@ -120,7 +120,7 @@ class Body:
         self.made[j, 0] = self.arrays.setdefault(key, (self.made[j, 0], atoms))[0]
         return True
 
-    def _filled(self, a: Var) -> Eqn | None:
+    def _fill(self, a: Var) -> Eqn | None:
         """The equation of an array that one number fills."""
         at = self.pieces.defined.get(a)
         eqn = None if at is None else self.pieces.eqns[at[0]]

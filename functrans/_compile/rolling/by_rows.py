@@ -23,7 +23,7 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 
 from functrans._compile.ir.expand import Writer
-from functrans._compile.ir.program import Atom, Eqn, Program, Var, check, substituted
+from functrans._compile.ir.program import Atom, Eqn, Program, Var, check, substitute
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling.body import Sources, Touch, Where, constant, plainly, sources
 from functrans._compile.rolling.forms import Form, Rewriting, plain
@@ -43,7 +43,7 @@ def by_rows(program: Program) -> Program:
         return known.get(a, a) if isinstance(a, Var) else a
 
     for eqn in program.eqns:
-        eqn = substituted(eqn, read)
+        eqn = substitute(eqn, read)
         row = eqn.prim
         if isinstance(row, Loop) and row.rules is plainly and row.length:
             rewritten = Rewriting(eqn)
@@ -87,7 +87,7 @@ def _read_entries(loop: Rewriting) -> None:
 def rows_of(write: Writer, array: Atom, where: Where, shape: tuple, rows: np.ndarray) -> Var:
     """Rows of an array, as an array with an axis of rows before the others."""
     pattern, indices, axis = where.index(shape, rows)
-    return _moved(write, write(getitem, array, *indices, pattern=pattern), axis, 0)
+    return _move(write, write(getitem, array, *indices, pattern=pattern), axis, 0)
 
 
 class Summed(Form):
@@ -122,7 +122,7 @@ class Summed(Form):
         for j in self.order:
             t = self.touches[j]
             pattern, indices, axis = t.where.index(shape, loop.stored(t.where.rows))
-            column = _moved(write, self.column(t.value), 0, axis)
+            column = _move(write, self.column(t.value), 0, axis)
             if t.kind == "adds":
                 total = write(scatter_add, total, column, *indices, pattern=pattern)
             else:
@@ -170,7 +170,7 @@ class Carried(Form):
                 value = t.value if isinstance(t.value, Var) else constant(plain(t.value))
                 self.values[j] = value
             else:
-                now = self._found(j, write)
+                now = self._find(j, write)
                 if t.kind == "reads":
                     loop.known[t.made] = now
                 else:
@@ -185,7 +185,7 @@ class Carried(Form):
                 finals[j] = last
         self.done(self._rest(finals))
 
-    def _found(self, j: int, write: Writer) -> Atom:
+    def _find(self, j: int, write: Writer) -> Atom:
         """What touch ``j`` finds in its row."""
         s, rows = self.sources, self.touches[j].where.rows
         source, far = int(s.touch[-1, j]), int(s.ago[-1, j])
@@ -229,10 +229,10 @@ class Carried(Form):
         key = rows.tobytes(), zero.tobytes()
         if key not in self.rows:
             y = rows_of(write, self.first, self.where, self.array.shape, stored(rows))
-            self.rows[key] = self._flushed(write, y, stored(zero))
+            self.rows[key] = self._flush(write, y, stored(zero))
         return self.rows[key]
 
-    def _flushed(self, write: Writer, y: Var, zero: np.ndarray) -> Var:
+    def _flush(self, write: Writer, y: Var, zero: np.ndarray) -> Var:
         """Rows with 0 added to some."""
         if not zero.any():
             return y
@@ -257,8 +257,8 @@ class Carried(Form):
                 continue
             rows, late = loop.stored(rows), loop.stored(late)
             pattern, indices, axis = self.where.index(self.array.shape, rows)
-            y = self._flushed(write, self._column(value, last), late)
-            total = write(scatter_set, total, _moved(write, y, 0, axis), *indices, pattern=pattern)
+            y = self._flush(write, self._column(value, last), late)
+            total = write(scatter_set, total, _move(write, y, 0, axis), *indices, pattern=pattern)
         return total
 
     def _column(self, value: Atom, last: np.ndarray) -> Var:
@@ -271,7 +271,7 @@ class Carried(Form):
         return write(getitem, column, pattern=((start, start + len(last), 1),))
 
 
-def _moved(write: Writer, x: Var, source: int, target: int) -> Var:
+def _move(write: Writer, x: Var, source: int, target: int) -> Var:
     """``x`` with an axis elsewhere."""
     if source == target:
         return x

@@ -16,7 +16,7 @@ from functrans._compile.ir.program import (
     Program,
     Var,
     aval_of_atom,
-    substituted,
+    substitute,
 )
 from functrans._compile.ir.rewrites import repeated_entry
 from functrans._compile.ir.structured import Loop
@@ -87,7 +87,7 @@ class Rewriting:
         return a
 
     def _known(self, eqn: Eqn) -> Eqn:
-        return substituted(eqn, self.read)
+        return substitute(eqn, self.read)
 
     # ---- what loops take and make
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile.ir.expand import Writer
-from functrans._compile.ir.passes import dead_code, frozen, share
+from functrans._compile.ir.passes import dead_code, freeze, share
 from functrans._compile.ir.program import (
     Atom,
     Eqn,
@@ -17,7 +17,7 @@ from functrans._compile.ir.program import (
     aval_of_atom,
     check,
     is_weak,
-    substituted,
+    substitute,
 )
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling.body import constant, plainly
@@ -68,12 +68,12 @@ def computed_earlier(program: Program) -> Program:
     for old, eqns_ in zip(program.eqns, eqns, strict=True):
         *before, eqn = eqns_
         eqn = _collecting(eqn, added[old]) if old in added else eqn
-        written += [*before, _peeled(eqn, makers, wanted)]
+        written += [*before, _peel(eqn, makers, wanted)]
     return dead_code(check(Program(program.inputs, tuple(written), program.outputs)))
 
 
 def _key(eqn: Eqn, column: Var) -> Key:
-    return eqn.prim, tuple([(k, frozen(v)) for k, v in sorted(eqn.params.items())]), column
+    return eqn.prim, tuple([(k, freeze(v)) for k, v in sorted(eqn.params.items())]), column
 
 
 def _is_function(eqn: Eqn) -> bool:
@@ -151,7 +151,7 @@ def _collecting(eqn: Eqn, functions: Sequence[Function]) -> Eqn:
     return Eqn(loop, eqn.inputs, {}, results, eqn.line)
 
 
-def _peeled(eqn: Eqn, makers: dict[Var, Eqn], wanted: dict[Key, Function]) -> Eqn:
+def _peel(eqn: Eqn, makers: dict[Var, Eqn], wanted: dict[Key, Function]) -> Eqn:
     """The function of one entry of a column, read from the results."""
     one = makers.get(eqn.inputs[0]) if _is_function(eqn) else None  # type: ignore[arg-type]  # a variable
     if one is None or one.prim is not getitem or not isinstance(one.inputs[0], Var):
@@ -200,7 +200,7 @@ class _Walk:
             if part is not None:
                 self.known[eqn.outputs[0]] = part
                 return write.eqns
-        return [substituted(eqn, self.read)]
+        return [substitute(eqn, self.read)]
 
     def _part(self, write: Writer, a: Atom, pattern: tuple, left: int) -> Atom | None:
         """What an index reads of an array, without the array; None where it takes the array."""
@@ -245,9 +245,9 @@ class _Walk:
         if not parts or any([not isinstance(x, Var) or is_weak(x) for x in parts]):
             return None
         axis = sum([type(e) is tuple for e in pattern[: _moving(pieces)]])
-        return self._joined(write, [x for x in parts if isinstance(x, Var)], axis)
+        return self._join(write, [x for x in parts if isinstance(x, Var)], axis)
 
-    def _joined(self, write: Writer, parts: Sequence[Var], axis: int) -> Var:
+    def _join(self, write: Writer, parts: Sequence[Var], axis: int) -> Var:
         """Parts side by side, in memory as the largest lies there."""
         made = {**self.makers, **{v: eqn for eqn in write.eqns for v in eqn.outputs}}
         largest = max(parts, key=lambda x: x.aval.size)

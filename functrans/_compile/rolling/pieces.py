@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.ir.passes import frozen
+from functrans._compile.ir.passes import freeze
 from functrans._compile.ir.program import (
     Atom,
     Const,
@@ -126,7 +126,7 @@ def _kind(eqn: Eqn) -> tuple:
     prim: Any = eqn.prim
     if isinstance(prim, Structured):
         prim = type(prim), prim.name, prim.numbers(), *map(_text, prim.programs.values())
-    params = [(k, frozen(_anywhere(v)) if k == "pattern" else frozen(v))
+    params = [(k, freeze(_anywhere(v)) if k == "pattern" else freeze(v))
               for k, v in eqn.params.items()]
     operands = [_type(a) for a in (*eqn.inputs, *eqn.outputs)]
     return prim, *operands, *params
@@ -163,7 +163,7 @@ def _text(program: Program) -> tuple:
         prim: Any = eqn.prim
         if isinstance(prim, Structured):
             prim = type(prim), prim.name, prim.numbers(), *map(_text, prim.programs.values())
-        params = [(k, frozen(v)) for k, v in eqn.params.items()]
+        params = [(k, freeze(v)) for k, v in eqn.params.items()]
         lines.append((prim, *map(read, eqn.inputs), *params, *map(name, eqn.outputs)))
     return *lines, *map(read, program.outputs)
 
@@ -320,7 +320,7 @@ class Pieces:
         return Pieces(self.eqns, self.defined, start, self.period, stop - first)
 
 
-def aligned(eqns: Sequence[Eqn], defined: Defined, s: Stretch) -> list[Pieces]:
+def align(eqns: Sequence[Eqn], defined: Defined, s: Stretch) -> list[Pieces]:
     """The pieces of a stretch whose operands come from the same places of the same or of an
     earlier piece, or from outside; in each three or more."""
     for times in range(1, ALTERNATING + 1):

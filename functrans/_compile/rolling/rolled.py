@@ -33,7 +33,7 @@ from functrans._compile.ir.program import (
     Var,
     aval_of_atom,
     check,
-    substituted,
+    substitute,
     types_of,
 )
 from functrans._compile.ir.structured import Loop
@@ -44,7 +44,7 @@ from functrans._compile.rolling.parts import computed_earlier, read_by_parts
 from functrans._compile.rolling.pieces import (
     Home,
     Pieces,
-    aligned,
+    align,
     columns,
     entries,
     free_parts,
@@ -121,7 +121,7 @@ def _find(program: Program, native: Callable[[Program], bool]) -> list[Body]:
     found: list[Pieces] = []
     for s in stretches(numbered(program), pieces.LEAST // 4):
         for part in free_parts(s, [(p.start, p.stop) for p in found]):
-            found += aligned(eqns, defined, part)
+            found += align(eqns, defined, part)
     home = entries(eqns)
     loops: list[Body] = []
     for like in sorted(found, key=lambda p: p.start):
@@ -192,16 +192,16 @@ class _Writer:
         return out
 
     def _equation(self, eqn: Eqn) -> None:
-        if eqn.prim is stack and eqn.params["axis"] == 0 and self._joined(eqn):
+        if eqn.prim is stack and eqn.params["axis"] == 0 and self._join(eqn):
             return
         if any(isinstance(a, Var) and a in self.home for a in eqn.inputs):
-            eqn = substituted(eqn, self.read)
+            eqn = substitute(eqn, self.read)
             if any([not v.weak and t != v.aval
                     for v, t in zip(eqn.outputs, types_of(eqn), strict=True)]):
                 raise _Weak
         self.eqns.append(eqn)
 
-    def _joined(self, eqn: Eqn) -> bool:
+    def _join(self, eqn: Eqn) -> bool:
         """Write a stack of what pieces have collected as their columns."""
         parts = columns(eqn.inputs, self.entries)
         out = eqn.outputs[0]

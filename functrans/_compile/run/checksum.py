@@ -65,7 +65,7 @@ def _by_numpy(octets: np.ndarray, count: int) -> int:
     halves = octets.view(np.uint32).reshape(-1, 2)
     rows = count // ROW * ROW
     sums = [_sums(halves[:rows].reshape(-1, ROW, 2)), _sums(halves[None, rows:])]
-    return int(_scrambled(np.concatenate(sums), 1).sum(dtype=np.uint64))
+    return int(_scramble(np.concatenate(sums), 1).sum(dtype=np.uint64))
 
 
 def _sums(halves: np.ndarray) -> np.ndarray:
@@ -159,7 +159,7 @@ def _add_to(code: Code, t: str, place: str, more: str) -> None:
 
 
 def _scrambled_by(code: Code, x: str, r: str) -> str:
-    """``_scrambled`` of the sum of row ``r``."""
+    """``_scramble`` of the sum of row ``r``."""
     number = code.op(f"mul i64 {code.op(f'add i64 {r}, 1')}, {GOLDEN}")
     x = code.op(f"add i64 {x}, {number}")
     for shift, factor in STEPS:
@@ -170,7 +170,7 @@ def _scrambled_by(code: Code, x: str, r: str) -> str:
 
 @functools.cache
 def _shifts() -> np.ndarray:
-    return scattered(1, ROW)
+    return scatter(1, ROW)
 
 
 # Those of splitmix64: what is added for each place, and what each step shifts and multiplies by.
@@ -179,12 +179,12 @@ GOLDEN, STEPS = 0x9E3779B97F4A7C15, (
 )
 
 
-def scattered(start: int, count: int) -> np.ndarray:
+def scatter(start: int, count: int) -> np.ndarray:
     """Pseudo-random 64-bit words, the same each time (splitmix64)."""
-    return _scrambled(np.zeros(count, np.uint64), start)
+    return _scramble(np.zeros(count, np.uint64), start)
 
 
-def _scrambled(x: np.ndarray, start: int) -> np.ndarray:
+def _scramble(x: np.ndarray, start: int) -> np.ndarray:
     """Words scrambled with the numbers of their places."""
     x = x + np.arange(start, start + x.size, dtype=np.uint64) * np.uint64(GOLDEN)
     for shift, factor in STEPS:

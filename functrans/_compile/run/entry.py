@@ -155,7 +155,7 @@ class Plan:
         if code is not None:
             self.kept.append(code.code)
             frame, leaf = code.frame, step.test is None
-            filled, size = _filled(frame, leaf)
+            filled, size = _fill(frame, leaf)
             large = size > SMALL or self.bytes + size > ALL_SMALL
             base = 0 if large else self.memory(size)
             cells = {slot: self.array([base + at]) for slot, at in filled.items()}
@@ -230,7 +230,7 @@ def is_native(frame: Frame) -> bool:
     return len(frame.runs) == len(segments) < 2 and all([x.chunks == 1 for x in segments])
 
 
-def _filled(frame: Frame, leaf: bool) -> tuple[dict[int, int], int]:
+def _fill(frame: Frame, leaf: bool) -> tuple[dict[int, int], int]:
     """What code fills, beside the results of a leaf: offsets by slot, and the bytes of all."""
     own = {y.slot for y in frame.results} if leaf else set()
     offsets: dict[int, int] = {}
@@ -295,7 +295,7 @@ def tree_entry(
     ``clock`` counts the calls that were answered. It declines while ``guards`` do not hold.
     """
     kinds = [_kind(x) for x in arguments]
-    if None in kinds or len(kinds) > MOST or not supported():
+    if None in kinds or len(kinds) > MOST or not is_supported():
         return None
     plan = Plan([(kind or 0, x) for kind, x in zip(kinds, arguments, strict=True)])
     start = plan.tree(root)
@@ -343,7 +343,7 @@ def numpy_functions() -> Any:
 
 
 @functools.cache
-def supported() -> bool:
+def is_supported() -> bool:
     """Whether objects are laid out as the function expects, tried on a few."""
     x = np.ones((2, 3), np.float32)
     pair = (x, None)

@@ -21,7 +21,7 @@ from functrans._compile.schedule.memory import (
     Audit,
     Fault,
     allocate,
-    overwritten,
+    overwrite,
     pieces,
     warn,
 )
@@ -236,7 +236,7 @@ class Layout:
                         zip(reversed(s.outputs), reversed(s.program.outputs), strict=True)
                         if isinstance(v, Var)}
         self.visible = self.find_visible()
-        self.find_scratch(*overwritten(s.steps, {*self.visible, *self.foreign}))
+        self.find_scratch(*overwrite(s.steps, {*self.visible, *self.foreign}))
         if (fault := self.fault()) is not None:
             warn(fault)
             self.find_scratch(s.steps, {}, reuse=False)

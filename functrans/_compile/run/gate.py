@@ -17,7 +17,7 @@ import numpy as np
 
 from functrans._compile.emit.entry_code import OFFSETS
 from functrans._compile.lowering.numbers import filled
-from functrans._compile.run.entry import Method, new_function, supported
+from functrans._compile.run.entry import Method, is_supported, new_function
 from functrans._compile.run.machine import kept_native, local
 from functrans._core.locks import compiler
 from functrans._kernels.routines import address_of
@@ -97,7 +97,7 @@ def _by_python(variable: ContextVar, original: Callable, other: Callable) -> Cal
 @kept_native
 def _function() -> tuple[Any, int, np.ndarray] | None:
     """The compiled function, its address and those that it calls; None without native code."""
-    if not supported():
+    if not is_supported():
         return None
     item, size = OFFSETS["tuple"], ctypes.sizeof(ctypes.c_void_p)
     words = {name: item + i * size

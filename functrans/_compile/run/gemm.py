@@ -144,7 +144,7 @@ def _pack(t: str) -> str:
         with code.counted("0", whole, "8") as k:
             block = [code.op(f"load {eight}, ptr {code.place(t, row, (k, step))}, {align}")
                      for row, step in rows]
-            for i, x in enumerate(_turned(code, eight, block)):
+            for i, x in enumerate(_turn(code, eight, block)):
                 term = code.op(f"add i64 {k}, {i}")
                 at = code.place(t, "%y", (term, "%width"), (r, "1"))
                 code.line(f"store {eight} {x}, ptr {at}, {align}")
@@ -164,7 +164,7 @@ def _size(t: str) -> int:
     return {"double": 8, "float": 4}[t]
 
 
-def _turned(code: Code, eight: str, rows: list[str]) -> list[str]:
+def _turn(code: Code, eight: str, rows: list[str]) -> list[str]:
     """The transpose of a matrix of eight rows, by exchanging halves, quarters and eighths."""
     for half in (4, 2, 1):
         new = list(rows)
@@ -266,7 +266,7 @@ def _product(t: str, size: int, lanes: int) -> str:
             m = code.op(f"sub i64 {i1}, {i0}")
             with code.loop("0", m, str(height), "panel") as i:
                 tall = _less(code, code.op(f"sub i64 {m}, {i}"), str(height))
-                width = _rounded(code, tall, lanes)
+                width = _round(code, tall, lanes)
                 row = code.op(f"add i64 {i0}, {i}")
                 x = code.place(t, "%a", (row, "%down_a"), (k0, "%along_a"))
                 code.line(f"call void @pack(ptr {x}, ptr {code.place(t, '%room', (i, k))}, "
@@ -275,7 +275,7 @@ def _product(t: str, size: int, lanes: int) -> str:
                   code.loop("0", m, str(height), "row") as i):
                 wide = _less(code, code.op(f"sub i64 {n}, {j}"), str(ACROSS))
                 tall = _less(code, code.op(f"sub i64 {m}, {i}"), str(height))
-                width = _rounded(code, tall, lanes)
+                width = _round(code, tall, lanes)
                 a, b = code.place(t, "%room", (i, k)), code.place(t, panels, (j, k))
                 c = code.place(t, "%c", (code.op(f"add i64 {i0}, {i}"), "1"),
                         (code.op(f"add i64 {j0}, {j}"), "%apart"))
@@ -290,7 +290,7 @@ def _product(t: str, size: int, lanes: int) -> str:
     return code.function("internal void @product", parameters)
 
 
-def _rounded(code: Code, n: str, lanes: int) -> str:
+def _round(code: Code, n: str, lanes: int) -> str:
     """The next multiple of the lanes of a vector."""
     return code.op(f"and i64 {code.op(f'add i64 {n}, {lanes - 1}')}, {-lanes}")
 

@@ -57,7 +57,7 @@ class Guards:
         self.counts: dict[int, tuple[dict, list[str]]] = {}  # by row: a dict, names not in it
         self.flag = np.zeros(1, np.int64)
         self.rows = np.zeros((0, WORDS), np.uint64)
-        found = self._found()
+        found = self._find()
         self.rows = np.array(found or [], np.uint64).reshape(-1, WORDS)
         self.holds = found is not None
 
@@ -68,15 +68,15 @@ class Guards:
     def find(self) -> bool:
         """Find the places again; False where what stands in them is not what is wanted."""
         self.flag[0] = 0
-        if self._counted():
+        if self._is_counted():
             return True
-        found = self._found()
+        found = self._find()
         if found is None or len(found) != len(self.rows):
             return False
         self.rows[:] = found
         return True
 
-    def _counted(self) -> bool:
+    def _is_counted(self) -> bool:
         """Whether only names were added or dropped that are not asked for: that takes 2 us."""
         rows = self.rows.tolist()
         for i, (at, *words) in enumerate(rows):
@@ -90,7 +90,7 @@ class Guards:
                 return False
         return True
 
-    def _found(self) -> list[Row] | None:
+    def _find(self) -> list[Row] | None:
         rows: list[Row] = []
         kept: list[Any] = []
         counts: dict[int, tuple[dict, list[str]]] = {}
@@ -171,7 +171,7 @@ def in_one_table(space: dict) -> bool:
 
 
 @functools.cache
-def supported() -> bool:
+def is_supported() -> bool:
     """Whether dicts are laid out as expected, tried on one."""
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.implementation.name != "cpython" or (
             not getattr(sys, "_is_gil_enabled", lambda: True)()):

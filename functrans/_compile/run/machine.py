@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, Form, VectorLibrary, generalised
+from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, Form, VectorLibrary, generalise
 from functrans._compile.emit.shared_text import split
 from functrans._compile.lowering import formulas
 from functrans._compile.run import gemm, store
@@ -149,7 +149,7 @@ class Families:
               wanted: Wanted) -> Found | None:
         """General code for the texts so far."""
         samples = [x.split() for x in family.samples.values()]
-        made = generalised(skeleton, samples, wanted.slot)
+        made = generalise(skeleton, samples, wanted.slot)
         code = None if made is None else self.machine.translated(made[1])
         if made is None or code is None:
             family.refused = True

@@ -14,7 +14,7 @@ from numpy import empty, ndarray
 
 from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.emit.module import emit_module
-from functrans._compile.ir.columns import by_columns, inlined
+from functrans._compile.ir.columns import by_columns, inline
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import (
     Eqn,
@@ -313,7 +313,7 @@ class Executable:
     @once
     def program(self) -> Program:
         """What is compiled: functions with rules written out, the passes, and loops rolled up."""
-        return by_columns(rolled(optimise(inlined(self.staged)), in_native_steps))
+        return by_columns(rolled(optimise(inline(self.staged)), in_native_steps))
 
     @once
     def _key(self) -> str | None:
@@ -374,7 +374,7 @@ def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
     """The outputs of one op for plain values: native, else by NumPy."""
     inputs = tuple(map(Var, prim.operand_types()))
     outputs = tuple(map(Var, prim.output_types()))
-    program = inlined(check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs)))
+    program = inline(check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs)))
     try:
         return NativeProgram(program)
     except NativeUnavailable:

@@ -258,7 +258,7 @@ def _positive(w: _Writer, of: str, x: str) -> str:
     return w.code.select(w.t, w.code.compare("le", w.t, of, zero), zero, x)
 
 
-def _valued(f: Callable, operands: int = 1) -> _Kernel:
+def _value(f: Callable, operands: int = 1) -> _Kernel:
     """The kernel of a function of double precision; other numbers are widened for it."""
 
     def body(w: _Writer) -> None:
@@ -274,18 +274,18 @@ def _power(n: int) -> _Kernel:
     def value(x: Real) -> Real:
         return reals.power(x, n)
 
-    return _valued(value)
+    return _value(value)
 
 
 KERNELS |= {f"power{n}": _power(n) for n in WHOLE} | {
-    "sin": _valued(lambda x: reals.sine(x, 0)), "cos": _valued(lambda x: reals.sine(x, 1)),
-    "sin_slope": _valued(lambda g, x: g * reals.sine(x, 1), 2),
-    "cos_slope": _valued(lambda g, x: g * reals.sine(x, 2), 2),
-    "log1p": _valued(reals.log1p), "tanh": _valued(reals.tanh),
+    "sin": _value(lambda x: reals.sine(x, 0)), "cos": _value(lambda x: reals.sine(x, 1)),
+    "sin_slope": _value(lambda g, x: g * reals.sine(x, 1), 2),
+    "cos_slope": _value(lambda g, x: g * reals.sine(x, 2), 2),
+    "log1p": _value(reals.log1p), "tanh": _value(reals.tanh),
 }
 
 
-def _rounded(f: str) -> Callable[[_Writer], None]:
+def _round(f: str) -> Callable[[_Writer], None]:
     """Of single precision the vectors of double precision, which take less time than the scalar
     code of NumPy and give the nearest number."""
 
@@ -295,7 +295,7 @@ def _rounded(f: str) -> Callable[[_Writer], None]:
     return body
 
 
-KERNELS |= {f: _Kernel(1, _rounded(f)) for f in SCALAR}
+KERNELS |= {f: _Kernel(1, _round(f)) for f in SCALAR}
 
 
 @_kernel(1, entry=CHEAP)

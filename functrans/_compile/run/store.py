@@ -191,19 +191,19 @@ def put(key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> None:
     """Keep object code under a key; ``notes``, at least one, are lines for human readers."""
     if not enabled():
         return
-    data = packed(MAGIC, key, code, notes)
+    data = pack(MAGIC, key, code, notes)
     try:
         where = directory()
         if len(data) <= min(limit(), LARGEST):
             where.mkdir(mode=0o700, parents=True, exist_ok=True)
             if _is_trusted(os.stat(where)):
                 _write(where, key, data)
-                _bound(where, key, len(data))
+                _bind(where, key, len(data))
     except (OSError, RuntimeError):
         return
 
 
-def packed(magic: bytes, key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> bytes:
+def pack(magic: bytes, key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> bytes:
     """The bytes of a file."""
     lines = "".join(f"{name}: {' '.join(text.split())}\n" for name, text in notes)
     behind = f"{key}\n{lines}\n".encode(errors="backslashreplace") + code
@@ -323,7 +323,7 @@ _totals: dict[Path, int] = {}
 _lock = Lock()
 
 
-def _bound(where: Path, newest: str, size: int) -> None:
+def _bind(where: Path, newest: str, size: int) -> None:
     """Delete the least recently used files once the directory holds too much."""
     with _lock:
         known = _totals.get(where)

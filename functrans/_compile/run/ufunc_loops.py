@@ -18,7 +18,7 @@ import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS
 from functrans._compile.lowering.numbers import filled
-from functrans._compile.run.entry import supported
+from functrans._compile.run.entry import is_supported
 from functrans._compile.run.machine import kept_native
 from functrans._compile.run.workers import of_own, workers
 
@@ -145,7 +145,7 @@ def _loop(ufunc: np.ufunc, char: str) -> Loop | None:
 def _native() -> Callable[[list, int, float], int] | None:
     """What runs the chunks of a list; None where there is none."""
     machine = platform.machine()
-    if machine not in EXCEPTIONS or not supported():
+    if machine not in EXCEPTIONS or not is_supported():
         return None
     words = {"most": MOST, "mask": sum(EXCEPTIONS[machine]), "items": LIST_ITEMS,
              "count": LIST_COUNT, "data": ARRAY_DATA}
@@ -161,7 +161,7 @@ def run(
     None where threads do not pay now, where there is no such loop of operands that are in order and
     whole, single rows, single numbers or one for each row; and where NumPy would warn.
     """
-    warned = _warned()
+    warned = _warn()
     if warned and out is not None:  # who may be an operand, which is then no longer what it was
         return None
     team, native = workers(), _native()
@@ -200,7 +200,7 @@ def run(
     return None if raised & warned else y
 
 
-def _warned() -> int:
+def _warn() -> int:
     """The bits of exceptions that are not ignored."""
     state, names = np.geterr(), EXCEPTIONS.get(platform.machine(), {})
     return sum([bit for bit, name in names.items() if state[name] != "ignore"])

@@ -19,7 +19,7 @@ from functrans._compile.ir.program import (
     aval_of_atom,
     evaluate,
 )
-from functrans._compile.run.checksum import scattered
+from functrans._compile.run.checksum import scatter
 from functrans._core.array import PYTHON_SCALARS, Aval
 from functrans._core.primitive import NanArrived, Primitive
 from functrans._kernels.large import Examples
@@ -210,18 +210,18 @@ def difference(program: Program, values: Sequence[Any],
 def _difference(program: Program, values: Sequence, outputs: Sequence[np.ndarray]) -> str | None:
     entries = _entries(program)
     if entries <= MOST_ENTRIES:
-        return _compared(program, values, outputs, MOST_ENTRIES, _is_close)
+        return _compare(program, values, outputs, MOST_ENTRIES, _is_close)
     part = part_of(program, values, outputs)
     if part is not None and _entries(part.program) <= MOST_ENTRIES:
-        wrong = _compared(*part, MOST_ENTRIES, _is_close)
+        wrong = _compare(*part, MOST_ENTRIES, _is_close)
         if wrong is not None:
             return wrong
     if entries > ROUGHLY:
         return None
-    return _compared(program, values, outputs, ROUGHLY, _is_roughly)
+    return _compare(program, values, outputs, ROUGHLY, _is_roughly)
 
 
-def _compared(
+def _compare(
     program: Program, values: Sequence, outputs: Sequence[np.ndarray], most: int,
     close: Callable[[np.ndarray, np.ndarray], bool],
 ) -> str | None:
@@ -267,7 +267,7 @@ class _Noise:
 
     def uniform(self, low: float, high: float, shape: tuple[int, ...]) -> np.ndarray:
         size = math.prod(shape)
-        words = scattered(self.count, size)
+        words = scatter(self.count, size)
         self.count += size
         return low + (high - low) * words.astype(float).reshape(shape) / 2.0**64
 

@@ -122,7 +122,7 @@ class Builder:
 
     def scatter(self, source: Var | Const, target: Var) -> bool:
         """Fill ``target`` in the loop that computes the source, if only the order differs."""
-        v = views.squeezed(self.view(source))
+        v = views.squeeze(self.view(source))
         makers = self.makers.get(v.root, ()) if isinstance(v.root, Var) else ()
         if len(makers) != 1 or makers[0].kind != "map" or not v.whole or v.offset:
             return False
@@ -216,7 +216,7 @@ def read(v: Operand) -> Operand:
         number = repeated_entry(v.root.value)
         if number is not None:
             return number.flat[0]
-    return views.squeezed(v)
+    return views.squeeze(v)
 
 
 # ---- Loops in the order in which their operands lie in memory, where only products read the
@@ -296,7 +296,7 @@ def _as_it_lies(v: View) -> View:
     if not (isinstance(v.root, Const) and v.root.value.flags.fnc and v.is_identity()):
         return v
     axes = tuple(reversed(range(len(v.shape))))
-    return views.transposed(views.identity(Const(v.root.value.T), v.shape[::-1]), axes)
+    return views.transpose(views.identity(Const(v.root.value.T), v.shape[::-1]), axes)
 
 
 def _turned_reader(node: Node, filled: set[Var], space: Shape, axes: Shape) -> Product | None:
@@ -325,7 +325,7 @@ def _turn(build: Builder, node: Node, filled: set[Var], axes: Shape) -> None:
     space = tuple([node.space[i] for i in axes])
     node.operands = tuple([
         v if not isinstance(v, View) else views.identity(v.root, space) if v.root in filled
-        else views.transposed(_as_it_lies(v), axes) for v in node.operands
+        else views.transpose(_as_it_lies(v), axes) for v in node.operands
     ])
     node.space = build.shapes[node.target] = space
     if node.windows:

@@ -23,9 +23,9 @@ from functrans._compile.schedule.memory import (
     STACK,
     Audit,
     Fault,
-    aligned,
+    align,
     allocate,
-    overwritten,
+    overwrite,
     pieces,
     placed,
     warn,
@@ -98,7 +98,7 @@ class Part:
             schedule.steps, schedule.outputs, self.claimed, state
         )
         shared = {*self.claimed, *self.same, *[a for a in schedule.outputs if isinstance(a, Var)]}
-        self.steps, same = overwritten(self.steps, shared, shared)
+        self.steps, same = overwrite(self.steps, shared, shared)
         self.find_scratch({**self.same, **same})
         if (fault := self.fault(state)) is not None:
             warn(fault)
@@ -293,7 +293,7 @@ class Repeat(Nested):
                 if outputs[j] is not state[j] and j not in part.updated]
 
     def bytes(self) -> int:
-        return self.state_at + sum(aligned(self.size(j)) for j in self.changed())
+        return self.state_at + sum(align(self.size(j)) for j in self.changed())
 
     def size(self, j: int) -> int:
         """Bytes of a part of the state."""
@@ -302,7 +302,7 @@ class Repeat(Nested):
     @property
     def state_at(self) -> int:
         """Where in the scratch memory, behind that of the parts, the next state is made."""
-        return aligned(Nested.bytes(self))
+        return align(Nested.bytes(self))
 
     def body(self, w: _Writer) -> None:
         loop, code, part = self.loop, w.code, self.parts[-1]
@@ -318,7 +318,7 @@ class Repeat(Nested):
         rooms, at = {}, self.state_at
         for j in self.changed():
             rooms[j] = _Room(w, state[j], w.code.shifted(w.scratch, at), self.size(j))
-            at += aligned(self.size(j))
+            at += align(self.size(j))
         with code.loop("0", None, stem="k") as k:
             self.step(w, k, steps, rooms, state, consts, arrays, ys)
         code.label("end")
@@ -433,7 +433,7 @@ class Choice(Nested):
         code.label("end")
 
 
-def nested(eqn: Eqn, operands: Sequence[View], schedules: Sequence[Any]) -> Nested:
+def nest(eqn: Eqn, operands: Sequence[View], schedules: Sequence[Any]) -> Nested:
     """The step of an equation that holds programs, from the schedules of these."""
     outputs = tuple([views.identity(v, v.aval.shape) for v in eqn.outputs])
     kind = Choice if isinstance(eqn.prim, Branch) else Repeat

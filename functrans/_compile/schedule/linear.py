@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans._compile.ir.program import Const, Eqn, Var
 from functrans._compile.lowering import library
-from functrans._compile.lowering.library import product, transposed
+from functrans._compile.lowering.library import product, transpose
 from functrans._compile.lowering.numbers import is_native
 from functrans._compile.schedule import views
 from functrans._compile.schedule.builder import Builder
@@ -57,7 +57,7 @@ def _callable(dtype: np.dtype) -> bool:
     return dtype.char in library.LETTERS and routines.available() is not None
 
 
-def _settled(build: Builder, v: View, fits: Callable[[View], Any]) -> View:
+def _settle(build: Builder, v: View, fits: Callable[[View], Any]) -> View:
     """The view itself if the library can read it, else a copy of its entries."""
     if v.whole and fits(v):
         return v
@@ -74,44 +74,44 @@ def _settled(build: Builder, v: View, fits: Callable[[View], Any]) -> View:
 def _matmul(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
     out = eqn.outputs[0]
     if len(a.shape) == 1:
-        a = _reshaped(build, a, (1, *a.shape))
+        a = _reshape(build, a, (1, *a.shape))
     if len(b.shape) == 1:
-        b = _reshaped(build, b, (*b.shape, 1))
+        b = _reshape(build, b, (*b.shape, 1))
     if len(b.shape) == 2 < len(a.shape):
-        a = views.reshaped(a, (math.prod(a.shape[:-1]), a.shape[-1])) or a
+        a = views.reshape(a, (math.prod(a.shape[:-1]), a.shape[-1])) or a
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     y = _product(build, views.broadcast(a, (*batch, *a.shape[-2:])),
                  views.broadcast(b, (*batch, *b.shape[-2:])), out)
     if y is None:
         return False
-    build.views[out] = _reshaped(build, y, out.aval.shape)
+    build.views[out] = _reshape(build, y, out.aval.shape)
     return True
 
 
 def _einsum(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
     out, p = eqn.outputs[0], plan(eqn.params["subscripts"])
-    a, b = views.transposed(a, p.perm1), views.transposed(b, p.perm2)
+    a, b = views.transpose(a, p.perm1), views.transpose(b, p.perm2)
     at = p.batch + p.rows
     batch, rows, columns = a.shape[: p.batch], a.shape[p.batch : at], b.shape[p.batch + p.summed :]
     n, k, m = math.prod(rows), math.prod(a.shape[at:]), math.prod(columns)
-    if not _wanted(out.aval.dtype, n, k, m):
+    if not _is_wanted(out.aval.dtype, n, k, m):
         return False
-    y = _product(build, _reshaped(build, a, (*batch, n, k)), _reshaped(build, b, (*batch, k, m)),
+    y = _product(build, _reshape(build, a, (*batch, n, k)), _reshape(build, b, (*batch, k, m)),
                  out)
     assert y is not None, eqn
-    build.views[out] = views.transposed(_reshaped(build, y, (*batch, *rows, *columns)), p.perm)
+    build.views[out] = views.transpose(_reshape(build, y, (*batch, *rows, *columns)), p.perm)
     return True
 
 
-def _reshaped(build: Builder, v: View, shape: Shape) -> View:
-    reshaped = views.reshaped(v, shape)
+def _reshape(build: Builder, v: View, shape: Shape) -> View:
+    reshaped = views.reshape(v, shape)
     if reshaped is None:
-        reshaped = views.reshaped(_settled(build, v, lambda v: False), shape)
+        reshaped = views.reshape(_settle(build, v, lambda v: False), shape)
     assert reshaped is not None, (v, shape)
     return reshaped
 
 
-def _wanted(dtype: np.dtype, n: int, k: int, m: int) -> bool:
+def _is_wanted(dtype: np.dtype, n: int, k: int, m: int) -> bool:
     """Whether there are loops or calls for a product of such matrices."""
     return _in_loops(dtype, n, k, m) or (_callable(dtype) and max(n, k, m) <= library.LARGEST)
 
@@ -127,15 +127,15 @@ def _in_loops(dtype: np.dtype, n: int, k: int, m: int, by_rows: bool = False) ->
 def _product(build: Builder, a: View, b: View, out: Var) -> View | None:
     """``a @ b`` of stacks of the same batch, in the buffer ``out``."""
     (n, k), m, batch, dtype = a.shape[-2:], b.shape[-1], a.shape[:-2], out.aval.dtype
-    if not _wanted(dtype, n, k, m):
+    if not _is_wanted(dtype, n, k, m):
         return None
     y = views.identity(out, (*batch, n, m))
     if _in_loops(dtype, n, k, m, by_rows=b.strides[-1] == 1):
         _loops(build, a, b, y, out)
         return y
     fits = _is_vector if n == 1 else library.layout
-    a = _settled(build, a, fits)
-    b = _settled(build, b, _is_vector if m == 1 else library.layout)
+    a = _settle(build, a, fits)
+    b = _settle(build, b, _is_vector if m == 1 else library.layout)
     build.call(product(a, b, y))
     return y
 
@@ -155,7 +155,7 @@ def _loops(build: Builder, a: View, b: View, y: View, out: Var) -> None:
         a, b = _with_axis(a, len(space) - 1), _with_axis(b, len(space) - 3)
     else:
         space = *batch, n, m, k
-        a, b = _with_axis(a, len(space) - 2), _with_axis(transposed(b), len(space) - 3)
+        a, b = _with_axis(a, len(space) - 2), _with_axis(transpose(b), len(space) - 3)
     operands = views.broadcast(a, space), views.broadcast(b, space)
     dtype = out.aval.dtype
     term = out if k == 1 else Var(Aval(space, dtype))
@@ -179,7 +179,7 @@ def _with_axis(v: View, at: int) -> View:
 def _double(build: Builder, v: View, fits: Callable[[View], Any] = bool) -> View:
     """The same in float64."""
     if v.root.aval.dtype == FLOAT64:
-        return _settled(build, v, fits)
+        return _settle(build, v, fits)
     target = Var(Aval(v.shape, FLOAT64))
     build.shapes[target] = v.shape
     build.enter_node("map", astype, v.shape, (v,), target, types=(FLOAT64,))
@@ -194,7 +194,7 @@ def _result(out: Var) -> Var:
 def _finish(build: Builder, out: Var, y: View) -> None:
     """Take the output from its buffer, in whatever dtype."""
     shape, dtype = out.aval.shape, out.aval.dtype
-    y = _reshaped(build, y, shape)
+    y = _reshape(build, y, shape)
     if dtype == FLOAT64:
         build.views[out] = y
         return
@@ -202,10 +202,10 @@ def _finish(build: Builder, out: Var, y: View) -> None:
     build.enter_node("map", astype, shape, (y,), out, types=(dtype,))
 
 
-def _factored(build: Builder, a: View) -> tuple[View, View, bool]:
+def _factor(build: Builder, a: View) -> tuple[View, View, bool]:
     """Factors and pivots of ``a`` or, where the flag says so, of its transpose: computed once."""
     for flipped in (False, True):
-        factors = build.factors.get(_place(transposed(a) if flipped else a))
+        factors = build.factors.get(_place(transpose(a) if flipped else a))
         if factors is not None:
             return *factors, flipped
     *batch, n, _ = a.shape
@@ -220,7 +220,7 @@ def _place(v: View) -> tuple:
     return v.root, v.shape, v.offset, v.strides, v.windows, v.index
 
 
-def _stacked(v: View, batch: Shape, axes: int = 2) -> View:
+def _stack(v: View, batch: Shape, axes: int = 2) -> View:
     return views.broadcast(v, (*batch, *v.shape[len(v.shape) - axes :]))
 
 
@@ -229,16 +229,16 @@ def _solve(build: Builder, eqn: Eqn, a: View, *bs: View) -> bool:
     rest = [_double(build, _column(build, b)) for b in bs]
     n, m = (rest[0] if rest else a).shape[-2:]
     batch = np.broadcast_shapes(a.shape[:-2], *[b.shape[:-2] for b in rest])
-    lu, pivots, flipped = _factored(build, a)
+    lu, pivots, flipped = _factor(build, a)
     x = views.identity(_result(out), (*batch, m, n))
-    operands = _stacked(lu, batch), _stacked(pivots, batch, 1), *[_stacked(b, batch) for b in rest]
+    operands = _stack(lu, batch), _stack(pivots, batch, 1), *[_stack(b, batch) for b in rest]
     build.call(library.Solve(operands, (x,), batch, flipped))
-    _finish(build, out, transposed(x))
+    _finish(build, out, transpose(x))
     return True
 
 
 def _column(build: Builder, b: View) -> View:
-    return _reshaped(build, b, (*b.shape, 1)) if len(b.shape) == 1 else b
+    return _reshape(build, b, (*b.shape, 1)) if len(b.shape) == 1 else b
 
 
 def _triangular_solve(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
@@ -248,7 +248,7 @@ def _triangular_solve(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
     x = views.identity(_result(out), (*batch, *b.shape[-2:]))
     params = eqn.params
     build.call(library.Triangular(
-        (_stacked(a, batch), _stacked(b, batch)), (x,), batch,
+        (_stack(a, batch), _stack(b, batch)), (x,), batch,
         lower=params["lower"], flipped=params["transposed"], unit=params["unit"],
     ))
     _finish(build, out, x)
@@ -259,7 +259,7 @@ def _log_det(build: Builder, a: View) -> tuple[View, View]:
     """Sign and logarithm of the determinant."""
     blas = routines.available()
     assert blas is not None, a
-    lu, pivots, _ = _factored(build, a)  # of the transpose it is the same
+    lu, pivots, _ = _factor(build, a)  # of the transpose it is the same
     batch = a.shape[:-2]
     sign, log = (views.identity(Var(Aval(batch, FLOAT64)), batch) for _ in range(2))
     build.call(library.LogDet((lu, pivots), (sign, log), batch, blas.bits))
@@ -301,7 +301,7 @@ def _eigh(build: Builder, eqn: Eqn, a: View) -> bool:
     outputs = tuple([views.identity(b, b.aval.shape) for b in buffers])
     build.call(library.Eigh((a,), outputs, a.shape[:-2], eqn.params["lower"], v in build.wanted))
     _finish(build, w, outputs[0])
-    _finish(build, v, transposed(outputs[1]))
+    _finish(build, v, transpose(outputs[1]))
     return True
 
 

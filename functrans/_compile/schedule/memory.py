@@ -21,7 +21,7 @@ STACK = 4096
 ALIGNMENT = 64
 
 
-def aligned(size: int) -> int:
+def align(size: int) -> int:
     return size + -size % ALIGNMENT
 
 
@@ -48,7 +48,7 @@ def allocate(
     for v in sorted([b for b in buffers if b in first], key=first.__getitem__):
         while reuse and taken and taken[0][0] < first[v]:
             _release(free, *heappop(taken)[1:])
-        need = aligned(max(math.prod(shapes[v]) * v.aval.dtype.itemsize, 1))
+        need = align(max(math.prod(shapes[v]) * v.aval.dtype.itemsize, 1))
         i = next(i for i, (start, stop) in enumerate(free) if stop - start >= need)
         start, stop = free[i]
         free[i : i + 1] = [(start + need, stop)] * (start + need < stop)
@@ -75,7 +75,7 @@ def _release(free: list[tuple[int, float]], start: int, stop: float) -> None:
 # A write then costs the entries that it sets, not the array.
 
 
-def overwritten(
+def overwrite(
     steps: Sequence[Any], kept: Collection[Any], alone: Collection[Any] = ()
 ) -> tuple[tuple, dict[Var, Var]]:
     """The steps, and which buffers share memory with others that are made of them.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from functrans._compile.ir.program import Var
 from functrans._compile.lowering.scalars import inside
 from functrans._compile.schedule.builder import Builder, Node, Operand
-from functrans._compile.schedule.views import Shape, View, composed, identity, origin
+from functrans._compile.schedule.views import Shape, View, compose, identity, origin
 from functrans._core.array import Aval
 
 # Operations that may be repeated for one value, and arrays of its size that they may read: a store
@@ -45,7 +45,7 @@ class _Costs:
 
     def __init__(self, build: Builder, outputs: Iterable[Any]):
         self.build = build
-        self.kept = _kept(build, outputs)
+        self.kept = _keep(build, outputs)
         self.known: dict[Var, _Cost | None] = {}  # values that need not be stored
         self.users: dict[Any, list[tuple[Node, View]]] = defaultdict(list)
         for node in build.nodes:
@@ -126,7 +126,7 @@ def recompute(build: Builder, outputs: Iterable[Any], late: bool = False) -> Non
         build.relevel()
 
 
-def _kept(build: Builder, outputs: Iterable[Any]) -> set[Any]:
+def _keep(build: Builder, outputs: Iterable[Any]) -> set[Any]:
     """Values that are in memory anyway: outputs, what other steps read, what is indexed."""
     kept: set[Any] = {v for v in outputs if isinstance(v, Var)}
     for node in build.nodes:
@@ -150,7 +150,7 @@ def _reachable(node: Node, v: View, costs: _Costs) -> bool:
     for u in node.operands:
         if not isinstance(u, View):
             continue
-        w = composed(u, v, node.space)
+        w = compose(u, v, node.space)
         if w is None:
             return False
         known = w.root in costs.known
@@ -173,7 +173,7 @@ class _Copier:
         """The view as a register of a loop over ``space``; 0 outside its windows if masked."""
         key = v.root, v.offset, v.strides, v.windows, v.index, space, masked
         if key not in self.copies:
-            self.copies[key] = self._masked(v, space) if masked else self._copied(v, space)
+            self.copies[key] = self._mask(v, space) if masked else self._copied(v, space)
         return self.copies[key]
 
     def _copied(self, v: View, space: Shape) -> View:
@@ -188,7 +188,7 @@ class _Copier:
     def _operand(self, u: Operand, v: View, inner: Shape, space: Shape) -> Operand:
         if not isinstance(u, View):
             return u
-        w = composed(u, v, inner)
+        w = compose(u, v, inner)
         assert w is not None, (u, v)
         if w.root not in self.known:
             return w
@@ -197,7 +197,7 @@ class _Copier:
             return w
         return self.copy(w, space, not u.whole)
 
-    def _masked(self, v: View, space: Shape) -> View:
+    def _mask(self, v: View, space: Shape) -> View:
         value = self.copy(v, space, False)
         node = self.build.makers[value.root][0]  # type: ignore[index]
         dtype = value.root.aval.dtype

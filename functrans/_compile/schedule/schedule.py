@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.ir import expand
-from functrans._compile.ir.expand import gathered, scattered
-from functrans._compile.ir.passes import frozen, rewrite
+from functrans._compile.ir.expand import gathered, scatter
+from functrans._compile.ir.passes import freeze, rewrite
 from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, atoms, namer
 from functrans._compile.ir.rewrites import Rule
 from functrans._compile.ir.structured import Loop, live_equations
@@ -220,12 +220,12 @@ class Assembler:
 
 def enter(build: Builder, eqn: Eqn) -> None:
     """Turn an equation into a view, or one node or more."""
-    if isinstance(eqn.prim, Structured) and _nested(build, eqn):
+    if isinstance(eqn.prim, Structured) and _is_nested(build, eqn):
         return
     if not eqn.prim.ours:
         _host(build, eqn)
         return
-    parts = expand.expanded(eqn)
+    parts = expand.expand(eqn)
     if parts is not None:
         for part in parts:
             _part(build, part)
@@ -237,7 +237,7 @@ def enter(build: Builder, eqn: Eqn) -> None:
         return
     if row in VIEWS and _move(build, eqn):
         return
-    if row in (getitem, put_add) and len(eqn.inputs) > 1 and _indexed(build, eqn):
+    if row in (getitem, put_add) and len(eqn.inputs) > 1 and _is_indexed(build, eqn):
         return
     out = eqn.outputs[0]
     if _reduction(build, eqn):
@@ -259,8 +259,8 @@ def enter(build: Builder, eqn: Eqn) -> None:
 
 def _part(build: Builder, eqn: Eqn) -> None:
     """Enter a part of an expansion; one that another had, as softmax beside logsumexp, is its."""
-    operands = [build.view(a) if isinstance(a, Var | Const) else frozen(a) for a in eqn.inputs]
-    key = eqn.prim, *operands, frozen(tuple(sorted(eqn.params.items())))
+    operands = [build.view(a) if isinstance(a, Var | Const) else freeze(a) for a in eqn.inputs]
+    key = eqn.prim, *operands, freeze(tuple(sorted(eqn.params.items())))
     out, = eqn.outputs
     known = build.parts.setdefault(key, out)
     if known is out:
@@ -323,7 +323,7 @@ def _move(build: Builder, eqn: Eqn) -> bool:
     return False
 
 
-def _indexed(build: Builder, eqn: Eqn) -> bool:
+def _is_indexed(build: Builder, eqn: Eqn) -> bool:
     """Enter indexing by arrays that the program holds."""
     x, out = eqn.inputs[0], eqn.outputs[0]
     if not isinstance(x, Var | Const) or not is_native(x.aval.dtype):
@@ -334,7 +334,7 @@ def _indexed(build: Builder, eqn: Eqn) -> bool:
             return False
         build.add_node(Node("map", gather_row, v.shape, (v,), out, types=(x.aval.dtype,)))
     else:
-        places = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
+        places = scatter(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
         if places is None:
             return False
         index, strides = places
@@ -380,7 +380,7 @@ def _host(build: Builder, eqn: Eqn) -> None:
         build.shapes[v] = v.aval.shape
 
 
-def _nested(build: Builder, eqn: Eqn) -> bool:
+def _is_nested(build: Builder, eqn: Eqn) -> bool:
     """Enter a loop or branch as a native step, if nothing in it needs NumPy."""
     assert isinstance(eqn.prim, Structured), eqn
     inner = [schedule(p) for p in eqn.prim.programs.values()]
@@ -390,7 +390,7 @@ def _nested(build: Builder, eqn: Eqn) -> bool:
     first = row.counted + row.consts + row.carries if isinstance(row, Loop) else len(types)
     operands = [_in_memory(build, a, t, i >= first)
                 for i, (a, t) in enumerate(zip(eqn.inputs, types, strict=True))]
-    step = control.nested(eqn, operands, inner)
+    step = control.nest(eqn, operands, inner)
     build.apart(step)
     build.shapes.update({v: v.aval.shape for v in step.makes})
     return True
@@ -432,13 +432,13 @@ def _among_all(build: Builder, v: View) -> View | None:
 
 
 VIEWS: dict[Primitive, Callable[[View, dict], View | None]] = {
-    reshape: lambda v, params: views.reshaped(v, params["shape"]),
-    transpose: lambda v, params: views.transposed(v, params["axes"]),
+    reshape: lambda v, params: views.reshape(v, params["shape"]),
+    transpose: lambda v, params: views.transpose(v, params["axes"]),
     broadcast_to: lambda v, params: views.broadcast(v, params["shape"]),
     getitem: lambda v, params: views.indexed(v, params["pattern"]),
     diagonal: lambda v, params: views.diagonal(v, params["offset"]),
-    put_add: lambda v, params: views.embedded(v, params["pattern"], params["shape"]),
-    shift: lambda v, params: views.shifted(v, params["axis"], params["by"]),
+    put_add: lambda v, params: views.embed(v, params["pattern"], params["shape"]),
+    shift: lambda v, params: views.shift(v, params["axis"], params["by"]),
 }
 JOINS = frozenset({concatenate, stack})
 

@@ -51,11 +51,11 @@ def tiled(steps: Sequence[Step], kept: set[Any], shapes: dict[Var, Shape],
     ``kept`` are the outputs; ``shapes`` of the buffers, to which those of parts are added.
     ``products``: those of single matrices, which have many rows, may be in groups.
     """
-    items = _grouped([_by_row(s) for s in steps] if products else steps, shapes)
+    items = _group([_by_row(s) for s in steps] if products else steps, shapes)
     owners: dict[Any, int] = {}
     needed = set(kept)  # buffers that more than one item touches
     for i, item in enumerate(items):
-        needed.update(b for b in _touched(item) if owners.setdefault(b, i) != i)
+        needed.update(b for b in _touch(item) if owners.setdefault(b, i) != i)
     out: list[Step] = []
     for item in items:
         out += _steps(item, needed, shapes) if isinstance(item, _Group) else [item]
@@ -72,12 +72,12 @@ def _by_row(step: Step) -> Step:
     return replace(step, along=along) if rows >= TALL * others else step
 
 
-def _touched(item: Any) -> set[Any]:
+def _touch(item: Any) -> set[Any]:
     steps = item.kernels if isinstance(item, _Group) else [item]
     return {b for step in steps for b in (*step.reads, *step.makes)}
 
 
-def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
+def _group(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
     """Each kernel in a group that comes after everything that it reads.
 
     That is the group which hands it rows, else the last one.
@@ -223,7 +223,7 @@ def _taking_turns(group: _Group, local: dict[Any, int], tile: int, shapes: dict[
     of_chunks = {p: math.prod(p.aval.shape[1:]) for p in (*parts.values(), *rooms.values())}
     step = Tiles(tuple(flat), rows, tile, chunk, local, of_chunks, rooms)
     before = [_start(parts.get(b, b), r, shapes) for b, r in collected.items()]
-    return [*before, step, *[_joined(p, collected[b]) for b, p in parts.items()]]
+    return [*before, step, *[_join(p, collected[b]) for b, p in parts.items()]]
 
 
 def _collects(k: Rows) -> list[Reduce]:
@@ -305,7 +305,7 @@ def _start(b: Var, r: Reduce, shapes: dict[Var, Shape]) -> Kernel:
     return Kernel(space, (), (), (store,), (), {})
 
 
-def _joined(part: Var, r: Reduce) -> Kernel:
+def _join(part: Var, r: Reduce) -> Kernel:
     """The reduction of the chunks' parts."""
     chunks, size = part.aval.shape[0], math.prod(part.aval.shape[1:])
     space = (chunks, size) if size > 1 else (chunks,)

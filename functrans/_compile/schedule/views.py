@@ -80,7 +80,7 @@ def _axes(v: View) -> list[tuple[int, int, Window]]:
     return list(zip(v.shape, v.strides, v.windows, strict=True))
 
 
-def transposed(v: View, axes: Shape) -> View:
+def transpose(v: View, axes: Shape) -> View:
     old = _axes(v)
     return _of_axes(v, [old[a] for a in axes], v.offset)
 
@@ -98,7 +98,7 @@ def broadcast(v: View, shape: Shape) -> View:
     return _of_axes(v, axes, v.offset)
 
 
-def squeezed(v: View) -> View:
+def squeeze(v: View) -> View:
     """Without axes of length 1."""
     if 1 not in v.shape and v.whole:
         return v
@@ -106,7 +106,7 @@ def squeezed(v: View) -> View:
     return _of_axes(v, [a for a in _axes(v) if a[0] != 1], v.offset)
 
 
-def reshaped(v: View, shape: Shape) -> View | None:
+def reshape(v: View, shape: Shape) -> View | None:
     """The view in another shape, None where its strides do not allow that."""
     if math.prod(shape) == 0:
         return _of_axes(v, [(n, 0, (0, n)) for n in shape], 0)
@@ -192,7 +192,7 @@ def _preimage(lo: int, hi: int, start: int, step: int) -> Window:
     return -((hi - 1 - start) // -step), (start - lo) // -step + 1
 
 
-def embedded(v: View, pattern: tuple, shape: Shape) -> View | None:
+def embed(v: View, pattern: tuple, shape: Shape) -> View | None:
     """Zeros of ``shape`` with the view written at a basic index; None where the step is not 1."""
     axes: list[tuple[int, int, Window]] = []
     offset = v.offset
@@ -220,12 +220,12 @@ def embedded(v: View, pattern: tuple, shape: Shape) -> View | None:
     return _of_axes(v, axes, offset)
 
 
-def shifted(v: View, axis: int, by: int) -> View | None:
+def shift(v: View, axis: int, by: int) -> View | None:
     """Entry ``k - by`` at place k along an axis, 0 if there is none; ``by`` is 1 or -1."""
     lead = ((None, None, None),) * axis
     late, early = (*lead, (1, None, None)), (*lead, (None, -1, None))
     source, target = (early, late) if by > 0 else (late, early)
-    return embedded(indexed(v, source), target, v.shape)
+    return embed(indexed(v, source), target, v.shape)
 
 
 def _with_sizes(slots: list, shape: Shape) -> list[tuple]:
@@ -273,7 +273,7 @@ def origin(v: View, space: Shape) -> tuple[list[int], list[tuple[int, int]]] | N
     return first, ways
 
 
-def composed(u: View, v: View, space: Shape) -> View | None:
+def compose(u: View, v: View, space: Shape) -> View | None:
     """The view ``u`` of shape ``space`` as ``v`` reads it; 0 outside v's windows.
 
     None if the places are not affine, or u's windows are not windows in v.

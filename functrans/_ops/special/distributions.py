@@ -368,7 +368,7 @@ NODES, WEIGHTS = 0.5 * (_NODES + 1), 0.5 * _WEIGHTS
 TURN = 2 * math.pi
 
 
-def _scaled(scaled, bessel, kappa):
+def _scale(scaled, bessel, kappa):
     """exp(-kappa) I(kappa), which for kappa >= 0 has no kink at 0."""
     near = kappa < 1
     z = where(near, kappa, 0.0)
@@ -377,12 +377,12 @@ def _scaled(scaled, bessel, kappa):
 
 def i0_scaled(kappa):
     """exp(-kappa) i0(kappa)."""
-    return _scaled(i0e, i0, kappa)
+    return _scale(i0e, i0, kappa)
 
 
 def mean_cosine(kappa):
     """The mean of the cosine of the angle, i1(kappa) / i0(kappa)."""
-    return _scaled(i1e, i1, kappa) / i0_scaled(kappa)
+    return _scale(i1e, i1, kappa) / i0_scaled(kappa)
 
 
 def _density(x, kappa):

@@ -159,7 +159,7 @@ def psi_increase(x, d, c):
     poles = _cancelling(x, d, c)
     if nowhere(poles):
         return _increase(x, d, c)
-    turned = _turned(where(poles, x, 0.25), where(poles, d, -1.0))
+    turned = _turn(where(poles, x, 0.25), where(poles, d, -1.0))
     x, d, c = where(poles, 1 - x, x), where(poles, -d, d), where(poles, 1 - c, c)
     return _increase(x, d, c) + where(poles, turned, 0.0)
 
@@ -169,7 +169,7 @@ def _cancelling(x, d, c):
     return (d == np.floor(d)) & (x < 0.5) & (c < 0.5)
 
 
-def _turned(x, d):
+def _turn(x, d):
     """pi cot(pi x) - pi cot(pi (x + d)) of a whole d: 0, which has a slope in d (5.5.4)."""
     drift = d - stop(d)
     turn = sinpi(x) * sinpi(x + drift)

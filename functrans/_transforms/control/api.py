@@ -61,7 +61,7 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
     false_fn = require_callable("cond", false_fn)
     pred = _predicate("cond", pred)
     if pred.staged:
-        return _branched(pred.value, (false_fn, true_fn), operands, "cond")
+        return _branch(pred.value, (false_fn, true_fn), operands, "cond")
     if not pred.varies:
         return handed_out(true_fn(*operands) if pred.any else false_fn(*operands))
     names = name_of(true_fn), name_of(false_fn)
@@ -97,7 +97,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     _require_scalar("switch", "index", index)
     inner, batched = _innermost(index)
     if isinstance(inner, StagedTracer) and not batched:
-        return _branched(index, branches, operands, "switch")
+        return _branch(index, branches, operands, "switch")
     if not batched:
         i = operator.index(inner)
         return handed_out(branches[min(max(i, 0), len(branches) - 1)](*operands))
@@ -223,7 +223,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
     Array(12.)
     """
     body_fn = require_callable("fori_loop", body_fn)
-    bounds = [_innermost(_bound(n)) for n in (lower, upper)]
+    bounds = [_innermost(_bind(n)) for n in (lower, upper)]
     if any(batched or isinstance(n, StagedTracer) for n, batched in bounds):
         _, x = while_loop(
             lambda state: state[0] < upper,
@@ -299,7 +299,7 @@ def _innermost(x: Any) -> tuple[Any, bool]:
     return value, any(isinstance(v, BatchTracer) for v in around)
 
 
-def _bound(n):
+def _bind(n):
     n = as_number(n)
     if not is_number(n) or dtype_of(n).kind not in "iu":
         raise ArgumentError(f"fori_loop: the bounds must be integers, but got {describe(n)}")
@@ -310,7 +310,7 @@ def _bound(n):
 # ---- staged
 
 
-def _branched(index: Any, functions: Sequence[Callable], operands: tuple, name: str) -> Any:
+def _branch(index: Any, functions: Sequence[Callable], operands: tuple, name: str) -> Any:
     """What the function that ``index`` chooses returns, all of them staged."""
     outs, structure = flow.branch(index, functions, operands, name)
     return handed_out(tree.unflatten(structure, outs))

@@ -60,7 +60,7 @@ def associative_scan(f: Callable, xs: Any, *, axis: int = 0, reverse: bool = Fal
 
     def product(a: Sequence, b: Sequence) -> list:
         out = f(tree.unflatten(structure, a), tree.unflatten(structure, b))
-        return _checked(f, a, structure, *tree.flatten(as_arrays(out)))
+        return _check(f, a, structure, *tree.flatten(as_arrays(out)))
 
     leaves = _prefixes(product, leaves, axes)
     if reverse:
@@ -90,7 +90,7 @@ def _axes(leaves: Sequence, axis: Any) -> list[int]:
     return axes
 
 
-def _checked(
+def _check(
     f: Callable, xs: Sequence, structure: tree.Structure, ys: list, other: tree.Structure
 ) -> list:
     if other != structure:
@@ -125,10 +125,10 @@ def _prefixes(product: Callable, xs: list, axes: Sequence[int]) -> list:
     if n > 2:
         later = product(part(odd, 0, (n - 1) // 2), part(xs, 2, n, 2))
         even = [np.concatenate([a, b], k) for a, b, k in zip(even, later, axes, strict=True)]
-    return [_interleaved(a, b, k) for a, b, k in zip(even, odd, axes, strict=True)]
+    return [_interleave(a, b, k) for a, b, k in zip(even, odd, axes, strict=True)]
 
 
-def _interleaved(even: Any, odd: Any, axis: int) -> AnyArray:
+def _interleave(even: Any, odd: Any, axis: int) -> AnyArray:
     """Entries of ``even`` and ``odd`` in turn; ``even`` may have one more, at the end."""
     before, n, after = even.shape[:axis], odd.shape[axis], even.shape[axis + 1 :]
     ends = [slice(None)] * axis

@@ -9,8 +9,8 @@ from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Program, Structured, Var, aval_of_atom, evaluate
 from functrans._compile.ir.structured import Branch, Loop
 from functrans._core.bind import AnyArray
-from functrans._core.plain import spaced
-from functrans._core.primitive import Primitive, Products, inside
+from functrans._core.plain import space
+from functrans._core.primitive import Primitive, ZeroPolicy, inside
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import General
@@ -48,7 +48,7 @@ def against(mask: Any, x: Any) -> AnyArray:
     return mask.reshape((mask.shape[0],) + (1,) * (len(x.shape) - 1))
 
 
-def lent(taking: Any, values: Sequence, batched: Sequence[bool]) -> list:
+def lend(taking: Any, values: Sequence, batched: Sequence[bool]) -> list:
     """The values, of which rows that are not ``taking`` part have those of the first that is."""
     if not taking.shape[0]:
         return list(values)
@@ -77,7 +77,7 @@ class BranchCall(restage.RowCall):
     def selected(self, index: Any, *xs: Any) -> tuple:
         """All programs run, and of each output the right one is chosen, entry by entry."""
         outs = [evaluate(p, xs) for p in self.row.branches]
-        return tuple(_chosen(index, column) for column in zip(*outs, strict=True))
+        return tuple(_choose(index, column) for column in zip(*outs, strict=True))
 
     def taylor(self, trace: Any, args: Sequence) -> tuple:
         return self.selected(*args)
@@ -89,7 +89,7 @@ class BranchCall(restage.RowCall):
         dual, active = self.derive(("jvp", mask, how), lambda: _dual(row, mask, how))
         flat = BranchCall(dual)(*primals, *[t for t in tangents if t is not None])
         n = len(active)
-        return flat[:n], spaced(flat[n:], active)
+        return flat[:n], space(flat[n:], active)
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         row, size = self.row, trace.batch_size
@@ -104,7 +104,7 @@ class BranchCall(restage.RowCall):
                 for i, (p, where_taken) in enumerate(programs)
             ]
             return [
-                _chosen(against(xs[0], column[0]), column) for column in zip(*outs, strict=True)
+                _choose(against(xs[0], column[0]), column) for column in zip(*outs, strict=True)
             ]
         whole = self.derive(
             ("vmap", tuple(batched), size),
@@ -122,7 +122,7 @@ class BranchCall(restage.RowCall):
         return recorded(trace, BranchNode(self, pair, primals, parents, flat[n:], n), flat[:n])
 
 
-def _chosen(index: Any, column: Sequence) -> AnyArray:
+def _choose(index: Any, column: Sequence) -> AnyArray:
     out = column[-1]
     for i in reversed(range(len(column) - 1)):
         out = ops.where(index <= i, column[i], out)
@@ -143,7 +143,7 @@ def _run(
     """The outputs of a program of a batch, right for the rows that are ``taking`` it."""
     if where_taken is None:
         return evaluate(program, xs)
-    return BranchCall(where_taken)(taking.any() * 1, *lent(taking, xs, batched))
+    return BranchCall(where_taken)(taking.any() * 1, *lend(taking, xs, batched))
 
 
 def _blank(program: Program, name: str) -> Program:
@@ -152,7 +152,7 @@ def _blank(program: Program, name: str) -> Program:
     return stage(lambda *_: list(map(zeros_like, types)), restage.examples_of(program), name)[0]
 
 
-def _dual(row: Branch, mask: Sequence[bool], how: Products) -> tuple[Branch, list[bool]]:
+def _dual(row: Branch, mask: Sequence[bool], how: ZeroPolicy) -> tuple[Branch, list[bool]]:
     active = [False] * len(row.branches[0].outputs)
     for p in row.branches:
         moves = restage.jvp(p, tuple(mask), row.name, how)[1]
@@ -173,8 +173,8 @@ class BranchVJP:
     The residuals of a program that did not run are zeros.
     """
 
-    def __init__(self, row: Branch, mask: Sequence[bool], how: Products):
-        self.strong = how is Products.STRONG
+    def __init__(self, row: Branch, mask: Sequence[bool], how: ZeroPolicy):
+        self.strong = how is ZeroPolicy.STRONG
         n, outs = len(mask), len(row.branches[0].outputs)
         self.takes = restage.inexact_outputs(row.branches[0])
         self.types = [aval_of_atom(a) for a in row.branches[0].outputs]
@@ -185,7 +185,7 @@ class BranchVJP:
         forward, backward = [], []
         for k, c in enumerate(halves):
             blank = [[zeros_like(a) for a in types] for types in residuals]
-            forward.append(_padded(c, outs, blank, k, row.name))
+            forward.append(_pad(c, outs, blank, k, row.name))
             backward.append(self._full(row.branches[k], c, residuals, k))
         self.forward = Branch(row.name, list(map(optimise, forward)), BranchCall)
         self.backward = Branch(f"backward of {row.name}", backward, BranchCall)
@@ -204,7 +204,7 @@ class BranchVJP:
         return Program(inputs, c.backward.eqns, c.backward.outputs)
 
 
-def _padded(c: restage.Partition, outs: int, blank: list, k: int, name: str) -> Program:
+def _pad(c: restage.Partition, outs: int, blank: list, k: int, name: str) -> Program:
     """The forward of one program, with zeros for the residuals of the others."""
 
     def run(*values: Any) -> tuple:

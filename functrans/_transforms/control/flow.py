@@ -89,7 +89,7 @@ class LoopBody:
         before = _loops.get()
         try:
             _loops.set((inside, self.loops))
-            self.part = stage_part(self._typed(f), [*map(example_of, self.state), *entries], name)
+            self.part = stage_part(self._type(f), [*map(example_of, self.state), *entries], name)
         finally:
             _loops.set(before)
         self.loops = inside
@@ -106,7 +106,7 @@ class LoopBody:
             self.state = [x if k == kind else _widened(x, *kind) for x, k, kind in pairs]
         loops.append(self)
 
-    def _typed(self, f: Callable) -> Callable:
+    def _type(self, f: Callable) -> Callable:
         """``f`` whose next state is not weak where the first is not."""
 
         def step(*values: Any) -> tuple[list, list]:
@@ -144,7 +144,7 @@ def scan(
     if not all(map(is_value, state)):
         return None
     try:
-        return _scanned(f, state, columns, length, name, reverse=reverse)
+        return _scan(f, state, columns, length, name, reverse=reverse)
     except ConcretizationError:
         return None  # Python's own control flow on values that only a run of each step knows
 
@@ -155,10 +155,10 @@ def counted_scan(
     """The same for the first ``count`` of at most ``length`` steps; what others would collect is
     zero.
     """
-    return _scanned(f, state, columns, length, name, count=count)
+    return _scan(f, state, columns, length, name, count=count)
 
 
-def _scanned(
+def _scan(
     f: Callable, state: Sequence, columns: Sequence, length: int, name: str, *,
     reverse: bool = False, count: Any = None,
 ) -> tuple[list, list]:

@@ -20,12 +20,12 @@ from functrans._compile.ir.program import (
 )
 from functrans._compile.ir.structured import INT, Loop
 from functrans._core.bind import AnyArray
-from functrans._core.plain import spaced
-from functrans._core.primitive import FUNCTION, Products, inside
+from functrans._core.plain import space
+from functrans._core.primitive import FUNCTION, ZeroPolicy, inside
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Bilinear, Elementwise
 from functrans._transforms.arguments import zeros_like
-from functrans._transforms.control.branches import against, lent, particular
+from functrans._transforms.control.branches import against, lend, particular
 from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
@@ -129,7 +129,7 @@ class LoopCall(restage.RowCall):
             ]
         flat = list(LoopCall(dual)(*operands))
         steps = [flat.pop()] if row.test is not None else []
-        ys, ts = _untangled(flat, active, row.carries)
+        ys, ts = _untangle(flat, active, row.carries)
         return [*ys, *steps], [*ts, *[None] * len(steps)]
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
@@ -195,7 +195,7 @@ def _split(xs: Sequence, *sizes: int) -> list[list]:
 
 
 def _dual(
-    row: Loop, mask: Sequence[bool], how: Products
+    row: Loop, mask: Sequence[bool], how: ZeroPolicy
 ) -> tuple[Loop, list, list[bool]]:
     """The loop of values and tangents; which operands of each part, and which outputs, have one."""
     body, n = row.body, row.carries
@@ -226,11 +226,11 @@ def _dual(
     return dual_loop, [fixed, state, arrays], wanted
 
 
-def _untangled(flat: list, active: list[bool], n: int) -> tuple[list, list]:
+def _untangle(flat: list, active: list[bool], n: int) -> tuple[list, list]:
     """Outputs and tangents, None where absent, from the outputs of the dual loop."""
     state, ys = active[:n], active[n:]
     first, tfirst, second, tsecond = _split(flat, n, sum(state), len(ys))
-    return [*first, *second], spaced([*tfirst, *tsecond], active)
+    return [*first, *second], space([*tfirst, *tsecond], active)
 
 
 class Batched:
@@ -272,7 +272,7 @@ def _where_going(going: Any, new: Any, old: Any) -> AnyArray:
 def _step(body: Program, going: Any, values: Sequence, batched: Sequence[bool]) -> list:
     """What a step makes of the entries of a batch that are going on."""
     if particular(body):
-        values = lent(going, values, batched)
+        values = lend(going, values, batched)
     return list(evaluate(body, values))
 
 
@@ -325,8 +325,8 @@ class LoopVJP:
     collected or the state before the step, from which it computes them again.
     """
 
-    def __init__(self, row: Loop, mask: Sequence[bool], how: Products):
-        self.strong = how is Products.STRONG
+    def __init__(self, row: Loop, mask: Sequence[bool], how: ZeroPolicy):
+        self.strong = how is ZeroPolicy.STRONG
         body, n = row.body, row.carries
         _, fixed, state, arrays = row.parts(mask)
         state = _active_state(body, fixed, state, arrays)
@@ -425,5 +425,5 @@ class LoopNode(restage.ProgramNode):
         masks = zip((pair.fixed, pair.state, pair.arrays), (own, before, below), strict=True)
         all_cts: list = [None] * skip
         for mask, values in masks:
-            all_cts += spaced(values, mask)
+            all_cts += space(values, mask)
         return all_cts

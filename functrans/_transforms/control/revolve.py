@@ -46,14 +46,14 @@ class Files:
             return x
         self._take(x.nbytes)
         try:
-            mapped = self._mapped(x)
+            mapped = self._map(x)
         except BaseException:
             self._give_back(x.nbytes)
             raise
         weakref.finalize(mapped, self._give_back, x.nbytes).atexit = False
         return np.frombuffer(mapped, x.dtype).reshape(x.shape)
 
-    def _mapped(self, x: np.ndarray) -> mmap.mmap:
+    def _map(self, x: np.ndarray) -> mmap.mmap:
         import tempfile  # lazy: slow to import
 
         try:

@@ -87,7 +87,7 @@ def scan(
     revolve = _schedule(checkpoint, n)
     if revolve is not None and n > 1 and not begins:
         try:
-            return _revolved(f, init, xs, n, reverse, revolve)
+            return _revolve(f, init, xs, n, reverse, revolve)
         except _Late:  # nothing but its first step has run
             begins = True
     budget = checkpoint
@@ -255,7 +255,7 @@ def _by_parts(
     return state, ys
 
 
-def _revolved(
+def _revolve(
     f: Callable, init: Any, xs: Any, n: int, reverse: bool, options: Revolve
 ) -> tuple[Any, Any]:
     """The scan as checkpoints within checkpoints, of unequal parts (``revolve.py``)."""
@@ -273,13 +273,13 @@ def _revolved(
         return new, _columns(f, [tree.flatten(y)])
 
     def join(parts: list) -> Any:
-        return _joined(f, parts[::-1] if reverse else parts)
+        return _join(f, parts[::-1] if reverse else parts)
 
     chain = Chain(f"scan of {name_of(f)}", numbered, join, options, n)
     return handed_out(chain.run(handed_out(init), 0, n, chain.states))
 
 
-def _joined(f: Callable, parts: list) -> Any:
+def _join(f: Callable, parts: list) -> Any:
     """What parts of a scan collect, joined along axis 0."""
     rows = [tree.flatten(ys) for ys in parts]
     _columns(f, [([y[0] for y in ys], structure) for ys, structure in rows])  # raises
@@ -306,10 +306,10 @@ def _columns(f: Callable, rows: Sequence[tuple[list, tree.Structure]]) -> Any:
                 f"{k}, but had {shape!r} before"
             )
     leaves = zip(*[row for row, _ in rows], strict=True)
-    return tree.unflatten(shape, [_stacked(f, column) for column in leaves])
+    return tree.unflatten(shape, [_stack(f, column) for column in leaves])
 
 
-def _stacked(f: Callable, column: Sequence) -> AnyArray:
+def _stack(f: Callable, column: Sequence) -> AnyArray:
     shapes = {shape_of(v) if is_value(v) else None for v in column}
     if None in shapes or len(shapes) > 1:
         raise ShapeError(
@@ -324,4 +324,4 @@ def _no_entries(f: Callable, init: Any, leaves: list, structure: tree.Structure)
     zeros = [np.zeros(shape_of(x)[1:], dtype_of(x)) for x in leaves]
     with np.errstate(all="ignore"):
         _, y = _pair(f, f(init, tree.unflatten(structure, zeros)))
-    return tree.map(lambda v: _stacked(f, [v])[:0], y)
+    return tree.map(lambda v: _stack(f, [v])[:0], y)

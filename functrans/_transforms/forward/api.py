@@ -8,7 +8,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 from functrans import tree
 from functrans._core.array import aval_of, shape_of
 from functrans._core.bind import AnyArray
-from functrans._ops.calls import arrived
+from functrans._ops.calls import arrive
 from functrans._transforms.arguments import (
     Leaves,
     describe,
@@ -62,7 +62,7 @@ def run_jvp(
         outs, structure = tree.flatten(out)
         require_numbers(f"{who}: `{name_of(f)}`", outs)
         values = [trace.lower(x) for x in outs]
-        out_tangents = arrived([_tangent(trace, x) for x in outs])
+        out_tangents = arrive([_tangent(trace, x) for x in outs])
         aux = tree.map(trace.lower, aux) if has_aux else None
         return JVPResult(values, out_tangents, structure, aux)
     finally:

@@ -103,7 +103,7 @@ def in_closures(f: Callable, y: Any, order: int) -> Iterator[Callable[[Any], Any
         try:
             writer.set(trace)
             for owner in owners:
-                owner.lend()
+                owner.suspend()
             return trace.derivative(f(x))
         finally:
             writer.set(outer)

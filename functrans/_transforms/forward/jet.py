@@ -58,11 +58,11 @@ from functrans.errors import ArgumentError, name_of
 
 
 class JetTracer(Tracer):
-    __slots__ = ("root_of", "series")
+    __slots__ = ("series", "sqrt_operand")
 
     def __init__(self, trace: JetTrace, series: Series):
         self.owner = trace
-        self.root_of = None
+        self.sqrt_operand = None
         self.series = series
 
     @property
@@ -77,13 +77,13 @@ class JetTracer(Tracer):
     def dtype(self) -> np.dtype:
         return dtype_of(self.series.known[0])
 
-    def concrete(self) -> Any:
-        x = None if self.owner.taken_by() is not None else self.series.known[0]
-        return x.concrete() if isinstance(x, Tracer) else x
+    def concrete_value(self) -> Any:
+        x = None if self.owner.active_trace() is not None else self.series.known[0]
+        return x.concrete_value() if isinstance(x, Tracer) else x
 
-    def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+    def _concretize(self, convert: Callable[[Any], Any], use: str) -> Any:
         x = self.series.known[0]
-        return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
+        return x.concretize(convert, use) if isinstance(x, Tracer) else convert(x)
 
     def is_finite(self) -> bool:
         return all(c is None or is_finite(c) for c in self.series.known)
@@ -351,7 +351,7 @@ def _by_unfolding(trace: JetTrace, base: Any, exponent: Any) -> bool:
     """Whether x**a is better off by its action: where x may be 0, or a is a small whole number,
     after which the unfolding ends in exact zeros."""
     start = base.series[0] if trace._is(base, trace) else base
-    value = start.concrete() if isinstance(start, Tracer) else start
+    value = start.concrete_value() if isinstance(start, Tracer) else start
     if value is None or not np.all(value):
         return True
     plain = not isinstance(exponent, Tracer)
@@ -412,12 +412,12 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
     order = _order(f, primals, series)
     opened = open_all("jet", f, primals)
     unit = unit_of(f, order, [dtype_of(v) for a in opened if a for v in a.primals])
-    values, terms, structure = _solved(f, primals, series, opened, order, unit)
+    values, terms, structure = _solve(f, primals, series, opened, order, unit)
     with np.errstate(all="ignore"):
         finite = unit == 1 or all(is_finite(y) for row in terms for y in row)
     if not finite:
         # coefficients that grow as powers rather than shrink as 1/k! fit without a unit
-        _, others, _ = _solved(f, primals, series, opened, order, 1)
+        _, others, _ = _solve(f, primals, series, opened, order, 1)
         terms = [
             [np.where(np.isfinite(y), y, z) for y, z in zip(row, other, strict=True)]
             for row, other in zip(terms, others, strict=True)
@@ -426,7 +426,7 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
     return hand_out_tree(tree.unflatten(structure, values)), nested
 
 
-def _solved(
+def _solve(
     f: Callable, primals: Sequence, series: Sequence, opened: Sequence, order: int, unit: int
 ) -> tuple[list, list[list], tree.Structure]:
     """Output leaves, their derivatives of each order, and how they nest."""

@@ -22,18 +22,18 @@ from functrans._core.bind import (
     may_have_nan,
     spread,
 )
-from functrans._core.primitive import Primitive, Products, products
+from functrans._core.primitive import Primitive, ZeroPolicy, products
 from functrans._kernels.large import keep_memory
 from functrans._ops.declare import Elementwise, General, Linear
 from functrans._transforms.reverse.vjp import transpose_vjp
 
 
 class JVPTracer(PrimalTracer):
-    __slots__ = ("root_of", "tangent")
+    __slots__ = ("sqrt_operand", "tangent")
 
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
         self.owner = trace
-        self.root_of = None
+        self.sqrt_operand = None
         self.primal = primal
         self.tangent = tangent
 
@@ -86,7 +86,7 @@ class JVPTrace(Trace):
         if not inexact_dtype(dtype_of(y)):
             return y
         if is_staged(y):
-            self._decide(prim, [t])
+            self._concretize(prim, [t])
         return JVPTracer(self, y, bind(prim, t, *fixed, **params))
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
@@ -125,7 +125,7 @@ class JVPTrace(Trace):
         ):
             t = fit(t, y)
         dual = _new(JVPTracer)
-        dual.owner, dual.root_of = self, None
+        dual.owner, dual.sqrt_operand = self, None
         dual.primal, dual.tangent = y, t
         return dual
 
@@ -147,7 +147,7 @@ class JVPTrace(Trace):
         """The tangent of the output ``y`` from those of the operands."""
         staged = any(map(is_staged, (y, *ts)))
         if staged:
-            self._decide(prim, ts)
+            self._concretize(prim, ts)
         if isinstance(prim, Elementwise):
             if not self.careful and not prim.singular and not staged:
                 return prim.jvp(ts, y, xs, params)
@@ -163,19 +163,19 @@ class JVPTrace(Trace):
     def _strong(self, prim: Any, ts: list, t: Any, y: Any, xs: list) -> Any:
         """The tangent with strong zero, of which ``t`` without may have a NaN."""
         if is_staged(t):
-            self._decide(prim, ts)
+            self._concretize(prim, ts)
             if not self.careful:
                 return t
         self.careful = True
         return self.push(prim, ts, y, xs, {})
 
-    def _decide(self, prim: Primitive, ts: list) -> None:
+    def _concretize(self, prim: Primitive, ts: list) -> None:
         """Whether tangents of the program that is written have strong zero from here on."""
         how = products()
-        if how is Products.BY_ROW:
+        if how is ZeroPolicy.BY_ROW:
             self.careful = self.careful or _may_mask(prim, ts)
         else:
-            self.careful = how is Products.STRONG
+            self.careful = how is ZeroPolicy.STRONG
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)

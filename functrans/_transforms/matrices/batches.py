@@ -80,7 +80,7 @@ class Batches:
         if (linear := self.linear_map(ways, width, values, image)) is not None:
             self._ask(ways.total * sum(map(_nbytes, linear.outs)))
             image = linear if any(map(is_staged, values)) else image
-            if (by_color := directions.compressed(linear)) is not None:
+            if (by_color := directions.compress(linear)) is not None:
                 products = self.run(Rows(by_color.sums, linear.ways.avals), width, values, image)
                 if (images := by_color.spread(products, across)) is not None:
                     return images
@@ -227,7 +227,7 @@ class Batches:
         each, result = self.per_direction, ways.total * sum(map(_nbytes, images))
         held = self._held()
         linear = None if placed else self.linear_map(ways, width, values, image)
-        by_color = None if linear is None else directions.compressed(linear)
+        by_color = None if linear is None else directions.compress(linear)
         total, kept = ways.total, held
         if by_color is not None:
             total, kept = by_color.total, held + by_color.nbytes

@@ -72,7 +72,7 @@ class Live:
 def kept_bytes(tape: Sequence) -> int:
     """Bytes of the arrays that a tape keeps, each counted once."""
     arrays: dict[int, int] = {}
-    for x in _kept(tape):
+    for x in _keep(tape):
         if x is not None:
             *_, x = layers(x)
         if isinstance(x, np.ndarray):
@@ -81,7 +81,7 @@ def kept_bytes(tape: Sequence) -> int:
     return sum(arrays.values())
 
 
-def _kept(tape: Sequence) -> Iterator[Any]:
+def _keep(tape: Sequence) -> Iterator[Any]:
     for node in tape:
         if type(node) is tuple:
             for edge in node:

@@ -164,7 +164,7 @@ def laplacian(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
             return tree.unflatten(structure, hand_out_all([total]))
         structure: Any = None
         try:
-            totals, structure = _totals(job, _collapsed)
+            totals, structure = _totals(job, _collapse)
         except Unfollowed:
             totals = None
         if totals is None or any(map(_has_nan, totals)):
@@ -177,7 +177,7 @@ def laplacian(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
         if (by_color := _by_color(job)) is not None:
             return by_color.peak
         try:
-            return job.peak(lambda ts: _collapsed(job, ts)[0])
+            return job.peak(lambda ts: _collapse(job, ts)[0])
         except Unfollowed:
             return job.peak(lambda ts: _twice(job, ts)[0])
 
@@ -198,7 +198,7 @@ def _totals(job: Along, parts: Callable) -> tuple[list, Any]:
     return job.batches().sums(job.ways, job.opened.primals, image), structure
 
 
-def _collapsed(job: Along, ts: Sequence) -> tuple[list, Any]:
+def _collapse(job: Along, ts: Sequence) -> tuple[list, Any]:
     """By the forward Laplacian; Unfollowed where it does not see everything."""
     run = run_laplacian(job.who, job.f, job.opened, ts, job.chosen.call)
     return run.curvatures, run.structure

@@ -259,11 +259,11 @@ class Compressed(NamedTuple):
                 for y, start, end in zip(products, [0, *self.ends], self.ends, strict=False)]
 
 
-def compressed(image: LinearMap) -> Compressed | None:
+def compress(image: LinearMap) -> Compressed | None:
     """Directions in colours of which no two reach one entry; None where they save too little."""
     from functrans._transforms.sparse.coloring import column_colors  # lazy: SciPy is slow to import
 
-    return _compressed(image, lambda pattern: column_colors(pattern, "largest_first"))
+    return _compress(image, lambda pattern: column_colors(pattern, "largest_first"))
 
 
 def compressed_on_diagonal(image: LinearMap) -> Compressed | None:
@@ -271,12 +271,12 @@ def compressed_on_diagonal(image: LinearMap) -> Compressed | None:
     each leaves its entry of the diagonal; None where they save too little."""
     from functrans._transforms.sparse.coloring import vertex_colors  # lazy: SciPy is slow to import
 
-    return _compressed(image, lambda pattern: vertex_colors(
+    return _compress(image, lambda pattern: vertex_colors(
         (pattern + pattern.T).tocsr(), "largest_first", 1
     ))
 
 
-def _compressed(image: LinearMap, colored: Callable[[Any], np.ndarray]) -> Compressed | None:
+def _compress(image: LinearMap, colored: Callable[[Any], np.ndarray]) -> Compressed | None:
     patterns = _patterns(image)
     if patterns is None:
         return None

@@ -78,14 +78,14 @@ def jacobian(
     Array([[2., 0.],
            [0., 4.]])
     """
-    function, options = _opened(
+    function, options = _open(
         jacobian, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor,
         mode=mode)
     require_choice("jacobian", "mode", mode, ("auto", "forward", "reverse"))
     return matrix_function("jacobian", function, argnums, has_aux, mode, options)
 
 
-def _opened(
+def _open(
     transform: Any, f: Any, argnums: Argnums, has_aux: bool, holomorphic: bool, chunk_size: Any,
     memory: Any, out: Any, progress: bool, executor: Any, **more: Any,
 ) -> tuple[Callable, Options]:
@@ -133,7 +133,7 @@ def _in_one_mode(transform: Callable) -> _InOneMode:
         progress: bool = False,
         executor: Executor | None = None,
     ) -> Any:  # as the overloads say
-        function, options = _opened(
+        function, options = _open(
             public, f, argnums, has_aux, holomorphic, chunk_size, memory, out, progress, executor)
         return transform(function, argnums, has_aux, options)
 

@@ -29,7 +29,7 @@ from functrans._core.bind import (
     spread,
 )
 from functrans._core.primitive import Primitive
-from functrans._ops.calls import arrived
+from functrans._ops.calls import arrive
 from functrans._ops.declare import Bilinear, Elementwise, Linear, where
 from functrans._transforms.arguments import Leaves, require_numbers, zeros_like
 from functrans._transforms.forward.jvp import JVPTrace, JVPTracer, mine
@@ -40,11 +40,11 @@ from functrans.errors import name_of
 
 
 class LaplacianTracer(PrimalTracer):
-    __slots__ = ("curvature", "root_of", "tangents")
+    __slots__ = ("curvature", "sqrt_operand", "tangents")
 
     def __init__(self, trace: LaplacianTrace, primal: Any, tangents: Any, curvature: Any):
         self.owner = trace
-        self.root_of = None
+        self.sqrt_operand = None
         self.primal, self.tangents, self.curvature = primal, tangents, curvature
 
     def is_finite(self) -> bool:
@@ -194,7 +194,7 @@ class LaplacianTrace(JVPTrace):
             if not others:
                 continue
             for i, slope in self._slopes(prim, j, others, y, xs):
-                part = _scaled(slope, self._products(ts[i], ts[j]), prim.singular)
+                part = _scale(slope, self._products(ts[i], ts[j]), prim.singular)
                 part = part if i == j else 2 * part
                 total = part if total is None else total + part
         return total
@@ -258,7 +258,7 @@ def _is_complex(x: Any) -> bool:
     return dtype_of(x).kind == "c"  # where a slope may be linear over the real numbers only
 
 
-def _scaled(slope: Any, total: Any, singular: bool) -> AnyArray:
+def _scale(slope: Any, total: Any, singular: bool) -> AnyArray:
     """Their product, with strong zero where the slope may be infinite."""
     product = slope * total
     unknown = singular and is_staged(product)
@@ -284,6 +284,6 @@ def run_laplacian(
         outs, structure = tree.flatten(call([opened.rebuild(list(values))]))
         require_numbers(f"{who}: `{name_of(f)}`", outs)
         lowered = [trace.lower(y) for y in outs]
-        return Curved(lowered, arrived([trace.curvature(y) for y in outs]), structure)
+        return Curved(lowered, arrive([trace.curvature(y) for y in outs]), structure)
     finally:
         trace.closed = True

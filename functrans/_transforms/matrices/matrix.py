@@ -159,13 +159,13 @@ class _Job(NamedTuple):
                 ]
                 for row in parts.blocks
             ]
-            J, aux = _nested(parts.structure, rows, chosen.single), parts.aux
+            J, aux = _nest(parts.structure, rows, chosen.single), parts.aux
         return (J, hand_out_tree(aux)) if self.has_aux else J
 
     def plan(self, args: tuple, kwargs: dict) -> Plan:
         """What a call would do."""
         chosen = select(self.who, self.f, self.argnums, args, kwargs)
-        run = self._recorded(chosen)
+        run = self._record(chosen)
         if self.mode == "auto" and run is not None and (planned := self._mixed_plan(run)):
             return planned
         route = self._route(chosen, run)
@@ -186,8 +186,8 @@ class _Job(NamedTuple):
         )
 
     def _blocks(self, chosen: Selected, call: tuple) -> JacobianBlocks:
-        run = self._recorded(chosen)
-        if run is not None and (gradient := self._gradient(run) or self._mixed(run)) is not None:
+        run = self._record(chosen)
+        if run is not None and (gradient := self._gradient(run) or self._mix(run)) is not None:
             return gradient
         route = self._route(chosen, run)
         across = route.mode == "forward"
@@ -203,7 +203,7 @@ class _Job(NamedTuple):
 
     def _placed(self, chosen: Selected, call: tuple) -> Any:
         """Fill the caller's arrays; what the function returned beside."""
-        route = self._route(chosen, self._recorded(chosen))
+        route = self._route(chosen, self._record(chosen))
         placing: Placing | None = None
 
         def take(start: int, size: int, images: list) -> None:
@@ -225,7 +225,7 @@ class _Job(NamedTuple):
             zero = np.zeros((), out.dtype)
             blocks = iter([np.broadcast_to(zero, out.shape + into.shape) for into in known.ins])
             rows.append([a.only([next(blocks) for _ in a.active]) for a in known.opened])
-        expected = _nested(known.structure, rows, chosen.single)
+        expected = _nest(known.structure, rows, chosen.single)
         read = tree.leaves(chosen.values)
         return Placing(self.who, self.f, self.options.out, expected, read)
 
@@ -259,7 +259,7 @@ class _Job(NamedTuple):
         image = of_one_draw(self.f, self._label, image)
         return Route("forward", reason, ways, 0, values, image, None, known)
 
-    def _recorded(self, chosen: Selected) -> Recording | None:
+    def _record(self, chosen: Selected) -> Recording | None:
         """A run on a tape; None where forward mode needs none, or is all that there is."""
         if self.mode == "forward":
             return None
@@ -313,9 +313,9 @@ class _Job(NamedTuple):
         if self.mode != "auto" or o.holomorphic or o.out is not None or o.memory or o.executor:
             return None
         sizes = [sum([math.prod(shape_of(v)) for v in vs]) for vs in (run.inputs, run.values)]
-        return waist.found(run, *sizes)
+        return waist.find(run, *sizes)
 
-    def _mixed(self, run: Recording) -> JacobianBlocks | None:
+    def _mix(self, run: Recording) -> JacobianBlocks | None:
         """The blocks as products through a waist; None where there is none that pays."""
         if (narrow := self._waist(run)) is None:
             return None
@@ -323,7 +323,7 @@ class _Job(NamedTuple):
         if products is None:
             return None
         blocks = [
-            [_shaped(J, aval_of(out), aval_of(into))
+            [_shape(J, aval_of(out), aval_of(into))
              for J, into in zip(row, run.inputs, strict=True)]
             for row, out in zip(products, run.values, strict=True)
         ]
@@ -350,7 +350,7 @@ class _Job(NamedTuple):
 
     def _row(self, ct: Any, out: Aval, into: Aval) -> AnyArray:
         """The block of one number: a gradient where it is real."""
-        return _shaped(
+        return _shape(
             np.conjugate(ct) if _is_complex(into) and not _is_complex(out) else ct, out, into
         )
 
@@ -367,7 +367,7 @@ class _Job(NamedTuple):
         """The images of some directions, by a run of the function for them alone."""
         with RefusingDraws(Reach(self.f).finish(), self._label, OTHERS):
             chosen = select(self.who, self.f, self.argnums, args, kwargs)
-            route = self._route(chosen, self._recorded(chosen))
+            route = self._route(chosen, self._record(chosen))
             ways = Span(route.ways, start, stop)
             return self.batches(route.tape).run(ways, route.width, route.values, route.image)
 
@@ -387,7 +387,7 @@ class _Job(NamedTuple):
                     analytic = _is_complex(out)
                     J = self._analytic(J, turned, 1j) if analytic else from_parts(J, turned)
                 J = J.transpose((*range(1, J.ndim), 0))
-                row.append(_shaped(J, out, into))
+                row.append(_shape(J, out, into))
             blocks.append(row)
         return blocks
 
@@ -403,7 +403,7 @@ class _Job(NamedTuple):
                     J = self._analytic(J, turned, -1j) if analytic else from_parts(J, turned)
                 elif _is_complex(into) and not _is_complex(out):
                     J = np.conjugate(J)
-                row.append(_shaped(J, out, into))
+                row.append(_shape(J, out, into))
         return blocks
 
     def _analytic(self, J: Any, turned: Any, factor: complex) -> AnyArray:
@@ -414,7 +414,7 @@ class _Job(NamedTuple):
         columns = size.max(axis=0, keepdims=True, initial=0.0)
         bound = np.minimum(rows, columns) * float(np.sqrt(finfo(size.dtype).eps))
         differs = gap > bound
-        known = differs.concrete() if isinstance(differs, Tracer) else differs
+        known = differs.concrete_value() if isinstance(differs, Tracer) else differs
         if known is None:
             return np.where(differs, np.nan, J)
         if np.any(known):
@@ -436,7 +436,7 @@ def _images(alone: Callable, args: tuple, kwargs: dict, start: int, stop: int) -
     return alone().func.job.images(args, kwargs, start, stop)
 
 
-def _nested(structure: tree.Structure, rows: list[list], single: bool) -> Any:
+def _nest(structure: tree.Structure, rows: list[list], single: bool) -> Any:
     """The container of containers, from a list of an output leaf's blocks by argument."""
     return tree.unflatten(structure, [r[0] if single else tuple(r) for r in rows])
 
@@ -451,7 +451,7 @@ def _is_complex(a: Aval) -> bool:
     return a.dtype.kind == "c"
 
 
-def _shaped(J: Any, out: Aval, into: Aval) -> AnyArray:
+def _shape(J: Any, out: Aval, into: Aval) -> AnyArray:
     """A block in its shape, and, as a gradient, in the precision of the argument: tangents have
     that of the result, so that it would depend on the mode."""
     shape = out.shape + into.shape

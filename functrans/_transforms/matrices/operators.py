@@ -23,7 +23,7 @@ from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.matrices.batches import Batches
 from functrans._transforms.matrices.directions import Rows
 from functrans._transforms.options import require_choice, require_count
-from functrans._transforms.reverse.api import Recording, active_tangents, conjugated, record
+from functrans._transforms.reverse.api import Recording, active_tangents, conjugate, record
 from functrans._transforms.reverse.grad import grad, run_value_and_grad
 from functrans._transforms.rules.custom import stop_gradient
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
@@ -85,9 +85,9 @@ def linear_operator(
             f"{first.described}. Return real and imaginary part."
         )
     if loss is None:
-        return _squared(first, lambda v: v, first.dtype)
+        return _square(first, lambda v: v, first.dtype)
     second = of_hessian(WHO, require_callable(WHO, loss), first.run.output)
-    return _squared(first, second.push, np.result_type(first.dtype, second.dtype))
+    return _square(first, second.push, np.result_type(first.dtype, second.dtype))
 
 
 def of_hessian(who: str, f: Callable, x: Any, name: str = "") -> Products:
@@ -196,7 +196,7 @@ def _operator(products: Products) -> LinearOperator:
     return _of(products.name, products.shape, products.push, products.adjoint, products.dtype)
 
 
-def _squared(first: Products, inner: Callable, dtype: np.dtype) -> LinearOperator:
+def _square(first: Products, inner: Callable, dtype: np.dtype) -> LinearOperator:
     """``J^T H J`` of a symmetric ``H``."""
 
     def product(v: Any) -> Any:
@@ -251,7 +251,7 @@ def ggnvp(loss: Callable, f: Callable, x: Any, v: Any) -> tuple:
     y, t = [tree.unflatten(run.structure, leaves) for leaves in (run.values, ts)]
     (value, _), (_, (ct,)) = jvp(run_value_and_grad("ggnvp", loss, (0,)), (y,), (t,))
     cts = run.pull([np.conjugate(c) for c in tree.leaves(ct)])
-    leaves = iter(hand_out_all([conjugated(c) for c in cts]))
+    leaves = iter(hand_out_all([conjugate(c) for c in cts]))
     product = [a.only([next(leaves) for _ in a.active]) if a else None for a in run.opened]
     return value, tuple(product) if isinstance(x, tuple | list) else product[0]
 

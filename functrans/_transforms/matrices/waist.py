@@ -76,7 +76,7 @@ class Waist(NamedTuple):
         return [[np.matmul(np.reshape(y, (k, -1)).T, x) for x in flat] for y in left]
 
 
-def found(run: Recording, directions_in: int, directions_out: int) -> Waist | None:
+def find(run: Recording, directions_in: int, directions_out: int) -> Waist | None:
     """The narrowest place, where going through it is less work than either mode."""
     tape, fewest = run.trace.tape, min(directions_in, directions_out)
     kinds = {aval_of(v).dtype for v in (*run.inputs, *run.values)}

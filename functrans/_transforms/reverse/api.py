@@ -12,7 +12,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import PYTHON_SCALARS, aval_of, plain
 from functrans._core.bind import Tracer, cast, is_staged, layers
-from functrans._ops.calls import Call, arrived
+from functrans._ops.calls import Call, arrive
 from functrans._transforms.arguments import (
     Leaves,
     check_like,
@@ -142,7 +142,7 @@ class Recording:
         with self.trace.growing or nullcontext():
             entered = list(map(self.trace.entered, tangents))
             ts = push_forward(self.trace, self.ends, self.inputs, entered)
-        y_ts = arrived([
+        y_ts = arrive([
             zeros_like(v) if t is None else self.trace.settled(t)
             for t, v in zip(ts, self.values, strict=True)
         ])
@@ -240,9 +240,9 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 
     def pullback(ct: Any) -> tuple:
         check_like("pullback", f, "the cotangent", ct, tree.unflatten(run.structure, run.values))
-        cts = run.pull([_copied(conjugated(c)) for c in map(plain, tree.leaves(ct))])
+        cts = run.pull([_copy(conjugate(c)) for c in map(plain, tree.leaves(ct))])
         for i, c in enumerate(cts):
-            cts[i] = conjugated(c)
+            cts[i] = conjugate(c)
             del c
         leaves = iter(hand_out_all(cts))
         return tuple(a.only([next(leaves) for _ in a.active]) if a else None for a in run.opened)
@@ -251,11 +251,11 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     return (run.output, pull, run.aux) if has_aux else (run.output, pull)
 
 
-def conjugated(x):
+def conjugate(x):
     return np.conjugate(x) if aval_of(x).dtype.kind == "c" else x
 
 
-def _copied(ct):
+def _copy(ct):
     """A seed may come out again as the result, which must not change with the caller's array."""
     return ct if isinstance(ct, Tracer) else np.array(ct)
 
@@ -283,7 +283,7 @@ def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
                 f"{len(tangents)}"
             )
         flat = active_tangents("pushforward", f, run.opened, primals, tangents)
-        flat = [_copied(t) for t in flat]
+        flat = [_copy(t) for t in flat]
         return tree.unflatten(run.structure, hand_out_all(run.push(flat)))
 
     push = OfRun(surfacing(pushforward), name_of(f))
@@ -347,7 +347,7 @@ def linear_transpose(f: Callable, *primals: Any) -> Callable:
         check_like(
             "linear_transpose", f, "the cotangent", ct, tree.unflatten(run.structure, run.values)
         )
-        leaves = iter(hand_out_all(run.pull([_copied(c) for c in tree.leaves(ct)])))
+        leaves = iter(hand_out_all(run.pull([_copy(c) for c in tree.leaves(ct)])))
         return tuple(a.only([next(leaves) for _ in a.active]) if a else None for a in run.opened)
 
     return OfRun(surfacing(transposed), name_of(f))

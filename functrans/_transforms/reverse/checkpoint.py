@@ -14,7 +14,7 @@ from functrans import tree
 from functrans._core.array import inexact_dtype
 from functrans._core.bind import Tracer, is_staged, newest_trace
 from functrans._core.locks import Lock
-from functrans._core.plain import spaced
+from functrans._core.plain import space
 from functrans._core.writing import apart
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.arguments import require_callable
@@ -114,7 +114,7 @@ class Recomputed(Call):
 
         dual_call = Recomputed(self.name, dual, self.hold)
         outs = dual_call(*primals, *[t for t in tangents if t is not None])
-        return outs[: len(moved)], spaced(outs[len(moved) :], moved)
+        return outs[: len(moved)], space(outs[len(moved) :], moved)
 
     def batch(self, trace, xs, batched):
         return Recomputed(self.name, under(self.name, trace, self.fun, batched), self.hold)(*xs)
@@ -286,7 +286,7 @@ class CheckpointNode:
 
 def sample(y: Any) -> Any:
     """A few numbers of an output, to recognise it by; None if it has no plain value."""
-    x = y.concrete() if isinstance(y, Tracer) else y
+    x = y.concrete_value() if isinstance(y, Tracer) else y
     if x is None:
         return None
     x = np.asarray(x)  # an output may be a Python number

@@ -254,7 +254,7 @@ def _natively(fused: Fusion) -> dict[int, np.ndarray] | None:
         if len(_formulas) >= MOST:
             return None
         _formulas.add(formula)
-    ys = large.compiled(_walked, formula, values)
+    ys = large.compiled(_walk, formula, values)
     if ys is None or any(map(may_have_nan, ys)):
         return None
     shapes = fused.outputs.items()
@@ -262,7 +262,7 @@ def _natively(fused: Fusion) -> dict[int, np.ndarray] | None:
             for (slot, shape), y in zip(shapes, ys, strict=True)}
 
 
-def _walked(formula: tuple, *values: Any) -> list:
+def _walk(formula: tuple, *values: Any) -> list:
     """What reaches the slots before, of a formula whose operands are ``values``."""
     seeds, entries, slots = formula
 

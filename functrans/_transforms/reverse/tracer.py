@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.run.checksum import LARGE, checksum, content
-from functrans._core.array import Aval, aval_of, changeable, frozen_copy, inexact_dtype, unrepeated
+from functrans._core.array import Aval, aval_of, changeable, frozen_copy, inexact_dtype, unrepeat
 from functrans._core.bind import PrimalTracer, Trace, bind, is_finite, layers
 from functrans._kernels.large import keep_memory
 from functrans._ops.declare import Linear
-from functrans._ops.indexing import unstore
+from functrans._ops.indexing import scatter_vjp
 from functrans._transforms.reverse.cotangents import add_into, is_alone
 from functrans.errors import CaptureError, user_line
 
@@ -57,7 +57,7 @@ class Captures:
             self._note(x)
             return copy
         if x.size > SMALL:
-            if (core := unrepeated(x)).size < x.size:
+            if (core := unrepeat(x)).size < x.size:
                 return np.broadcast_to(self.keep(core, argument), x.shape)
             keep_memory(x)
         self._note(x)
@@ -104,7 +104,7 @@ class Captures:
         _, before, line, unused = self.watched.get(id(x), (x, now, line, argument))
         self.watched[id(x)] = x, before, line, unused and argument
         if now != before:
-            raise self._changed(x, line)
+            raise self._change(x, line)
 
     def check(self, tape: Sequence) -> None:
         """Raise if an array that the tape reads no longer is what it was when it was used."""
@@ -113,9 +113,9 @@ class Captures:
             if argument and x.nbytes > ENTRY * len(tape) and not _is_read(tape, x):
                 continue
             if _state(x) != before and (not argument or _is_read(tape, x)):
-                raise self._changed(x, line)
+                raise self._change(x, line)
 
-    def _changed(self, x: np.ndarray, line: str) -> CaptureError:
+    def _change(self, x: np.ndarray, line: str) -> CaptureError:
         place = f"used at {line}" if line else "that it was given"
         return CaptureError(
             f"{self.fun}: the {aval_of(x)!r} array {place} was changed before its "
@@ -174,12 +174,12 @@ NUMBER = Aval((), np.dtype(np.float64))
 class VJPTracer(PrimalTracer):
     """``known``: its aval if someone has asked for it; results share that of their operands."""
 
-    __slots__ = ("known", "root_of", "slot")
+    __slots__ = ("known", "slot", "sqrt_operand")
 
     def __init__(self, trace: Trace, primal: Any, slot: int):
         self.owner = trace
         self.known: Aval | None = None
-        self.root_of = None
+        self.sqrt_operand = None
         self.primal = primal
         self.slot = slot
 
@@ -237,7 +237,7 @@ class Overwritten:
         alone = is_alone(cts, k)
         ct, cts[k] = cts[k], None
         x, v, *indices = self.xs
-        parts = unstore(ct, x, v, indices, self.params, self.wanted, alone)
+        parts = scatter_vjp(ct, x, v, indices, self.params, self.wanted, alone)
         for slot, c in zip(self.parents, parts, strict=False):  # indices get none
             if c is None:
                 continue
@@ -276,7 +276,7 @@ def record_write(trace: Any, prim: Linear, args: tuple, params: dict) -> Any:
     if dtype.kind != "f" and not inexact_dtype(dtype):
         return y
     tape, z = trace.tape, _new(VJPTracer)
-    z.owner, z.root_of, z.primal, z.slot = trace, None, y, len(tape)
+    z.owner, z.sqrt_operand, z.primal, z.slot = trace, None, y, len(tape)
     z.known = of_x if dtype is of_x[1] else None
     tape.append(node)
     return z

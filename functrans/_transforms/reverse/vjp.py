@@ -143,7 +143,7 @@ class VJPTrace(Trace):
                 self._captures().watch(x, argument=True)
             z = _new(VJPTracer)
             known = NUMBER if type(x) is float else None
-            z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, x, len(tape)
+            z.owner, z.known, z.sqrt_operand, z.primal, z.slot = self, known, None, x, len(tape)
             inputs.append(z)
             tape.append(None)
         return inputs
@@ -178,14 +178,14 @@ class VJPTrace(Trace):
             y = impl(v1, v2)
             alike = alike and y.dtype is known[1]
         else:
-            y = _applied(prim, v1, v2)
+            y = _apply(prim, v1, v2)
             alike = alike and dtype_of(y) is known[1]
         u1 = u2 = None
         if not alike:
             of_y = aval_of(y)
             u1, u2, known = _unlike(known, of_y), _unlike(x2.known or x2.aval, of_y), of_y
         tape, z, entry = self.tape, _new(VJPTracer), prim.entry
-        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
+        z.owner, z.known, z.sqrt_operand, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(entry(y, v1, v2, x1.slot, x2.slot, u1, u2))
         return z
 
@@ -214,7 +214,7 @@ class VJPTrace(Trace):
             impl = prim.impl
             y = impl(v, other) if first else impl(other, v)
         elif kind in PLAIN or (isinstance(other, Tracer) and other.owner.level < self.level):
-            y = _applied(prim, v, other) if first else _applied(prim, other, v)
+            y = _apply(prim, v, other) if first else _apply(prim, other, v)
         else:
             x1, x2 = (x, other) if first else (other, x)
             return (other.owner.binary if isinstance(other, Tracer) else bind)(prim, x1, x2)
@@ -224,7 +224,7 @@ class VJPTrace(Trace):
             of_y = aval_of(y)
             unlike, known = _unlike(known, of_y), of_y
         tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.known, z.root_of, z.primal = self, known, None, y
+        z.owner, z.known, z.sqrt_operand, z.primal = self, known, None, y
         if action.identity and unlike is None:
             z.slot = x.slot
             return z
@@ -259,7 +259,7 @@ class VJPTrace(Trace):
             of_y = aval_of(y)
             unlike, known = _unlike(known, of_y), of_y
         tape, z, entry = self.tape, _new(VJPTracer), prim.entry
-        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
+        z.owner, z.known, z.sqrt_operand, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(entry(y, v, x.slot, unlike))
         return z
 
@@ -318,10 +318,10 @@ class VJPTrace(Trace):
 
     def _general(self, prim: General, args: tuple, params: dict) -> Outputs:
         keeps = prim.keeps
-        y = None if keeps is None else VJPTrace.at_once(self, keeps, args[0], params)
+        y = None if keeps is None else VJPTrace.process_fused(self, keeps, args[0], params)
         return self.plainly(prim, args, params) if y is None else y
 
-    def at_once(self, rule: Any, x: VJPTracer, params: dict) -> VJPTracer | None:
+    def process_fused(self, rule: Any, x: VJPTracer, params: dict) -> VJPTracer | None:
         v = x.primal
         both = rule.keep(v, params) if type(v) is np.ndarray and not self.closed else None
         if both is None:
@@ -330,7 +330,7 @@ class VJPTrace(Trace):
         tape, z = self.tape, _new(VJPTracer)
         known = NUMBER if type(y) is np.float64 else (
             _aval(Aval, (y.shape, y.dtype)) if type(y) is np.ndarray else None)
-        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
+        z.owner, z.known, z.sqrt_operand, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(((x.slot, rule, (x.known or x.aval, kept, params), None),))
         return z
 
@@ -359,7 +359,7 @@ class VJPTrace(Trace):
             return y
         known = NUMBER if type(y) is np.float64 else _aval(Aval, (y.shape, dtype))
         tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
+        z.owner, z.known, z.sqrt_operand, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(((x.slot, action, (x.known or x.aval, fixed, params), None),))
         return z
 
@@ -384,7 +384,7 @@ class VJPTrace(Trace):
         tape, z = self.tape, _new(VJPTracer)
         known = _aval(Aval, (y.shape, y.dtype)) if type(y) is np.ndarray else (
             NUMBER if type(y) is np.float64 else None)
-        z.owner, z.known, z.root_of, z.primal, z.slot = self, known, None, y, len(tape)
+        z.owner, z.known, z.sqrt_operand, z.primal, z.slot = self, known, None, y, len(tape)
         tape.append(node)
         return z
 
@@ -446,7 +446,7 @@ _WEAK = frozenset(map(TABLE.__getitem__, KEEP_WEAK))
 _USUAL = frozenset({np.ndarray, np.float64})
 
 
-def _applied(prim: Primitive, v1: Any, v2: Any) -> Any:
+def _apply(prim: Primitive, v1: Any, v2: Any) -> Any:
     """An elementwise row of two values, of which neither is mine."""
     k1, k2 = type(v1), type(v2)
     if k1 in PLAIN and k2 in PLAIN and (

@@ -18,9 +18,9 @@ import numpy as np
 
 from functrans._core.array import Aval
 from functrans._core.bind import STRONG, may_have_nan, spread, sum_to
-from functrans._core.primitive import Products, products
+from functrans._core.primitive import ZeroPolicy, products
 from functrans._kernels import sizes
-from functrans._ops.calls import arrived
+from functrans._ops.calls import arrive
 from functrans._ops.declare import Action, Linear
 from functrans._ops.slopes import brought_to
 from functrans._transforms.reverse import cotangents
@@ -45,15 +45,15 @@ def carry(tape: list, seeds: dict[int, Any], wanted: Sequence[int], consume: boo
     ``walk``. ``consume`` drops each entry after its use, and with it what only the backward kept
     alive. The caller has turned off NumPy's warnings.
     """
-    cts = _seeded(tape, seeds)
+    cts = _seed(tape, seeds)
     if staged:  # whether there will be a NaN is not known while a program is written
         walk(tape, cts, consume, strong=_strong_in_program(tape, strong), many=many)
-        return arrived([cts[k] for k in wanted])
+        return arrive([cts[k] for k in wanted])
     stop = _glance(tape, cts)
     ends = cts if stop else [cts[k] for k in wanted]
     for ct in ends:
         if ct is not None and may_have_nan(ct):
-            cts, stop = _seeded(tape, seeds), len(tape)
+            cts, stop = _seed(tape, seeds), len(tape)
             break
     if not stop:
         return ends
@@ -67,7 +67,7 @@ def _has_nan(ct: Any) -> bool:
     return ct is not None and may_have_nan(ct)
 
 
-def _seeded(tape: list, seeds: dict[int, Any]) -> list:
+def _seed(tape: list, seeds: dict[int, Any]) -> list:
     cts: list[Any] = [None] * len(tape)
     for k in seeds:
         cts[k] = seeds[k]
@@ -203,7 +203,7 @@ def _strong_in_program(tape: list, strong: bool) -> Container[int]:
     how = products()
     if how.bare:
         return ()
-    if strong or how is Products.STRONG:
+    if strong or how is ZeroPolicy.STRONG:
         return EVERYWHERE
     masked: set[int] = set()
     for k in range(len(tape) - 1, -1, -1):

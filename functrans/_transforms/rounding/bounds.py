@@ -140,7 +140,7 @@ def _curved_by_two(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: 
     return _times(e, _slope(prim, x) * MORE + 4 * U + 2 * e), ulps_of(y, ULPS[prim])
 
 
-def _scaled(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _scale(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     return (prim.impl(es[0]) + TINY * (es[0] > 0)) * MORE, ulps_of(y, ULPS[prim])
 
 
@@ -284,13 +284,13 @@ def _where(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) ->
     return np.where(isnan(moved), np.inf, moved), 0.0
 
 
-def _compared(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _compare(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """1 where the outcome may be another: the operands are nearer than their errors."""
     e = es[0] + es[1]
     return np.where((e > 0) & ~(np.abs(xs[0] - xs[1]) > e), 1.0, 0.0), 0.0
 
 
-def _doubted(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _doubt(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """Of ``and``, ``or`` and the like: 1 where an operand is in doubt and none settles it."""
     doubted, settled = np.zeros(np.shape(y), bool), np.zeros(np.shape(y), bool)
     for x, e in zip(xs, es, strict=True):
@@ -309,24 +309,24 @@ def _sign(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> 
     return np.where((es[0] > 0) & ~(np.abs(xs[0]) > es[0]), 2.0, 0.0), 0.0
 
 
-def _rounded(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _round(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     (x,), (e,) = xs, es
     return np.maximum(prim.impl(x + e) - y, y - prim.impl(x - e)), 0.0
 
 
-def _known(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _skip_known(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     return 0.0, 0.0
 
 
 # ---- sums
 
 
-def _moved(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _move(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """Of linear ops that put entries elsewhere."""
     return _linearly(prim, xs, es, params), 0.0
 
 
-def _added(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _add(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """Of linear ops that add entries, in whatever order: n - 1 roundings of partial sums.
 
     Each partial sum is bounded by the sum of absolute values (Higham, Accuracy and Stability of
@@ -348,7 +348,7 @@ def _linearly(prim: Any, xs: Sequence, vs: Sequence, params: dict) -> AnyArray:
     return bind(prim, *vs[:n], *xs[n:], **params)
 
 
-def _contracted(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _contract(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """Of sums of n products: n roundings, with or without fused multiply-add, in any order."""
     a, b = map(np.abs, xs)
     terms = bind(prim, (a > 0) * 1.0, (b > 0) * 1.0, **params)
@@ -360,7 +360,7 @@ def _contracted(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dic
     return moved * _room(terms), terms * (U * size + TINY) * _room(terms)
 
 
-def _crossed(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _cross(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """Differences of two products."""
     (a, b), (ea, eb) = map(np.abs, xs), es
     size, lost = _both(a, b), 6 * TINY
@@ -394,7 +394,7 @@ def _count(x: Any, params: dict) -> int:
     return math.prod(np.shape(x)[i] for i in params["axis"])
 
 
-def _multiplied(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _multiply(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """What each factor may change, times the others at their largest; n - 1 roundings."""
     (x,), (e,) = xs, es
     largest, n = np.abs(x) + e, np.shape(x)[params["axis"]]
@@ -461,12 +461,12 @@ RULES: dict[Primitive, Rule] = {
     ops.hypot: _hypot, ops.leg_of_hypot: _leg, ops.arctan2: _arctan2,
     ops.logaddexp: _logaddexp, ops.logaddexp2: _logaddexp,
     ops.copysign: _copysign, ops.moving_as: _first, ops.sign: _sign,
-    where: _where, structure.astype: _moved,
+    where: _where, structure.astype: _move,
     **dict.fromkeys([contractions.einsum, contractions.matmul, contractions.convolve,
-                     sparse.product, sparse.sampled], _contracted), contractions.cross: _crossed,
+                     sparse.product, sparse.sampled], _contract), contractions.cross: _cross,
     reductions.max: _extreme, reductions.min: _extreme, reductions.equal_share: _equal_share,
     along_axes.logsumexp: _logsumexp, along_axes.softmax: _softmax, along_axes.norm2: _norm,
-    **systems.SYSTEM_RULES, **systems.SELECTION_RULES, reductions.prod: _multiplied,
+    **systems.SYSTEM_RULES, **systems.SELECTION_RULES, reductions.prod: _multiply,
     reductions.cumprod: _running_product, reductions.recurrence: _recurrence,
     **dict.fromkeys([ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p,
                      ops.sqrt, reductions.root, ops.cbrt, ops.tan, ops.arcsin, ops.arccos,
@@ -485,20 +485,20 @@ RULES: dict[Primitive, Rule] = {
     densities.log_expit: _curved_by_one, densities.logit: _of_logit,
     densities.xdivy: _quotient, densities.xlogy: _times_log, densities.xlog1py: _times_log,
     densities.entr: _steepest_at_ends,
-    **dict.fromkeys([ops.deg2rad, ops.rad2deg], _scaled),
+    **dict.fromkeys([ops.deg2rad, ops.rad2deg], _scale),
     **dict.fromkeys([ops.negative, ops.positive, ops.absolute, ops.fabs, ops.maximum, ops.minimum,
                      ops.fmax, ops.fmin, ops.clip, ops.conjugate, ops.real, stop], _nearest),
     **dict.fromkeys([ops.equal, ops.not_equal, ops.less, ops.less_equal, ops.greater,
-                     ops.greater_equal, ops.precedence], _compared),
+                     ops.greater_equal, ops.precedence], _compare),
     **dict.fromkeys([ops.logical_and, ops.logical_or, ops.logical_xor, ops.logical_not,
-                     ops.bitwise_and, ops.bitwise_or, ops.bitwise_xor, ops.invert], _doubted),
+                     ops.bitwise_and, ops.bitwise_or, ops.bitwise_xor, ops.invert], _doubt),
     **dict.fromkeys([reductions.any, reductions.all], _any_doubted),
-    **dict.fromkeys([ops.floor, ops.ceil, ops.trunc, ops.rint], _rounded),
-    **dict.fromkeys([isnan, ops.isfinite, ops.isinf], _known),
+    **dict.fromkeys([ops.floor, ops.ceil, ops.trunc, ops.rint], _round),
+    **dict.fromkeys([isnan, ops.isfinite, ops.isinf], _skip_known),
     **dict.fromkeys([structure.reshape, structure.transpose, structure.broadcast_to,
                      structure.concatenate, structure.stack, structure.diagonal,
                      structure.embed_diagonal, indexing.getitem, indexing.scatter_set,
-                     indexing.fetch, reductions.shift, structure.windows], _moved),
+                     indexing.fetch, reductions.shift, structure.windows], _move),
     **dict.fromkeys([reductions.sum, reductions.cumsum, indexing.put_add, indexing.scatter_add,
-                     structure.overlap_add], _added),
+                     structure.overlap_add], _add),
 }

@@ -90,17 +90,17 @@ def _absolute(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict)
     return es[0] + 0 * y, bounds.ulps_of(y, ULPS[ops.hypot])
 
 
-def _kept(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _keep(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     return es[0] + np.zeros(y.shape), 0.0
 
 
-def _contracted(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _contract(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """Products and the parts of each sum are rounded by at most twice what real ones are."""
     moved, rounding = bounds.RULES[prim](prim, [*map(np.abs, xs)], es, np.abs(y), params)
     return moved, 4 * rounding
 
 
-def _transformed(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _transform(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     (x,), (e,) = xs, es
     axis, norm = params["axis"], params["norm"]
     n = params.get("n") or np.shape(x)[axis]
@@ -115,17 +115,17 @@ def _transformed(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: di
     return moved + np.zeros(y.shape), rounding + np.zeros(y.shape)
 
 
-def _joined(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+def _join(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     return np.hypot(*es) * MORE + np.zeros(y.shape), 0.0
 
 
 COMPLEX: dict[Primitive, Rule] = {
     ops.add: _sum, ops.subtract: _sum, ops.multiply: _product, strong_multiply: _product,
     ops.square: _square, ops.divide: _quotient, ops.ratio: _quotient, ops.exp: _exp,
-    ops.absolute_complex: _absolute, structure.astype: _kept,
-    ops.moving_as: _kept, ops.from_parts: _joined,
-    fourier.fft: _transformed, fourier.rfft: _transformed, fourier.irfft: _transformed,
-    contractions.einsum: _contracted, contractions.matmul: _contracted,
+    ops.absolute_complex: _absolute, structure.astype: _keep,
+    ops.moving_as: _keep, ops.from_parts: _join,
+    fourier.fft: _transform, fourier.rfft: _transform, fourier.irfft: _transform,
+    contractions.einsum: _contract, contractions.matmul: _contract,
     **systems.COMPLEX, **dict.fromkeys([ops.real, ops.imag], bounds.RULES[ops.real]),
     **{row: bounds.RULES[row] for row in (
         ops.negative, ops.positive, ops.conjugate, stop, isnan, ops.isfinite, ops.isinf, where,
@@ -157,20 +157,20 @@ class ErrorTracer(PrimalTracer):
     Of complex numbers it bounds the absolute value of what they are off by.
     """
 
-    __slots__ = ("error", "root_of")
+    __slots__ = ("error", "sqrt_operand")
 
     error: np.ndarray
 
     def __init__(self, trace: ErrorTrace, primal: Any, error: Any):
         self.owner = trace
-        self.root_of = None
+        self.sqrt_operand = None
         self.primal = primal
         self.error = np.broadcast_to(np.asarray(error, np.float64), np.shape(primal))
 
     def is_finite(self) -> bool:
         return is_finite(self.primal)
 
-    def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+    def _concretize(self, convert: Callable[[Any], Any], use: str) -> Any:
         if self.primal.dtype.kind == "f" and convert is bool:  # whether it is 0
             doubtful = self.error.any() and not np.all(np.abs(self.primal) > self.error)
         else:
@@ -233,11 +233,11 @@ class ErrorTrace(Trace):
             several = prim.outputs > 1
             passed_on, rounding = rule(prim, numbers, es, ys if several else ys[0], params)
             bounds = zip(passed_on, rounding, strict=True) if several else [(passed_on, rounding)]
-            outs = [self._bounded(prim, numbers, es, v, *b)
+            outs = [self._bound(prim, numbers, es, v, *b)
                     for v, b in zip(ys, bounds, strict=True)]
         return tuple(outs) if several else outs[0]
 
-    def _bounded(self, prim: Primitive, xs: Sequence, es: Sequence, y: np.ndarray,
+    def _bound(self, prim: Primitive, xs: Sequence, es: Sequence, y: np.ndarray,
                  passed_on: Any, rounding: Any) -> AnyArray:
         """An output with its bound."""
         error = np.where(np.isfinite(y), (passed_on + rounding) * MORE, np.inf)
@@ -331,7 +331,7 @@ def certify(f: Callable, argnums: Argnums = 0) -> Callable[..., Certificate]:
         trace = ErrorTrace(name)
         try:
             with config(jit=False):
-                run = run_value_and_grad("certify", _seeded(f, trace.input(1.0)), argnums)
+                run = run_value_and_grad("certify", _seed(f, trace.input(1.0)), argnums)
                 value, gradient = run(*inputs(trace, args), **inputs(trace, kwargs))
         finally:
             trace.closed = True
@@ -343,7 +343,7 @@ def certify(f: Callable, argnums: Argnums = 0) -> Callable[..., Certificate]:
     return certified
 
 
-def _seeded(f: Callable, one: ErrorTracer) -> Callable:
+def _seed(f: Callable, one: ErrorTracer) -> Callable:
     """``f`` times 1, so that cotangents carry bounds from the first on, constant ones too."""
 
     @functools.wraps(f, updated=())

@@ -108,7 +108,7 @@ def _jumping(es: Sequence, b: Any, moved: Any) -> AnyArray:
 # ---- order
 
 
-def ranked(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> tuple[Any, Any]:
+def rank(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> tuple[Any, Any]:
     """No entry of a rank moves by more than the entries do."""
     return np.max(es[0], -1, keepdims=True, initial=0.0) + 0 * y, 0.0
 
@@ -185,7 +185,7 @@ def running_share(
 
 SELECTION_RULES = {
     ops.remainder: remainder, ops.fmod: remainder, ops.floor_divide: floor_divide,
-    along_axes.ranked: ranked, along_axes.tied_spread: tied_spread,
+    along_axes.ranked: rank, along_axes.tied_spread: tied_spread,
     reductions.cummax: running_extreme, reductions.cummin: running_extreme,
     reductions.running_share: running_share, along_axes.argsort: argsort,
     reductions.argmax: argextreme, reductions.argmin: argextreme,

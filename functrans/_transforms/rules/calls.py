@@ -99,7 +99,7 @@ class ForwardRuled(RuledCall):
         for t in ts:
             _require_linear(self.name, linear, t)
         if len(trace.tape) > start:  # values of this trace in the rule are constants
-            linear.tape = [_lowered(entry, trace) for entry in linear.tape]
+            linear.tape = [_lower(entry, trace) for entry in linear.tape]
         slots = [p for p in parents if p is not None]
         return recorded(trace, Linearized(slots, len(ys), linear, inputs, ts), ys)
 
@@ -127,7 +127,7 @@ class Linearized(CallNode):
         return push_forward(self.linear, self.outputs, self.inputs, ts)
 
     def lowered(self, trace: VJPTrace) -> Linearized:
-        self.linear.tape = [_lowered(entry, trace) for entry in self.linear.tape]
+        self.linear.tape = [_lower(entry, trace) for entry in self.linear.tape]
         return self
 
 
@@ -236,16 +236,16 @@ class ReverseRuleNode(CallNode):
         except LeakedTracerError as error:
             error.add_note(f"bwd of {self.call.name} closes over it; make it a residual.")
             raise
-        return [self._fixed(c) for c in arg_cts]
+        return [self._fix(c) for c in arg_cts]
 
     def push(self, ts: Sequence) -> Sequence:
         active = [i for i, t in enumerate(ts) if t is not None]
         tangents = push_rule(
             self.call, self.residuals, self.rest, self.avals, active, [ts[i] for i in active]
         )
-        return [self._fixed(t) for t in tangents]
+        return [self._fix(t) for t in tangents]
 
-    def _fixed(self, x: Any) -> Any:
+    def _fix(self, x: Any) -> Any:
         # what the rule closes over is fixed here: its derivative is the forward function's
         return x.primal if type(x) is VJPTracer and x.owner.level == self.level else x
 
@@ -399,7 +399,7 @@ def _require_linear(name: str, linear: VJPTrace, t: Any) -> None:
         )
 
 
-def _lowered(entry: Any, trace: VJPTrace) -> Any:
+def _lower(entry: Any, trace: VJPTrace) -> Any:
     """A tape entry of another trace with the values of ``trace`` in it as their primals."""
     if type(entry) is tuple:
         return tuple(

@@ -226,7 +226,7 @@ class custom_jvp(Custom):
         ys = run.outputs("the rule", pair[0])
         leaves, structure = tree.flatten(pair[1])
         if len(leaves) != len(ys) and any(is_inexact(y) for y in ys):
-            leaves = aligned(
+            leaves = align(
                 f"{self.name}: the rule returned a tangent", pair[0], pair[1], structure
             )
         ts = [tangent_like(self.name, plain(t), y) for t, y in zip(leaves, ys, strict=True)]
@@ -306,7 +306,7 @@ class custom_vjp(Custom):
         leaves: list = []
         for i, (ct, x) in enumerate(zip(arg_cts, args, strict=True)):
             what = f"{self.name}: bwd returned a cotangent of argument {i}"
-            leaves += aligned(what, x, ct, tree.structure(ct))
+            leaves += align(what, x, ct, tree.structure(ct))
         return [
             cotangent_like(self.name, leaves[i], x) for i, x in zip(run.places, avals, strict=True)
         ]
@@ -318,10 +318,10 @@ def require_rule(custom: Custom, method: str, rule: Any) -> Callable:
     return rule
 
 
-def aligned(what: str, like: Any, value: Any, structure: tree.Structure) -> list:
+def align(what: str, like: Any, value: Any, structure: tree.Structure) -> list:
     """What ``value`` has at each leaf of ``like``; None where it is in a part that is None."""
     shape = like if isinstance(like, tree.Structure) else _structure(like)
-    leaves = _aligned(shape, value)
+    leaves = _align(shape, value)
     if leaves is None:
         raise ArgumentError(f"{what} with structure {structure!r} where {shape!r} was needed")
     return leaves
@@ -339,7 +339,7 @@ def _with_avals(x: Any) -> tree.Structure:
     return tree.Structure(type(x), opened[1], tuple(map(_structure, opened[0])))
 
 
-def _aligned(shape, value) -> list | None:
+def _align(shape, value) -> list | None:
     if value is None:
         return [None] * shape.size
     if shape.kind is None:
@@ -350,7 +350,7 @@ def _aligned(shape, value) -> list | None:
     children = list(opened[0])
     if len(children) != len(shape.children):
         return None
-    parts = [_aligned(s, c) for s, c in zip(shape.children, children, strict=True)]
+    parts = [_align(s, c) for s, c in zip(shape.children, children, strict=True)]
     return None if any(p is None for p in parts) else [x for p in parts for x in p or ()]
 
 
@@ -403,10 +403,10 @@ def stop_gradient(x: Any) -> Any:
     >>> ft.grad(lambda x: x * stop_gradient(x))(3.0)
     Array(3.)
     """
-    return handed_to(sys._getframe(1), tree.map(_stopped, x))
+    return handed_to(sys._getframe(1), tree.map(_stop, x))
 
 
-def _stopped(x):
+def _stop(x):
     y = stop(x) if isinstance(x, Tracer) else x
     # read-only, as it may be another value's storage; Python scalars stay weak
     return hand_out(y) if isinstance(y, np.ndarray | np.generic) else y

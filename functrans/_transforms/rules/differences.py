@@ -39,7 +39,7 @@ def rule_of(
 ) -> DerivativeRule:
     """The rule of ``f(xs, options)`` from any one of its three forms."""
     if jacobians is not None:
-        return DerivativeRule(_contracted(jacobians), _contracted_back(jacobians))
+        return DerivativeRule(_contract(jacobians), _contracted_back(jacobians))
     if jvp is not None:
         return DerivativeRule(jvp, by_units(jvp, operands_of))
     assert vjp is not None, "one of the three"
@@ -103,7 +103,7 @@ def _sum_of_products(x: np.ndarray, y: np.ndarray) -> Any:
     return np.sum(np.where((x == 0) | (y == 0), 0, x * y))  # 0 * nan: what is not wanted
 
 
-def _contracted(jacobians: Callable) -> Callable:
+def _contract(jacobians: Callable) -> Callable:
     def jvp(xs: Sequence, ts: Sequence, options: dict) -> list:
         return [
             total(

@@ -18,7 +18,7 @@ from functrans._compile.ir.structured import Ruled
 from functrans._core.array import PYTHON_SCALARS, Aval, aval_of, inexact_dtype
 from functrans._core.bind import Tracer, cast
 from functrans._core.locks import Lock
-from functrans._core.primitive import Products, products
+from functrans._core.primitive import ZeroPolicy, products
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
@@ -111,7 +111,7 @@ class LazilyStaged:
             return values
 
         # it serves whoever asks the rule: nobody looks at what its own derivatives hand out
-        how = Products.BY_ROW if products() is Products.BY_ROW else Products.STRONG
+        how = ZeroPolicy.BY_ROW if products() is ZeroPolicy.BY_ROW else ZeroPolicy.STRONG
         part = stage_part(flat, list(map(example_of, leaves)), self.name, older=True, how=how)
         places = {id(x): i for i, x in enumerate(self.consts)}
         for x, _ in part.lifted:

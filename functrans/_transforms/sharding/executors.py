@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError, NotImplementedError)
 
 
-def packed(who: str, f: Callable, title: str, where: str) -> bytes:
+def pack(who: str, f: Callable, title: str, where: str) -> bytes:
     """``f`` for another process, ``where`` it is sent to."""
     try:
         return _dumps(f)
@@ -42,7 +42,7 @@ def packed(who: str, f: Callable, title: str, where: str) -> bytes:
 
 
 @functools.lru_cache(16)
-def unpacked(data: bytes) -> Callable:
+def unpack(data: bytes) -> Callable:
     """The function of a pickle, the same one at each call."""
     return pickle.loads(data)
 
@@ -221,11 +221,11 @@ class Task:
     def __init__(self, who: str, f: Callable, title: str, where: str | None, settings: Named):
         self.who, self.title, self.home, self.settings = who, title, os.getpid(), settings
         self.f: Callable | None = f if where is None else None
-        self.data = b"" if where is None else packed(who, f, title, where)
+        self.data = b"" if where is None else pack(who, f, title, where)
 
     def __call__(self, name: str, args: tuple) -> Any:
         try:
-            f = unpacked(self.data) if self.f is None else self.f
+            f = unpack(self.data) if self.f is None else self.f
             with config(**self.settings):
                 return f(*args)
         except Exception as error:  # the user's, whatever it is
@@ -258,11 +258,11 @@ def _is_lost(executor: Executor) -> bool:
 
 def _submit(task: Task, executor: Executor, chunk: Chunk) -> Future:
     if _is_lost(executor):
-        raise _gone(task, executor, chunk.name, ConnectionError("there is no cluster"))
+        raise _report_gone(task, executor, chunk.name, ConnectionError("there is no cluster"))
     try:
         return executor.submit(task, *chunk)
     except RuntimeError as error:  # BrokenExecutor is one, and what a closed executor raises
-        raise _gone(task, executor, chunk.name, error) from error
+        raise _report_gone(task, executor, chunk.name, error) from error
 
 
 def _result(task: Task, executor: Executor, name: str, future: Future) -> Any:
@@ -274,14 +274,14 @@ def _result(task: Task, executor: Executor, name: str, future: Future) -> Any:
                 raise CancelledError("the client has lost its cluster")
         return future.result()
     except (BrokenExecutor, CancelledError) as error:
-        raise _gone(task, executor, name, error) from error
+        raise _report_gone(task, executor, name, error) from error
     except Exception as error:  # of the user's function, or of sending arguments and results
         if not any(name in note for note in getattr(error, "__notes__", ())):
             error.add_note(f"{task.who}: {name} of `{task.title}` was not computed")
         raise
 
 
-def _gone(task: Task, executor: Executor, name: str, error: Exception) -> ExecutorError:
+def _report_gone(task: Task, executor: Executor, name: str, error: Exception) -> ExecutorError:
     from concurrent.futures import BrokenExecutor, CancelledError  # lazy: as above
 
     kind = type(executor).__name__

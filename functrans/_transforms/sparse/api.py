@@ -91,15 +91,15 @@ class SparseDerivative:
                 f"{self.who}: `{name_of(self.f)}` takes its arguments by position here, but got "
                 f"{', '.join(keywords)} by name; functools.partial holds those that stay the same"
             )
-        known, values = self._prepared(args)
+        known, values = self._prepare(args)
         return known.checked(args, known.evaluated(values))
 
     def memory(self, *args: Any) -> int:
         """The bytes that a call is expected to take at most, beside the arguments and what it
         prepares once."""
-        return self._prepared(args)[0].memory(*args)
+        return self._prepare(args)[0].memory(*args)
 
-    def _prepared(self, args: tuple) -> tuple[Prepared, list]:
+    def _prepare(self, args: tuple) -> tuple[Prepared, list]:
         """What serves these arguments, and the numbers among them."""
         from functrans._transforms.sparse.staged_paths import (  # lazy: SciPy is slow to import
             kinds_of,

@@ -56,14 +56,14 @@ def plan(pattern: Csr, coloring: str, order: str) -> Plan:
     for bound, kind, dense in sorted(_candidates(pattern, coloring), key=lambda c: c[0]):
         if best is not None and bound >= best.total:
             continue
-        made = _made(pattern, kind, dense, order)
+        made = _make(pattern, kind, dense, order)
         if best is None or made.total < best.total:
             best = made
     assert best is not None, coloring
     return best
 
 
-def narrowed(colors: np.ndarray) -> np.ndarray:
+def narrow(colors: np.ndarray) -> np.ndarray:
     """Colours in as few bytes as hold them: products read one for each unit vector."""
     return colors.astype(np.int8) if colors.max(initial=0) < 127 else colors.astype(np.int32)
 
@@ -92,11 +92,11 @@ def counts(pattern: Csr) -> np.ndarray:
     return np.bincount(pattern.indices, minlength=pattern.shape[1])
 
 
-def _made(pattern: Csr, kind: str, dense: int, order: str) -> Plan:
+def _make(pattern: Csr, kind: str, dense: int, order: str) -> Plan:
     if kind == "row":
         across = pattern.T.tocsr()
         across.sort_indices()
-        turned = _made(across, "column", dense, order)
+        turned = _make(across, "column", dense, order)
         # the entries of the transpose are in another order
         by_column = sparse.csr_array(
             (np.where(turned.by_row, 1, 2), across.indices, across.indptr), shape=across.shape
@@ -113,7 +113,7 @@ def _made(pattern: Csr, kind: str, dense: int, order: str) -> Plan:
     rows = np.full(m, -1, np.int32)
     if dense:
         rows[apart] = column_colors(pattern[apart].T.tocsr(), order)
-        rest = _kept(pattern, ~by_row)
+        rest = _keep(pattern, ~by_row)
         columns = column_colors(rest, order)
         columns[counts(rest) == 0] = -1
     else:
@@ -121,7 +121,7 @@ def _made(pattern: Csr, kind: str, dense: int, order: str) -> Plan:
     return Plan(columns, rows, by_row)
 
 
-def _kept(pattern: Csr, kept: np.ndarray) -> Csr:
+def _keep(pattern: Csr, kept: np.ndarray) -> Csr:
     ends = np.concatenate([[0], np.cumsum(kept)])[pattern.indptr]
     return sparse.csr_array((pattern.data[kept], pattern.indices[kept], ends), shape=pattern.shape)
 
@@ -198,7 +198,7 @@ def star_colors(pattern: Csr, order: str) -> np.ndarray:
         return np.arange(n, dtype=np.int32) % (2 * span + 1)
     rest, colors, first = _without_dense(pattern)
     steps = int(np.diff(rest.indptr).astype(np.int64) @ np.diff(rest.indptr))
-    order_ = _uncolored(ordered(rest, order), colors)
+    order_ = _uncolor(ordered(rest, order), colors)
     count, found = kernels.run(
         kernels.star, steps, order_, rest.indptr, rest.indices, colors, first
     )
@@ -217,7 +217,7 @@ def acyclic_colors(pattern: Csr, order: str) -> np.ndarray:
     numbers: Any = sparse.coo_array(rest)
     low, high = np.minimum(*numbers.coords), np.maximum(*numbers.coords)
     _, edge = np.unique(low.astype(np.int64) * rest.shape[0] + high, return_inverse=True)
-    order_ = _uncolored(ordered(rest, order), colors)
+    order_ = _uncolor(ordered(rest, order), colors)
     _, found = kernels.acyclic(
         order_.tolist(), rest.indptr.tolist(), rest.indices.tolist(), edge.tolist(),
         colors.tolist(), first,
@@ -239,10 +239,10 @@ def _without_dense(pattern: Csr) -> tuple[Csr, np.ndarray, int]:
     if not len(dense):
         return pattern, colors, 0
     apart = np.repeat(colors >= 0, degree) | (colors[pattern.indices] >= 0)
-    return _kept(pattern, ~apart), colors, len(dense)
+    return _keep(pattern, ~apart), colors, len(dense)
 
 
-def _uncolored(order: np.ndarray, colors: np.ndarray) -> np.ndarray:
+def _uncolor(order: np.ndarray, colors: np.ndarray) -> np.ndarray:
     return order[colors[order] < 0]
 
 

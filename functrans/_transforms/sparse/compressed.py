@@ -17,7 +17,7 @@ from functrans._ops import indexing, structure
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.reverse.grad import grad
-from functrans._transforms.sparse.coloring import Blocks, Plan, Table, blocks, narrowed, table
+from functrans._transforms.sparse.coloring import Blocks, Plan, Table, blocks, narrow, table
 from functrans._transforms.sparse.sets import Csr
 from functrans._transforms.sparse.staged_paths import Staged, jacobian_pattern
 from functrans._transforms.staging.entry import Entry
@@ -173,7 +173,7 @@ def sweep(product: Product, examples: Sequence, name: str, colors: np.ndarray, c
     Entry k is number ``entry_places[k]`` of the product of colour ``entry_colors[k]``; ``chosen``
     are the entries that these are, None for all. ``tabled``: a table of entries may do instead.
     """
-    colors, total = narrowed(colors), 8 * max(1, len(colors) + width)
+    colors, total = narrow(colors), 8 * max(1, len(colors) + width)
     chunk = max(1, min(count, BUDGET // total))
     chunk = -(-count // -(-count // chunk))  # as many chunks, about equally large
     last = np.iinfo(colors.dtype).max  # no vector has it
@@ -245,14 +245,14 @@ def along(s: Staged) -> Product:
     def product(values: Sequence, seed: Any) -> Any:
         xs = [values[i] for i in s.places]
         ts = jvp(_function(s, values), tuple(xs), tuple(_parts(seed, s.sources)))[1]
-        return _joined(ts, s.targets)
+        return _join(ts, s.targets)
 
     return product
 
 
 def across(s: Staged) -> Product:
     """A vector times the Jacobian."""
-    return lambda values, seed: _joined(pulls(s, values)(seed), s.sources)
+    return lambda values, seed: _join(pulls(s, values)(seed), s.sources)
 
 
 def pulls(s: Staged, values: Sequence) -> Callable[[Any], list]:
@@ -281,7 +281,7 @@ def _parts(vector: Any, avals: Sequence[Aval]) -> list:
             .astype(a.dtype).reshape(a.shape) for a, end in zip(avals, ends, strict=True)]
 
 
-def _joined(parts: Sequence, avals: Sequence[Aval]) -> AnyArray:
+def _join(parts: Sequence, avals: Sequence[Aval]) -> AnyArray:
     flat = [y.reshape((a.size,)) for y, a in zip(parts, avals, strict=True)]
     return flat[0] if len(flat) == 1 else np.concatenate(flat)
 
@@ -298,7 +298,7 @@ def hessian_product(s: Staged) -> Product:
         gradient = grad(lambda *xs: function(*xs)[0].reshape(()), every, holomorphic=s.is_complex)
         xs = [values[i] for i in s.places]
         ts = jvp(gradient, tuple(xs), tuple(_parts(seed, s.sources)))[1]
-        return _joined(ts, s.sources)
+        return _join(ts, s.sources)
 
     return product
 

@@ -21,13 +21,13 @@ COMPILED = 10_000_000
 def run(kernel: Callable, steps: int, *args: Any) -> Any:
     """A kernel's result; compiled if it takes many ``steps``."""
     if steps >= COMPILED and importlib.util.find_spec("numba") is not None:
-        return _compiled(kernel)(*args)
+        return _compile(kernel)(*args)
     listed = [a.tolist() if isinstance(a, np.ndarray) else a for a in args]
     return kernel(*listed)
 
 
 @functools.cache
-def _compiled(kernel: Callable) -> Callable:
+def _compile(kernel: Callable) -> Callable:
     import numba  # lazy: an extra, and slow to import
 
     return numba.njit(kernel)

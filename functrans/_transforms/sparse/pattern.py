@@ -22,8 +22,8 @@ from functrans._compile.ir.program import (
 )
 from functrans._compile.ir.structured import Branch, Loop, Ruled
 from functrans._core.array import Aval
-from functrans._core.plain import spaced
-from functrans._core.primitive import Products
+from functrans._core.plain import space
+from functrans._core.primitive import ZeroPolicy
 from functrans._ops.declare import Action, Bilinear, Elementwise, Linear, strong_multiply
 from functrans._transforms.sparse.row_patterns import RULES, Operands, Walking, everything
 from functrans._transforms.sparse.sets import (
@@ -49,12 +49,12 @@ from functrans.errors import FunctransError, OutOfMemoryError, SolverError
 Start = Callable[..., Walking]
 
 
-def ruled(start: Start, xs: Operands, prim: Ruled,
+def apply_rule(start: Start, xs: Operands, prim: Ruled,
           interactions: Interactions | None) -> list[Sets | None] | None:
     """The sets of the outputs; None where the rule has no program of tangents."""
     mask = tuple(s is not None for s in xs.sets)
     try:
-        made, moves = restage.jvp(_alone(xs.eqn, prim), mask, prim.name, Products.BY_ROW)
+        made, moves = restage.jvp(_alone(xs.eqn, prim), mask, prim.name, ZeroPolicy.BY_ROW)
     except FunctransError:
         return None
     outputs = made.outputs[len(moves) :]
@@ -63,15 +63,15 @@ def ruled(start: Start, xs: Operands, prim: Ruled,
     size = sum(s.size for s in operands)
     below: Csr = sparse.vstack([s.matrix() for s in operands], format="csr")
     values = [UNKNOWN] * len(made.inputs)
-    tangents = _numbered(operands, 0, size)
+    tangents = _number(operands, 0, size)
     found, _ = start().run(program, [*[None] * len(mask), *tangents], values)
     if interactions is not None and interactions.concern(operands):
         pairs = Interactions(2 * size, wanted=size)  # with a tangent
-        both = spaced(_numbered(operands, size, 2 * size), mask)
-        start(pairs).run(program, [*both, *_numbered(operands, 0, 2 * size)], values)
+        both = space(_number(operands, size, 2 * size), mask)
+        start(pairs).run(program, [*both, *_number(operands, 0, 2 * size)], values)
         interactions.products(below, pairs.matrix()[size:, :size] @ below)
     return [None if y is None else of_matrix(y.matrix() @ below, y.shape)
-            for y in spaced(found, moves)]
+            for y in space(found, moves)]
 
 
 def _alone(eqn: Eqn, prim: Ruled) -> Program:
@@ -81,7 +81,7 @@ def _alone(eqn: Eqn, prim: Ruled) -> Program:
     return Program(inputs, (Eqn(prim, inputs, eqn.params, outputs),), outputs)
 
 
-def _numbered(operands: Sequence[Sets], first: int, inputs: int) -> list[Sets]:
+def _number(operands: Sequence[Sets], first: int, inputs: int) -> list[Sets]:
     """The entries of the operands as inputs of their own."""
     starts = first + np.cumsum([0, *[s.size for s in operands]])
     return [identity(s.shape, k, inputs) for s, k in zip(operands, starts.tolist(), strict=False)]
@@ -124,7 +124,7 @@ def loop(walk: Walking, xs: Operands, prim: Loop) -> Sequence[Sets | None]:
     if prim.reverse:
         columns.reverse()
     stacked = [
-        _stacked(parts, shape, length)
+        _stack(parts, shape, length)
         for parts, shape in zip(zip(*columns, strict=True), shapes[prim.carries :], strict=True)
     ] if columns else [None] * (len(shapes) - prim.carries)
     return [*state, *stacked]
@@ -139,7 +139,7 @@ def _count_steps(xs: Operands, prim: Loop) -> int | None:
     return int(xs.values[0]) if xs.known(0) else None
 
 
-def _stacked(parts: Sequence[Sets | None], shape: tuple[int, ...], length: int) -> Sets | None:
+def _stack(parts: Sequence[Sets | None], shape: tuple[int, ...], length: int) -> Sets | None:
     """The entries of all steps, and empty sets for those that were not run."""
     whole = [*parts, *[None] * (length - len(parts))]
     return combined(whole, [shape[1:]] * length, lambda *rows: np.stack(rows))
@@ -258,7 +258,7 @@ class Walk:
             walk = functools.partial(
                 Walk, depth=self.depth + 1, zeros=self.zeros, most=self.most
             )
-            made = ruled(walk, xs, prim, self.interactions)
+            made = apply_rule(walk, xs, prim, self.interactions)
         elif rule is not None:
             made = rule(xs, self.interactions)
         if made is not None:

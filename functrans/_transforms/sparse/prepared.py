@@ -280,7 +280,7 @@ class Prepared:
         if not plain:
             require_plain(self.who, self.name, args)
         if not plain and kinds_of(args) != self._kinds:
-            found, expected = describe(args), _described(self._kinds)
+            found, expected = describe(args), _describe(self._kinds)
             raise ShapeError(
                 f"{self.who}: `{self.name}` was prepared for {expected}, but is called with "
                 f"{found}; prepare it for such arguments"
@@ -399,7 +399,7 @@ def _structure(pattern: Csr, format: str) -> tuple[tuple, np.ndarray | None]:
     return arrays, order
 
 
-def _described(kinds: tuple) -> str:
+def _describe(kinds: tuple) -> str:
     """The arguments of a kind, as ``describe`` shows them."""
     structure, leaves = kinds
     shown = [np.broadcast_to(np.zeros((), k[1]), k[0]) if isinstance(k, tuple) else
@@ -438,7 +438,7 @@ def prepare_jacobian(who: str, f: Callable, options: Options, args: tuple) -> Pr
     made.coloring = kind if kind != "auto" else (
         "bidirectional" if plan.forward and plan.reverse else "row" if plan.reverse else "column"
     )
-    return _finished(made, s, compressed.along(s), args)
+    return _finish(made, s, compressed.along(s), args)
 
 
 def _cost(plan: coloring.Plan) -> int:
@@ -474,10 +474,10 @@ def prepare_hessian(who: str, f: Callable, options: Options, args: tuple) -> Pre
             product, s.values, f"{who}({name_of(f)})", colors, count, n, by, places, None,
             made._substitution is None,
         )]
-    return _finished(made, s, product, args)
+    return _finish(made, s, product, args)
 
 
-def _finished(made: Prepared, s: Staged, product: compressed.Product, args: tuple) -> Prepared:
+def _finish(made: Prepared, s: Staged, product: compressed.Product, args: tuple) -> Prepared:
     """With what tells whether it is right, where that can be in doubt."""
     if s.is_complex:
         made._along, _ = stage(lambda *xs: product(xs[:-1], xs[-1]),

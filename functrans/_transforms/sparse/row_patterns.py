@@ -207,7 +207,7 @@ def _lines(linear: bool) -> Rule:
     return rule
 
 
-def _ranked(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
+def _rank(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
     """The entries of some ranks of each line; which they are has no derivative."""
     x, (values, ranks) = xs.sets[0], xs.values
     if x is not None and values is not UNKNOWN and ranks is not UNKNOWN and np.size(values):
@@ -403,7 +403,7 @@ def _sparse_product(xs: Operands, interactions: Interactions | None) -> list[Set
     return [union(parts)]
 
 
-def _sampled(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
+def _sample(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
     pattern: Pattern = xs.params["places"]
     sides = []
     for s, places in zip(xs.sets, (pattern.rows, pattern.cols), strict=True):
@@ -429,7 +429,7 @@ RULES: dict[Primitive, Rule] = {
                      fourier.rfft, fourier.irfft), _lines(True)),
     **dict.fromkeys((reductions.cumprod, along_axes.softmax, reductions.recurrence),
                     _lines(False)),
-    along_axes.ranked: _ranked,
+    along_axes.ranked: _rank,
     **dict.fromkeys((along_axes.tied_mean, along_axes.tied_spread), _last_line),
     **dict.fromkeys((linalg.inv, linalg.cholesky, lu.det, lu.slogdet,
                      lu.cofactor, linalg.eigh, decompositions.svd,
@@ -440,5 +440,5 @@ RULES: dict[Primitive, Rule] = {
     **dict.fromkeys((linalg.solve, linalg.triangular_solve, sparse.solve), _system),
     contractions.matmul: _matmul, contractions.einsum: _einsum,
     contractions.convolve: _convolve, contractions.cross: _cross,
-    sparse.product: _sparse_product, sparse.sampled: _sampled,
+    sparse.product: _sparse_product, sparse.sampled: _sample,
 }

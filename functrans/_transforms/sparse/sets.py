@@ -71,7 +71,7 @@ class Sets(NamedTuple):
 
     def matrix(self) -> Csr:
         """The sets as rows of a boolean matrix, sorted and without repeats."""
-        return _joined([_rows(t, self.inputs) for t in self.terms], (self.size, self.inputs))
+        return _join([_rows(t, self.inputs) for t in self.terms], (self.size, self.inputs))
 
     def united(self, groups: np.ndarray, shape: tuple[int, ...]) -> Sets:
         """The union of the entries of each group; ``groups`` are numbers of entries of ``shape``,
@@ -80,7 +80,7 @@ class Sets(NamedTuple):
         count = math.prod(shape)
         parts = [_rows(Term(t.places.reshape(-1), t.table), self.inputs, groups, count)
                  for t in self.terms]
-        return of_matrix(_joined(parts, (count, self.inputs)), shape)
+        return of_matrix(_join(parts, (count, self.inputs)), shape)
 
     def united_along(self, axes: Sequence[int]) -> Sets:
         """The union along axes, which are dropped."""
@@ -126,7 +126,7 @@ def union(parts: Sequence[Sets | None]) -> Sets | None:
     terms: list[Term] = []
     for t in (t for p in some for t in p.terms):
         for i, old in enumerate(terms):
-            both = _merged(old, t)
+            both = _merge(old, t)
             if both is not None:
                 terms[i] = both
                 break
@@ -136,7 +136,7 @@ def union(parts: Sequence[Sets | None]) -> Sets | None:
     return joined if len(terms) <= MANY else of_matrix(joined.matrix(), joined.shape)
 
 
-def _merged(a: Term, b: Term) -> Term | None:
+def _merge(a: Term, b: Term) -> Term | None:
     """The union as one term, where no entry names two rows."""
     if a.table is not b.table:
         return None
@@ -154,7 +154,7 @@ def combined(parts: Sequence[Sets | None], shapes: Sequence[tuple],
     some = [p for p in parts if p is not None]
     if not some:
         return None
-    table, offsets = _stacked([t.table for p in some for t in p.terms])
+    table, offsets = _stack([t.table for p in some for t in p.terms])
     # layer k has the k-th term of each part that is of the identity, or of the table
     layers: dict[tuple[bool, int], dict[int, np.ndarray]] = {}
     for i, part in enumerate(parts):
@@ -174,7 +174,7 @@ def combined(parts: Sequence[Sets | None], shapes: Sequence[tuple],
     return out if len(terms) <= MANY else of_matrix(out.matrix(), out.shape)
 
 
-def _stacked(tables: Sequence[Csr | None]) -> tuple[Csr | None, dict[int, int]]:
+def _stack(tables: Sequence[Csr | None]) -> tuple[Csr | None, dict[int, int]]:
     """Several tables as one, and from where on the rows of each are in it."""
     unique = {id(t): t for t in tables if t is not None}
     if len(unique) < 2:
@@ -221,7 +221,7 @@ def _boolean(a: Any) -> Any:
     return sparse.csr_array((np.ones(len(a.indices), bool), a.indices, a.indptr), shape=a.shape)
 
 
-def _joined(parts: Sequence[Any], shape: tuple[int, int]) -> Csr:
+def _join(parts: Sequence[Any], shape: tuple[int, int]) -> Csr:
     """The union of matrices, each row sorted and without repeats."""
     if not parts:
         return sparse.csr_array(shape, dtype=bool)

@@ -76,7 +76,7 @@ class Way(NamedTuple):
 
 def the_way(f: Callable, values: Sequence, name: str) -> Way:
     """The way that is gone for these values."""
-    way = _recorded(f, values, name, [])
+    way = _record(f, values, name, [])
     return Way(check(way.program), _guard(way) if way.decisions else None)
 
 
@@ -109,7 +109,7 @@ def every_way(f: Callable, values: Sequence, name: str) -> list[Way]:
     while todo:
         known = todo.pop()
         try:
-            way = _recorded(f, values, name, known)
+            way = _record(f, values, name, known)
         except FunctransError:
             raise
         except Exception:
@@ -128,7 +128,7 @@ def every_way(f: Callable, values: Sequence, name: str) -> list[Way]:
     return found
 
 
-def _recorded(f: Callable, values: Sequence, name: str, known: Sequence[Outcome]) -> Recording:
+def _record(f: Callable, values: Sequence, name: str, known: Sequence[Outcome]) -> Recording:
     try:
         way = record(f, values, values, name, known)
     except Endless as end:
@@ -197,7 +197,7 @@ class Staged(NamedTuple):
 
 def staged(who: str, f: Callable, argnums: Argnums, args: tuple) -> Staged:
     """The program of ``f`` for arguments like these, on the way that it goes for their values."""
-    (s,) = _staged(who, f, argnums, args, _here)
+    (s,) = _stage(who, f, argnums, args, _here)
     return s
 
 
@@ -207,7 +207,7 @@ def _here(*call: Any) -> list[Way]:
 
 def staged_ways(f: Callable, argnums: Argnums, args: tuple, local: bool) -> list[Staged]:
     """Each way that ``f`` may go for arguments like these; ``local``: that for their values."""
-    found = _staged("sparsity", f, argnums, args, _here if local else every_way)
+    found = _stage("sparsity", f, argnums, args, _here if local else every_way)
     shapes = {s.shape for s in found}
     if len(shapes) > 1:
         raise ShapeError(
@@ -218,11 +218,11 @@ def staged_ways(f: Callable, argnums: Argnums, args: tuple, local: bool) -> list
     return found
 
 
-def _staged(who: str, f: Callable, argnums: Argnums, args: tuple,
+def _stage(who: str, f: Callable, argnums: Argnums, args: tuple,
             write: Callable[[Callable, list, str], list[Way]]) -> list[Staged]:
     leaves, structure = tree.flatten(args)
     function = require_callable(who, f)
-    chosen = _chosen(who, f, argnums, args, leaves, structure)
+    chosen = _choose(who, f, argnums, args, leaves, structure)
     numbers = numbers_in(who, leaves)
     places = [i for i, x in enumerate(leaves) if is_number(x)]
 
@@ -287,7 +287,7 @@ class _Place:
         self.at = at
 
 
-def _chosen(who: str, f: Callable, argnums: Argnums, args: tuple, leaves: list,
+def _choose(who: str, f: Callable, argnums: Argnums, args: tuple, leaves: list,
             structure: tree.Structure) -> list[int]:
     """The leaves of the arguments that are differentiated, in the order of their columns."""
     marks = tree.unflatten(structure, list(map(_Place, range(len(leaves)))))
@@ -299,7 +299,7 @@ def _chosen(who: str, f: Callable, argnums: Argnums, args: tuple, leaves: list,
     label = f"`{argnums}`" if isinstance(argnums, str) else argnums
     what = f"argument {label} of `{name_of(f)}`"
     if any([isinstance(leaves[i], Tracer) for i in wanted]):
-        raise _traced(who, what)
+        raise _trace(who, what)
     numbers = [i for i in wanted if is_number(leaves[i])]
     chosen = [i for i in numbers if aval_of(leaves[i]).dtype.kind in "fcV"]
     if not chosen:
@@ -330,7 +330,7 @@ def _require_one_field(who: str, f: Callable, s: Staged) -> None:
         )
 
 
-def _traced(who: str, what: str) -> UnsupportedError:
+def _trace(who: str, what: str) -> UnsupportedError:
     return UnsupportedError(
         f"{who}: {what} is traced. The result is an array of SciPy's, which no transform can "
         "trace: call it outside of them; jacobian and hessian can be nested."
@@ -341,13 +341,13 @@ def require_plain(who: str, name: str, args: tuple) -> None:
     """Raise where a transform traces an argument."""
     for i, x in enumerate(args):
         if any([isinstance(v, Tracer) for v in tree.leaves(x)]):
-            raise _traced(who, f"argument {i} of `{name}`")
+            raise _trace(who, f"argument {i} of `{name}`")
 
 
 def numbers_in(who: str, leaves: Sequence[Any]) -> list:
     """The numbers among the arguments, as they go into the program."""
     if any([isinstance(x, Tracer) for x in leaves]):
-        raise _traced(who, "an argument")
+        raise _trace(who, "an argument")
     return [in_native_order(plain(x)) for x in leaves if is_number(x)]
 
 
@@ -385,7 +385,7 @@ class Fixed:
 
 def jacobian_pattern(ways: Sequence[Staged], local: bool = False) -> Csr:
     """Where the Jacobian may have entries: for all values, or for those at hand."""
-    return _united([_jacobian_pattern(s, local) for s in ways])
+    return _unite([_jacobian_pattern(s, local) for s in ways])
 
 
 def _jacobian_pattern(s: Staged, local: bool) -> Csr:
@@ -399,7 +399,7 @@ def _jacobian_pattern(s: Staged, local: bool) -> Csr:
 
 def hessian_pattern(ways: Sequence[Staged]) -> Csr:
     """Where the Hessian may have entries."""
-    return _united([_hessian_pattern(s) for s in ways])
+    return _unite([_hessian_pattern(s) for s in ways])
 
 
 def _hessian_pattern(s: Staged) -> Csr:
@@ -408,7 +408,7 @@ def _hessian_pattern(s: Staged) -> Csr:
     return pairs.matrix()
 
 
-def _united(patterns: list[Csr]) -> Csr:
+def _unite(patterns: list[Csr]) -> Csr:
     total = patterns[0]
     for p in patterns[1:]:
         total = total + p

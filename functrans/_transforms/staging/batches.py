@@ -24,10 +24,10 @@ from functrans._transforms.staging.paths import (
     Grow,
     Node,
     Source,
-    Tree,
+    TraceTree,
     called,
     decides,
-    reached,
+    reach,
 )
 from functrans._transforms.staging.recording import Outcome, outcome_of
 from functrans._transforms.vmap import BatchTrace, BatchTracer
@@ -52,7 +52,7 @@ def opened(x: Any) -> Opened:
     batches: list[BatchTrace] = []
     moves = False
     while isinstance(x, PrimalTracer | BatchTracer):
-        newer = x.owner.taken_by()
+        newer = x.owner.active_trace()
         if newer is not None:
             x = newer.operand(x)
         elif isinstance(x.owner, BatchTrace):
@@ -125,19 +125,19 @@ class Walk(NamedTuple):
     entry: Entry
 
 
-def run(paths: Tree, start: dict[Source, Any], grow: Grow) -> Any:
+def run(paths: TraceTree, start: dict[Source, Any], grow: Grow) -> Any:
     """The result for values of which some are batched; NotImplemented if it takes too many paths.
     """
     for _ in range(paths.most + MOST_RESTARTS if paths.root else 0):
         ends = _ends(paths, start, grow)
         if ends is not None and (columns := _results(paths, ends)) is not None:
-            return _joined(columns, ends)
+            return _join(columns, ends)
         if paths.endless:
             break
     return NotImplemented
 
 
-def _ends(paths: Tree, start: dict[Source, Any], grow: Grow) -> list[Walk] | None:
+def _ends(paths: TraceTree, start: dict[Source, Any], grow: Grow) -> list[Walk] | None:
     """The leaves that entries come to; None if the tree has grown meanwhile, or may not grow."""
     ends, todo = [], [Walk(paths.root, dict(start), [], None, {})]
     while todo:
@@ -195,12 +195,12 @@ def _came_out(x: Any, outcome: Outcome) -> Any:
     return (np.trunc(x) if x.dtype.kind == "f" else x) == value
 
 
-def _results(paths: Tree, ends: Sequence[Walk]) -> list[Sequence] | None:
+def _results(paths: TraceTree, ends: Sequence[Walk]) -> list[Sequence] | None:
     """What the leaves give the whole batch; None if the tree has grown meanwhile."""
     columns: list[Sequence] = []
     for node, values, *_ in ends:
         assert node is not None and node.piece.entry is not None, node
-        args = reached(node, values)
+        args = reach(node, values)
         if args is None:
             return None
         paths.use(node)
@@ -209,7 +209,7 @@ def _results(paths: Tree, ends: Sequence[Walk]) -> list[Sequence] | None:
     return columns
 
 
-def _joined(columns: list[Sequence], ends: Sequence[Walk]) -> Any:
+def _join(columns: list[Sequence], ends: Sequence[Walk]) -> Any:
     """Of each entry the results of its own leaf."""
     ys = columns[-1]
     for outs, walk in zip(columns[:-1], ends, strict=False):
@@ -218,7 +218,7 @@ def _joined(columns: list[Sequence], ends: Sequence[Walk]) -> Any:
     return tree.unflatten(ends[0].node.structure, hand_out_all(list(ys)))
 
 
-def _require_like(paths: Tree, first: Any, xs: Sequence, other: Any, ys: Sequence) -> None:
+def _require_like(paths: TraceTree, first: Any, xs: Sequence, other: Any, ys: Sequence) -> None:
     """Raise unless two leaves return what can be entries of one batch."""
     shapes = [[np.shape(v) for v in values] for values in (xs, ys)]
     if first.structure == other.structure and shapes[0] == shapes[1]:

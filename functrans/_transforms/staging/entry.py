@@ -15,8 +15,8 @@ from functrans._compile.ir.program import Program, aval_of_atom, evaluate
 from functrans._compile.lowering.numbers import Rounding
 from functrans._core.bind import is_staged, may_have_nan
 from functrans._core.locks import Interrupted, compiler, lazy
-from functrans._core.plain import spaced
-from functrans._core.primitive import Products, inside
+from functrans._core.plain import space
+from functrans._core.primitive import ZeroPolicy, inside
 from functrans._ops.calls import Call
 from functrans._transforms.arguments import hand_out_all, hand_out_fresh
 from functrans._transforms.drawing import Draw, Drawn
@@ -303,7 +303,7 @@ class Entry:
             if guards is not None and native is not None and self.check_integers is None:
                 native, self.guards, self.quick = own.guarded(guards), guards, quick
         if self.check_integers is not None:
-            native, run = None, functools.partial(_checked, self.check_integers, run)
+            native, run = None, functools.partial(_check, self.check_integers, run)
         if structure is tree.LEAF:
             return native or nothing, lambda args: hand_out_fresh(run(args)[0])
 
@@ -315,9 +315,9 @@ class Entry:
         if native is None or not structure.size:
             return nothing, general
         if structure.size == 1:
-            return _wrapped(native, lambda y: make((y,))), general
+            return _wrap(native, lambda y: make((y,))), general
         direct = structure.kind is tuple and set(structure.children) == {tree.LEAF}
-        return native if direct else _wrapped(native, make), general
+        return native if direct else _wrap(native, make), general
 
     def result(self, outs: Sequence) -> Any:
         """The outputs as the caller gets them."""
@@ -337,7 +337,7 @@ class Entry:
         made.inputs = self.inputs if same else ()
         return made
 
-    def jvp(self, mask: Mask, how: Products) -> tuple[Entry, list[bool]]:
+    def jvp(self, mask: Mask, how: ZeroPolicy) -> tuple[Entry, list[bool]]:
         """The entry of outputs and tangents, and which outputs have one."""
         made, moves = restage.jvp(self.program, mask, self.name, how)
         return self.of("jvp", made), moves
@@ -349,7 +349,7 @@ class Entry:
         return self.of("vmap", made), varies
 
 
-def _wrapped(native: Callable, make: Callable[[Any], Any]) -> Callable:
+def _wrap(native: Callable, make: Callable[[Any], Any]) -> Callable:
     """An entry that returns what ``make`` makes of the outputs."""
 
     def entry(*args: Any) -> Any:
@@ -359,7 +359,7 @@ def _wrapped(native: Callable, make: Callable[[Any], Any]) -> Callable:
     return entry
 
 
-def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -> list:
+def _check(check: Callable[[Sequence], None], run: Callable, args: Sequence) -> list:
     check(args)
     return run(args)
 
@@ -367,9 +367,9 @@ def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -
 class VJPPair:
     """A program split in two, of which the second takes what the first has kept for it."""
 
-    def __init__(self, entry: Entry, mask: Mask, how: Products):
+    def __init__(self, entry: Entry, mask: Mask, how: ZeroPolicy):
         program = entry.program
-        self.strong = how is Products.STRONG
+        self.strong = how is ZeroPolicy.STRONG
         takes = restage.reached_outputs(program, mask)
         joint = restage.vjp(program, mask, entry.name, how, takes)
         split = restage.partition(joint, len(mask), len(program.outputs), takes)
@@ -402,7 +402,7 @@ class JitCall(Call):
             ys, ts = flat[: len(moves)], flat[len(moves) :]
             if any(map(is_staged, flat)) or not any(map(may_have_nan, ts)):
                 break
-        return ys, spaced(ts, moves)
+        return ys, space(ts, moves)
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         if self.entry.discrete:

@@ -180,11 +180,11 @@ class Environment:
         order = {x: i for i, x in enumerate(dict.fromkeys(map(id, self.traced.values())))}
         return tuple(kinds), tuple([order[id(x)] for x in self.traced.values()])
 
-    def lend(self) -> None:
+    def suspend(self) -> None:
         """Let a program that is written next take the ops on traced values."""
         for x in self.tracers:
             while issubclass(type(x), Tracer):
-                x.owner.lend()
+                x.owner.suspend()
                 x = x.inner
 
     def _walk(self) -> None:

@@ -41,7 +41,7 @@ def for_numba(name: str, code: Callable, example: Sequence) -> Callable:
     Arguments are floats and contiguous arrays, whose shapes are compared at each call; results are
     new. Raises where the code reports an error.
     """
-    return _function(name, _framed(name, code, example), quiet=False)
+    return _function(name, _frame(name, code, example), quiet=False)
 
 
 def for_c(name: str, code: Callable, example: Sequence) -> Callable:
@@ -89,7 +89,7 @@ def _of_buffer(name: str, code: Callable, example: Sequence) -> Any:
     """A filter: 0 is returned, which SciPy raises for, if the array has another length."""
     if np.asarray(example[0]).dtype != np.float64:
         raise ArgumentError(f"{name}: a filter is of float64, not of {describe(example[0])}")
-    framed = _framed(name, code, example)
+    framed = _frame(name, code, example)
     _require_one_double(name, framed)
     f, n = _function(name, framed, quiet=True), len(example[0])
 
@@ -139,7 +139,7 @@ def _of_numbers(name: str, code: Callable, example: Sequence) -> Callable:
                 f"{name}: argument {i} is {describe(x)}. C knows no shapes, so that such a "
                 "function takes and returns doubles only"
             )
-    framed = _framed(name, code, example)
+    framed = _frame(name, code, example)
     _require_one_double(name, framed)
     return _function(name, framed, quiet=True)
 
@@ -153,7 +153,7 @@ def _require_one_double(name: str, framed: Framed) -> None:
 # ---- the code
 
 
-def _framed(name: str, code: Callable, example: Sequence) -> Framed:
+def _frame(name: str, code: Callable, example: Sequence) -> Framed:
     """The native function, if the code is one and takes these arguments."""
     for i, x in enumerate(example):
         number = isinstance(x, np.ndarray | np.generic) or type(x) in PYTHON_SCALARS
@@ -232,11 +232,11 @@ def _require_types(name: str, wanted: Sequence[Argument], kinds: Any) -> None:
             fits = isinstance(k, types.Float | types.Integer)
         if not fits:
             raise TypingError(
-                f"{name}: argument {i} must be {_described(x)}, but is {k}"
+                f"{name}: argument {i} must be {_describe(x)}, but is {k}"
             )
 
 
-def _described(x: Argument) -> str:
+def _describe(x: Argument) -> str:
     return f"a contiguous array {x.dtype}{list(x.shape)}" if x.shape else f"a {x.dtype}"
 
 
@@ -292,7 +292,7 @@ class _Caller:
         for n, have in zip(wanted.shape, cgutils.unpack_tuple(b, array.shape), strict=True):
             with b.if_then(b.icmp_signed("!=", have, have.type(n)), likely=False):
                 c.call_conv.return_user_exc(
-                    b, ValueError, (f"{self.name}: argument {i} must be {_described(wanted)}",)
+                    b, ValueError, (f"{self.name}: argument {i} must be {_describe(wanted)}",)
                 )
         return b.bitcast(array.data, BYTE.as_pointer())
 

@@ -57,15 +57,15 @@ def state_of(g: Any) -> object:
     if hasattr(g, "getstate"):  # Python's
         return g.getstate()
     if hasattr(g, "get_state"):  # NumPy's first
-        return _frozen(g.get_state(legacy=False))
+        return _freeze(g.get_state(legacy=False))
     bits = getattr(g, "bit_generator", g)
     seeds = getattr(bits, "seed_seq", None)
-    return _frozen(bits.state), getattr(seeds, "n_children_spawned", 0)
+    return _freeze(bits.state), getattr(seeds, "n_children_spawned", 0)
 
 
-def _frozen(x: Any) -> object:
+def _freeze(x: Any) -> object:
     if isinstance(x, dict):
-        return tuple((k, _frozen(v)) for k, v in x.items())
+        return tuple((k, _freeze(v)) for k, v in x.items())
     return x.tobytes() if isinstance(x, np.ndarray) else x
 
 

@@ -21,7 +21,7 @@ from functrans._compile.lowering.numbers import Rounding
 from functrans._core.array import Array
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler
-from functrans._core.primitive import NanArrived, Products, products
+from functrans._core.primitive import NanArrived, ZeroPolicy, products
 from functrans._core.warned import tell
 from functrans._core.writing import handed_to
 from functrans._inspect.lowered import Explanation, Lowered, Staging
@@ -35,7 +35,7 @@ from functrans._transforms.staging.compiled import Compiled, warned
 from functrans._transforms.staging.entry import Entry, JitCall, Nested, nothing
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.generators import Draws
-from functrans._transforms.staging.paths import Tree
+from functrans._transforms.staging.paths import TraceTree
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
 from functrans._transforms.staging.recording import Outcome, Recording, Uncompiled, record
 from functrans._transforms.staging.signature import BoundCall, Signature
@@ -149,7 +149,7 @@ _ARRAYS = frozenset({np.ndarray, Array, np.float64})
 _PLAIN = _ARRAYS | {float, int}
 
 
-def _found_again(found: Entry | Tree | Nested) -> bool:
+def _found_again(found: Entry | TraceTree | Nested) -> bool:
     """Whether what the C function compares had moved in memory, and was found."""
     return found.guards is not None and found.guards.stale and found.guards.find()
 
@@ -183,9 +183,9 @@ class Jitted:
     def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding, most: int = MOST):
         self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
         self.name, self.most = f"jit({name_of(f)})", most
-        self.entries: OrderedDict[Any, Entry | Tree | None] = OrderedDict()
+        self.entries: OrderedDict[Any, Entry | TraceTree | None] = OrderedDict()
         self.doubted: set[Any] = set()  # kinds of arguments that need strong zero
-        self.shortcuts: dict[tuple, Entry | Tree | Nested] = {}
+        self.shortcuts: dict[tuple, Entry | TraceTree | Nested] = {}
         self.latest: Latest = _NOTHING
         self.lock = Lock()
         self.told: set[str] = set()
@@ -238,11 +238,11 @@ class Jitted:
             self._forget_shortcuts()
             return self._run(given, args, kwargs)
 
-    def _products(self, given: BoundCall) -> Products:
+    def _products(self, given: BoundCall) -> ZeroPolicy:
         """How products in derivatives inside the function are formed."""
-        how = products() if writing() else Products.CHECKED
-        if how is Products.BARE or given.key in self.doubted:
-            return Products.STRONG
+        how = products() if writing() else ZeroPolicy.CHECKED
+        if how is ZeroPolicy.BARE or given.key in self.doubted:
+            return ZeroPolicy.STRONG
         return how
 
     def _run(self, given: BoundCall, args: tuple, kwargs: dict) -> Any:
@@ -256,7 +256,7 @@ class Jitted:
                 entry.check_integers(operands)
             y = entry.result(JitCall(entry)(*operands))
         else:
-            run = batches.run if any(map(is_batched, operands.values())) else Tree.run
+            run = batches.run if any(map(is_batched, operands.values())) else TraceTree.run
             y = run(entry, operands, functools.partial(self._grow, entry, given))
             if y is NotImplemented:
                 return hand_out_tree(self._python(given.drawn, args, kwargs))
@@ -280,8 +280,8 @@ class Jitted:
         self.latest = _NOTHING
 
     def _entry(
-        self, given: BoundCall, how: Products | None = None
-    ) -> tuple[Entry | Tree | None, Any]:
+        self, given: BoundCall, how: ZeroPolicy | None = None
+    ) -> tuple[Entry | TraceTree | None, Any]:
         """What runs a call, and what it begins with: what it closes over, and the arguments.
 
         None: only the function's Python can run it.
@@ -304,8 +304,8 @@ class Jitted:
         start = perf_counter()
         entry, values = self._staged(environment, given, how)
         if entry is not None:
-            before = self.entries.get((Products.CHECKED, given.key))
-            doubted = how is Products.STRONG and before is not None
+            before = self.entries.get((ZeroPolicy.CHECKED, given.key))
+            doubted = how is ZeroPolicy.STRONG and before is not None
             reason = NAN_ARRIVED if doubted else _reason(known)
             self._note(reason, given, start, entry.pieces())
         if entry is not None and entry.once:
@@ -324,14 +324,14 @@ class Jitted:
         return entry, values
 
     def _staged(
-        self, environment: Environment, given: BoundCall, how: Products
-    ) -> tuple[Entry | Tree | None, Any]:
+        self, environment: Environment, given: BoundCall, how: ZeroPolicy
+    ) -> tuple[Entry | TraceTree | None, Any]:
         """What will run such calls, and what this one begins with."""
         operands, traced = given.operands, environment.traced
         try:
-            path, before, after = self._recorded(environment, given, (), how)
+            path, before, after = self._record(environment, given, (), how)
         except Uncompiled as why:
-            made = Tree(self.name, self.rounding, self.most, self.told)
+            made = TraceTree(self.name, self.rounding, self.most, self.told)
             made.give_up(why)
             return made, made.values({}, operands, given.drawn)
         except ConcretizationError:
@@ -344,7 +344,7 @@ class Jitted:
         if path.decisions:
             if any([id(x) not in places for x, _ in path.lifted]):
                 return None, operands  # who knows where what it closes over will be then
-            grown = Tree(self.name, self.rounding, self.most, self.told)
+            grown = TraceTree(self.name, self.rounding, self.most, self.told)
             grown.add(path, places)
             grown.depend_on(unchanged)
             grown.holders, grown.closes_over = holders, tuple(traced)
@@ -363,13 +363,13 @@ class Jitted:
         drawn = given.drawn.values(enumerate(entry.draws))
         return entry, [*[drawn.get(places.get(id(x)), x) for x in values], *operands]
 
-    def _recorded(
-        self, environment: Environment, given: BoundCall, known: Sequence[Outcome], how: Products,
+    def _record(
+        self, environment: Environment, given: BoundCall, known: Sequence[Outcome], how: ZeroPolicy,
         entry: Mapping = FIRST,
     ) -> tuple[Recording, dict, dict]:
         """The path of a call, and what the function read beside its arguments before and after."""
         before, draws = checks(environment), Draws(environment.generators, environment.libraries)
-        environment.lend()
+        environment.suspend()
         operands = batches.one_of(given.operands, entry)
         examples = list(map(_example, operands))
         with rehearsal(given.drawn):
@@ -378,14 +378,14 @@ class Jitted:
         draws.refuse(self.name, "the same for each call", after.generators, path.draws.states)
         return path, before, checks(after)
 
-    def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome],
+    def _grow(self, paths: TraceTree, given: BoundCall, known: Sequence[Outcome],
               entry: Mapping = FIRST) -> None:
         """Add the path of a call, or of an entry of a batch, which begins with ``known`` outcomes.
         """
         environment, start = Environment(self.f, *given.fixed), perf_counter()
         try:
             how = self._products(given)
-            path, before, after = self._recorded(environment, given, known, how, entry)
+            path, before, after = self._record(environment, given, known, how, entry)
         except Uncompiled as why:
             paths.give_up(why)
             return
@@ -413,7 +413,7 @@ class Jitted:
         """What was staged and compiled so far, why, and in what time."""
         return Explanation(self.name, list(self.history.copy()))  # threads may add to it
 
-    def _count_change(self, old: Entry | Tree) -> None:
+    def _count_change(self, old: Entry | TraceTree) -> None:
         """Warn, once, of a function that is compiled again and again."""
         self.changes += 1
         if self.changes == MANY and old.reads is not None:
@@ -425,7 +425,7 @@ class Jitted:
 
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
-        entry, _ = self._entry(self.signature.of(args, {}), Products.BY_ROW)
+        entry, _ = self._entry(self.signature.of(args, {}), ZeroPolicy.BY_ROW)
         try:
             code = entry.executable.code if type(entry) is Entry and not entry.draws else None
         except Interrupted:
@@ -457,7 +457,7 @@ class Jitted:
             reason = "staged before"
         elif known is not None:
             reason = "what it reads has changed"
-        if type(entry) is Tree:
+        if type(entry) is TraceTree:
             leaves = set(entry.leaves)
             found = entry.find(operands, functools.partial(self._grow, entry, given))
             if found is not None and entry in before and found[0] not in leaves:
@@ -479,7 +479,7 @@ class Jitted:
         return peaks.of_executable(self.lower(*args, **kwargs).entry.executable)
 
 
-def _reason(known: Entry | Tree | None) -> str:
+def _reason(known: Entry | TraceTree | None) -> str:
     """Why a function is staged in place of what was there."""
     if known is None or known.reads is None:
         return "new kind of arguments"
@@ -490,5 +490,5 @@ def _example(x: Any) -> Any:
     """A plain value of the same kind as ``x``."""
     if not isinstance(x, Tracer):
         return x
-    concrete = x.concrete()
+    concrete = x.concrete_value()
     return np.ones(x.shape, x.dtype) if concrete is None else concrete

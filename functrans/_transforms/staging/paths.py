@@ -54,7 +54,7 @@ CALLS_BEFORE_PLAN = 7
 Grow = Callable[..., None]
 
 
-class Piece(NamedTuple):
+class Segment(NamedTuple):
     """The code of a node: what it ``reads`` and ``gives``, some of it
     numbers of Python's (``weak``)."""
 
@@ -74,7 +74,7 @@ class Node:
     __slots__ = ("children", "convert", "decision", "draws", "eqns", "given", "outputs", "parent",
                  "piece", "sources", "structure", "test", "used")
 
-    piece: Piece
+    piece: Segment
 
     def __init__(self, eqns: Sequence[Eqn], sources: Mapping[Var, Source],
                  decision: Decision | None, outputs: tuple[Atom, ...], structure: Any,
@@ -125,7 +125,7 @@ class Node:
         return nodes[::-1]
 
 
-class Tree:
+class TraceTree:
     """The paths of one function for one kind of arguments, at most ``most``.
 
     ``endless``: there were too many, and what has no path here is for Python; ``told`` are the
@@ -201,7 +201,7 @@ class Tree:
                     child = node.children.get(known[node].key)
                 node = child
             leaf = node is not None and node.test is None
-            if node is not None and leaf and (args := reached(node, values)) is not None:
+            if node is not None and leaf and (args := reach(node, values)) is not None:
                 return node, args
             # the tree has grown meanwhile, and its pieces give more than they did
         return None
@@ -287,7 +287,7 @@ class Tree:
         if line not in self.told:
             self.told.add(line)
             warn(
-                f"{line}: {self.name} decides by a traced value here,{_shown(line)} {how}. All "
+                f"{line}: {self.name} decides by a traced value here,{_show(line)} {how}. All "
                 "other calls run as plain Python from now on. Write a loop as ft.while_loop, with "
                 "max_steps= where it is differentiated, or as ft.fori_loop, a choice as ft.cond or "
                 "np.where; use NumPy's functions in place of float() and math, ft.array(y)[i] "
@@ -330,12 +330,12 @@ class Tree:
         for node, piece in reversed(made):
             node.piece = piece
 
-    def _piece(self, node: Node) -> Piece:
+    def _piece(self, node: Node) -> Segment:
         """The code of a node that gives what is wanted of it."""
         order = [v for eqn in node.eqns for v in eqn.outputs if node.sources[v] in node.given]
         outputs = node.outputs if node.test is None else tuple(order)
         if node.test is not None and not order:
-            return Piece(None, (), (), ())
+            return Segment(None, (), (), ())
         reads, program = _straight(node.eqns, outputs)
         key = program_key(program)
         entry = None if key is None or node.test is None else self.shared.get(key)
@@ -343,7 +343,7 @@ class Tree:
             entry = Entry(self.name, program, node.structure, self.rounding)
             if key is not None and node.test is not None:
                 self.shared[key] = entry
-        return Piece(entry, tuple([node.sources[v] for v in reads]),
+        return Segment(entry, tuple([node.sources[v] for v in reads]),
                      tuple([node.sources[v] for v in order]),
                      tuple([node.sources[v] for v in order if v.weak]))
 
@@ -436,7 +436,7 @@ def read(keys: Sequence[Source], values: Mapping) -> list | None:
         return None
 
 
-def reached(node: Node, values: dict) -> list | None:
+def reach(node: Node, values: dict) -> list | None:
     """The values for what the piece of a node reads, of which it may have to draw some."""
     if node.draws:
         values.update(values[Drawn].values(node.draws))
@@ -446,7 +446,7 @@ def reached(node: Node, values: dict) -> list | None:
 def decides(node: Node, values: dict) -> bool:
     """Add to the values what a node gives; whether that, and what it decides by, could be had."""
     piece = node.piece
-    args = reached(node, values)
+    args = reach(node, values)
     if piece.entry is not None:
         if args is None:
             return False
@@ -454,7 +454,7 @@ def decides(node: Node, values: dict) -> bool:
     return read((node.test,), values) is not None
 
 
-def _put(piece: Piece, ys: Sequence, values: dict) -> None:
+def _put(piece: Segment, ys: Sequence, values: dict) -> None:
     values.update(zip(piece.gives, ys, strict=True))
     for k in piece.weak:
         if type(values[k]) is np.ndarray:
@@ -467,7 +467,7 @@ def called(entry: Entry, args: list) -> Sequence:
     return entry.checked(args)
 
 
-def _shown(line: str) -> str:
+def _show(line: str) -> str:
     """The code of a line, as far as it can be had."""
     file, _, number = line.rpartition(":")
     text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from functrans._compile.ir.columns import inlined
+from functrans._compile.ir.columns import inline
 from functrans._compile.ir.program import Atom, Eqn, Program, Structured, Var, aval_of_atom
 from functrans._compile.run.frame import Frame, Segment
 from functrans._compile.schedule.schedule import values_alone
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def of_call(f: Callable, args: tuple, kwargs: dict) -> int:
     """Bytes that NumPy takes for ``f`` op by op: its program is written, and nothing is run."""
-    return of_program(inlined(make_program(f)(*args, **kwargs)))
+    return of_program(inline(make_program(f)(*args, **kwargs)))
 
 
 def of_program(program: Program) -> int:

@@ -120,15 +120,15 @@ class Reads:
 
     def __init__(self, checks: Sequence[Check]):
         self.checks = checks
-        self.unchanged: Callable[[], bool] = _written(checks)
+        self.unchanged: Callable[[], bool] = _write(checks)
 
     @lazy
     def native(self) -> tuple[Guards | None, Callable[[], bool] | None]:
         """What the C function of a program compares, None if nothing, and what is left to Python.
         """
-        from functrans._compile.run.guards import Guards, supported  # lazy: the whole compiler
+        from functrans._compile.run.guards import Guards, is_supported  # lazy: the whole compiler
 
-        if not supported():
+        if not is_supported():
             return None, self.unchanged
         guards = {i: g for i, c in enumerate(self.checks) if (g := _guard(c)) is not None}
         if not guards:
@@ -137,7 +137,7 @@ class Reads:
         if not found.holds:
             return None, self.unchanged
         rest = [c for i, c in enumerate(self.checks) if i not in guards]
-        return found, _written(rest) if rest else None
+        return found, _write(rest) if rest else None
 
     def checksums(self) -> list[tuple[np.ndarray, int]]:
         """The large arrays that are compared, with the checksums that they must have."""
@@ -185,7 +185,7 @@ def make({variables}):
 """
 
 
-def _written(checks: Sequence[Check]) -> Callable[[], bool]:
+def _write(checks: Sequence[Check]) -> Callable[[], bool]:
     """The tests as one function, whose variables are cells and globals that users' functions read.
 
     So a place is compared in 2 ns. A getter for each takes 25, a loop over them 150.
@@ -247,7 +247,7 @@ def same(x: Any, saved: Any) -> bool:
         return x is saved or issubclass(type(x), Tracer)
     if type(saved) is _Parts:
         return same_all(x if type(x) is _Parts else (type(x), *(parts_of(x) or ())), saved)
-    if _unpatched(x) is _unpatched(saved):
+    if _unpatch(x) is _unpatch(saved):
         return True
     if type(x) is not type(saved):
         return False
@@ -256,7 +256,7 @@ def same(x: Any, saved: Any) -> bool:
     return x == saved if type(x) is frozenset else type(x) in _VALUES and repr(x) == repr(saved)
 
 
-def _unpatched(x: Any) -> Any:
+def _unpatch(x: Any) -> Any:
     """What a name stands for where no block of ``patch`` runs."""
     return stood_for.get(id(x), x)
 

@@ -17,7 +17,7 @@ import numpy as np
 from functrans._compile.ir.program import Program, Var, atoms, evaluate
 from functrans._core.array import plain
 from functrans._core.bind import PrimalTracer, Tracer, writer
-from functrans._core.primitive import Products
+from functrans._core.primitive import ZeroPolicy
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.drawing import Draw, Drawn, key_of
 from functrans._transforms.staging.generators import state_of
@@ -137,7 +137,7 @@ class PathTrace(StagingTrace):
                  "values")
 
     def __init__(
-        self, fun: str, operands: Sequence, known: Sequence[Outcome], products: Products,
+        self, fun: str, operands: Sequence, known: Sequence[Outcome], products: ZeroPolicy,
         drawn: Drawn,
     ):
         super().__init__(fun, lifted={}, products=products)
@@ -194,9 +194,9 @@ class PathTrace(StagingTrace):
 
         return undo
 
-    def decide(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> Any:
+    def concretize(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> Any:
         if self.closed is True:
-            return super().decide(x, convert, use)
+            return super().concretize(x, convert, use)
         if self.stopped is not None:
             raise self.stopped
         v = x.variable
@@ -205,10 +205,10 @@ class PathTrace(StagingTrace):
         if (v, convert) not in self.outcomes:
             if len(self.decisions) >= MOST_DECISIONS:
                 self._stop(Endless(self))
-            self._decide(v, convert)
+            self._concretize(v, convert)
         return self.outcomes[v, convert].result()
 
-    def _decide(self, v: Var, convert: Callable[[Any], Any]) -> None:
+    def _concretize(self, v: Var, convert: Callable[[Any], Any]) -> None:
         n, outcome = len(self.decisions), None
         known, x = (True, None) if n < len(self.known) else self.value(v)
         if known:
@@ -227,7 +227,7 @@ class PathTrace(StagingTrace):
 
     def value(self, v: Var) -> tuple[bool, Any]:
         """Whether it is known what a variable is for the actual arguments, and what it is."""
-        inputs, wanted = self._needed(v)
+        inputs, wanted = self._need(v)
         for a in inputs:
             if a not in self.values:
                 known, x = exact(self.operands[a])
@@ -243,7 +243,7 @@ class PathTrace(StagingTrace):
             self.values.update(zip(results, ys, strict=True))
         return True, self.values[v]
 
-    def _needed(self, v: Var) -> tuple[dict[Var, None], set[int]]:
+    def _need(self, v: Var) -> tuple[dict[Var, None], set[int]]:
         """The variables to begin with, and the equations to run, for ``v``."""
         inputs: dict[Var, None] = {}
         wanted: set[int] = set()
@@ -274,7 +274,7 @@ def exact(x: Any) -> tuple[bool, Any]:
 
 def record(
     f: Callable, operands: Sequence, examples: Sequence, name: str, known: Sequence[Outcome],
-    products: Products = Products.BY_ROW, drawn: Drawn | None = None,
+    products: ZeroPolicy = ZeroPolicy.BY_ROW, drawn: Drawn | None = None,
 ) -> Recording:
     """The path of ``f`` on ``operands``, of whose kinds ``examples`` are, after known decisions.
 

@@ -24,8 +24,8 @@ from functrans._compile.ir.program import (
 )
 from functrans._core.array import Aval, inexact_dtype
 from functrans._core.bind import Tracer, is_staged, may_have_nan
-from functrans._core.plain import spaced
-from functrans._core.primitive import Primitive, Products, inside, products
+from functrans._core.plain import space
+from functrans._core.primitive import Primitive, ZeroPolicy, inside, products
 from functrans._ops.calls import Call
 from functrans._ops.declare import Bilinear, Elementwise, Linear
 from functrans._ops.structure import astype
@@ -68,7 +68,7 @@ class RowCall(Call):
 
 
 def jvp(
-    program: Program, mask: Mask, name: str, how: Products, wanted: Sequence[bool] | None = None
+    program: Program, mask: Mask, name: str, how: ZeroPolicy, wanted: Sequence[bool] | None = None
 ) -> tuple[Program, list[bool]]:
     """The program of outputs and tangents, and which outputs have one.
 
@@ -166,7 +166,7 @@ class Partition(NamedTuple):
 
 
 def vjp(
-    program: Program, mask: Mask, name: str, how: Products, takes: Sequence[bool] | None = None,
+    program: Program, mask: Mask, name: str, how: ZeroPolicy, takes: Sequence[bool] | None = None,
     totals: int | None = None,
 ) -> Program:
     """Outputs and the cotangents of the inputs in ``mask``, from inputs and seeds, optimised.
@@ -182,7 +182,7 @@ def vjp(
     def both(*values: Any) -> tuple:
         n = len(mask)
         trace = ReverseTrace(f"vjp({name})")
-        trace.strong = how is Products.STRONG
+        trace.strong = how is ZeroPolicy.STRONG
         if totals is not None:
             trace.many = 1
         xs = [trace.input(x) if m else x for x, m in zip(values, mask, strict=False)]
@@ -191,7 +191,7 @@ def vjp(
         trace.hand_out(outs)
         inputs = [x for x, m in zip(xs, mask, strict=True) if m]
         before = len(values) - len(own)
-        seeds = [*spaced(values[n:before], takes), *values[before:]]
+        seeds = [*space(values[n:before], takes), *values[before:]]
         ends = [*outs, *inputs[: len(own)]]
         cts = map(trace.settled, pull_back(trace, ends, seeds, inputs, consume=True))
         input_cts = [zeros_like(x) if c is None else c for c, x in zip(cts, inputs, strict=True)]
@@ -205,14 +205,14 @@ def vjp(
 
 def products_of(
     strong: bool, operands: Sequence, programs: Sequence[Program] = ()
-) -> Products:
+) -> ZeroPolicy:
     """How the products in a derivative of ``programs`` are formed, when ``operands`` are given.
 
     By rows with strong zero, if a zero may meet an infinity where the programs' value is finite.
     """
     how = inside(strong, operands)
-    by_row = how is Products.BY_ROW
-    return Products.STRONG if by_row and any(map(_may_mask, programs)) else how
+    by_row = how is ZeroPolicy.BY_ROW
+    return ZeroPolicy.STRONG if by_row and any(map(_may_mask, programs)) else how
 
 
 def _may_mask(program: Program) -> bool:
@@ -321,4 +321,4 @@ class ProgramNode(CallNode):
 
     def spread(self, cts: Sequence) -> list:
         """One cotangent for each of those parents that have a slot, as one for each of all."""
-        return spaced(cts, [p is not None for p in self.parents])
+        return space(cts, [p is not None for p in self.parents])

@@ -137,9 +137,9 @@ class Signature:
             parameters = inspect.signature(self.f).parameters.values()
             names = [p.name for p in parameters if p.kind in _POSITIONAL]
         names += [f"argument {i}" for i in range(len(names), len(positional))]
-        shown = [options.shown(name, path) for name, x in zip(names, positional, strict=False)
+        shown = [options.show(name, path) for name, x in zip(names, positional, strict=False)
                  for path, _ in options.leaves(x)]
-        shown += [options.shown(path[0].key, path[1:]) for path, _ in options.leaves(named)]
+        shown += [options.show(path[0].key, path[1:]) for path, _ in options.leaves(named)]
         return [shown[i] for i in numbers]
 
     def _call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,

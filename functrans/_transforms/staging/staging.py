@@ -34,10 +34,10 @@ from functrans._core.array import (
     dtype_of,
     in_native_order,
     plain,
-    unrepeated,
+    unrepeat,
 )
 from functrans._core.bind import Outputs, PrimalTracer, Trace, Tracer, bind, writer
-from functrans._core.primitive import NanArrived, Primitive, Products, forming, products
+from functrans._core.primitive import NanArrived, Primitive, ZeroPolicy, forming, products
 from functrans._core.writing import current
 from functrans._kernels.large import Examples
 from functrans._ops.structure import broadcast_to
@@ -59,13 +59,13 @@ REPEATED = 1024
 
 
 class StagedTracer(Tracer):
-    __slots__ = ("example", "root_of", "variable")
+    __slots__ = ("example", "sqrt_operand", "variable")
 
     staged = True
 
     def __init__(self, trace: StagingTrace, var: Var, example: Any):
         self.owner = trace
-        self.root_of = None
+        self.sqrt_operand = None
         self.variable = var
         self.example = example
 
@@ -82,13 +82,13 @@ class StagedTracer(Tracer):
         """Whether it stands for a number of Python's, which NumPy promotes weakly."""
         return self.variable.weak
 
-    def concrete(self) -> None:
+    def concrete_value(self) -> None:
         return None
 
     def is_finite(self) -> bool:
         return False  # not known: it depends on the values that the program will run on
 
-    def followed(self) -> bool:
+    def is_differentiated(self) -> bool:
         return False
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
@@ -101,14 +101,14 @@ class StagedTracer(Tracer):
     def __float__(self) -> float:
         if scipy_names.advice(self) or remedies.formats_text():
             return super().__float__()
-        return self.decide(float, "float()")
+        return self.concretize(float, "float()")
 
     def __complex__(self) -> complex:
-        return self.decide(complex, "complex()")
+        return self.concretize(complex, "complex()")
 
-    def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+    def _concretize(self, convert: Callable[[Any], Any], use: str) -> Any:
         owner: Any = self.owner  # a StagingTrace
-        return owner.decide(self, convert, use)
+        return owner.concretize(self, convert, use)
 
 
 class StagingTrace(Trace):
@@ -117,10 +117,10 @@ class StagingTrace(Trace):
     __slots__ = ("consts", "defined", "eqns", "lifted", "lines", "numbered", "products")
 
     def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None,
-                 products: Products = Products.BY_ROW):
+                 products: ZeroPolicy = ZeroPolicy.BY_ROW):
         super().__init__(fun)
         self.products = products
-        self.lend()
+        self.suspend()
         self.lifted = lifted
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Any, Atom]] = {}
@@ -153,7 +153,7 @@ class StagingTrace(Trace):
             return x
         if isinstance(x, Tracer):
             return self.lift(x)
-        now = content(unrepeated(x)) if isinstance(x, np.ndarray) and changeable(x) else None
+        now = content(unrepeat(x)) if isinstance(x, np.ndarray) and changeable(x) else None
         _, before, atom = self.consts.get(id(x), (x, None, None))
         if atom is None or now != before:
             atom = self.constant(plain(x))
@@ -194,7 +194,7 @@ class StagingTrace(Trace):
         """What the function that is staged is given."""
         return [self.input(x) for x in args]
 
-    def decide(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> NoReturn:
+    def concretize(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> NoReturn:
         """What Python decides by ``x``: not here, where one program is for all values."""
         raise ConcretizationError(
             f"{user_line()}: {use} of {x!r} would fix what depends on the values that the "
@@ -326,7 +326,7 @@ def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:
 
 
 def stage(
-    f: Callable, args: Sequence[Any], name: str, how: Products = Products.BY_ROW
+    f: Callable, args: Sequence[Any], name: str, how: ZeroPolicy = ZeroPolicy.BY_ROW
 ) -> tuple[Program, tree.Structure]:
     """The program of ``f`` on flat ``args``, and how the outputs nest."""
     trace = StagingTrace(name, products=how)
@@ -364,7 +364,7 @@ class StagedFunction(NamedTuple):
 
 
 def stage_part(
-    f: Callable, args: Sequence[Any], name: str, older: bool = False, how: Products | None = None
+    f: Callable, args: Sequence[Any], name: str, older: bool = False, how: ZeroPolicy | None = None
 ) -> StagedFunction:
     """A part of a function that is being transformed or staged: it may close over traced values.
 

@@ -79,7 +79,7 @@ class Observer:
     def pushed(self, op: Op, ts: Sequence, before: Sequence) -> None:
         pass
 
-    def decided(self, x: Any, use: str) -> None:
+    def on_concretize(self, x: Any, use: str) -> None:
         pass
 
     def enter(self, name: str) -> Any:
@@ -117,7 +117,7 @@ class Watch(Observers):
 
     def trace(self, cls: type[T]) -> T:
         """A new trace of the watched subclass of ``cls``, not yet initialised."""
-        trace = object.__new__(watched(cls))
+        trace = object.__new__(watched_class(cls))
         trace.watch = self
         return trace
 
@@ -135,7 +135,7 @@ def observed(observer: Observer) -> Iterator[None]:
 
 
 @functools.cache
-def watched(cls: type) -> type:
+def watched_class(cls: type) -> type:
     """The subclass of ``cls`` whose traces report."""
     mixin = WatchedTape if issubclass(cls, VJPTrace) else Watched
     slots = ("_tokens", "ops", "watch") if mixin is WatchedTape else ("_tokens", "watch")
@@ -169,32 +169,32 @@ class Watched:
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> AnyArray:
         if self.watch.quick is not None:
-            return self._timed(super().binary, prim, prim, x1, x2)  # type: ignore[misc]  # Trace's
+            return self._time(super().binary, prim, prim, x1, x2)  # type: ignore[misc]  # Trace's
         return self._run(super().binary, prim, (x1, x2), {}, (prim, x1, x2))  # type: ignore[misc]  # Trace's
 
     def unary(self, prim: Primitive, x: Any) -> AnyArray:
         if self.watch.quick is not None:
-            return self._timed(super().unary, prim, prim, x)  # type: ignore[misc]  # Trace's
+            return self._time(super().unary, prim, prim, x)  # type: ignore[misc]  # Trace's
         return self._run(super().unary, prim, (x,), {}, (prim, x))  # type: ignore[misc]  # Trace's
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         if self.watch.quick is not None:
-            return self._timed(super().process, prim, prim, args, params)  # type: ignore[misc]  # Trace's
+            return self._time(super().process, prim, prim, args, params)  # type: ignore[misc]  # Trace's
         return self._run(super().process, prim, args, params, (prim, args, params))  # type: ignore[misc]  # Trace's
 
-    def at_once(self, rule: Any, x: Any, params: dict) -> Any:
+    def process_fused(self, rule: Any, x: Any, params: dict) -> Any:
         return None  # each op is reported
 
     def call(self, call: Any, args: tuple) -> tuple:
         if self.watch.quick is not None:
-            return self._timed(super().call, call, call, args)  # type: ignore[misc]  # Trace's
+            return self._time(super().call, call, call, args)  # type: ignore[misc]  # Trace's
         return self._run(super().call, call, args, {}, (call, args))  # type: ignore[misc]  # Trace's
 
-    def decided(self, x: Tracer, use: str) -> None:
+    def on_concretize(self, x: Tracer, use: str) -> None:
         for o in self.watch.observers:
-            o.decided(x, use)
+            o.on_concretize(x, use)
 
-    def _timed(self, run: Callable, prim: Any, *operands: Any) -> Any:
+    def _time(self, run: Callable, prim: Any, *operands: Any) -> Any:
         """``_run`` where only times are written down."""
         quick, first = self.watch.quick, self._start()
         before, number, name = len(quick), None, prim.name

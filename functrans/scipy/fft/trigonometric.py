@@ -18,7 +18,7 @@ from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import published
 
 
-def _resized(x: Any, axis: int, n: int) -> AnyArray:
+def _resize(x: Any, axis: int, n: int) -> AnyArray:
     """``x`` cut or padded with zeros to the length ``n``."""
     if n < 1:
         raise ValueError(f"invalid number of data points ({n}) specified")
@@ -28,7 +28,7 @@ def _resized(x: Any, axis: int, n: int) -> AnyArray:
     return np.pad(x, [(0, n - length if i == axis else 0) for i in range(x.ndim)])
 
 
-def _transformed(kind: str, inverse: bool, x: Any, type: int, axis: int, norm: Any,
+def _transform(kind: str, inverse: bool, x: Any, type: int, axis: int, norm: Any,
                  orthogonalize: Any) -> AnyArray:
     if type not in PARTNER:
         raise ValueError(f"invalid type ({type}) given, must be 1, 2, 3 or 4")
@@ -52,8 +52,8 @@ def _single(kind: str, inverse: bool) -> Callable:
                   orthogonalize=None):
         x = as_operand(x)
         axis = normalize_axis_index(axis, x.ndim)
-        x = x if n is None else _resized(x, axis, n)
-        return _transformed(kind, inverse, x, type, axis, norm, orthogonalize)
+        x = x if n is None else _resize(x, axis, n)
+        return _transform(kind, inverse, x, type, axis, norm, orthogonalize)
 
     return published(theirs, f"{'i' * inverse}{kind}", transform)
 
@@ -66,8 +66,8 @@ def _several(kind: str, inverse: bool) -> Callable:
             axes = range(x.ndim) if s is None else range(x.ndim - np.size(s), x.ndim)
         axes = normalize_axis_tuple(axes, x.ndim)
         for i, axis in enumerate(axes):
-            x = x if s is None else _resized(x, axis, np.ravel(s)[i])
-            x = _transformed(kind, inverse, x, type, axis, norm, orthogonalize)
+            x = x if s is None else _resize(x, axis, np.ravel(s)[i])
+            x = _transform(kind, inverse, x, type, axis, norm, orthogonalize)
         return x
 
     return published(theirs, f"{'i' * inverse}{kind}n", transform)

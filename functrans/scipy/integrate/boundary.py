@@ -58,7 +58,7 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3
         raise UnsupportedError(f"{user_line()}: solve_bvp of complex numbers has no derivative "
                                "here. Solve for real and imaginary parts.")
     require_success("solve_bvp", sol.success, sol.message)
-    equations = Collocation(fun, bc, _moved(sol.x, x), sol.x, sol.y.shape, p is not None)
+    equations = Collocation(fun, bc, _move(sol.x, x), sol.x, sol.y.shape, p is not None)
     start = np.concatenate([sol.y.reshape(-1), [] if sol.p is None else sol.p])
     z = implicit("solve_bvp", equations, start, equations.matrix)
     sol.x, (sol.y, parameters) = equations.x, equations.parts(z)
@@ -70,7 +70,7 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3
     return sol
 
 
-def _moved(nodes: np.ndarray, x: Any) -> AnyArray:
+def _move(nodes: np.ndarray, x: Any) -> AnyArray:
     """The nodes between ends that may be traced."""
     if not is_traced(x):
         return nodes
@@ -132,7 +132,7 @@ class Collocation:
         in_p = -h / 6 * (at.in_p[:-1] + at.in_p[1:] + 4 * inside)
         a, b, c = [np.asarray(concrete(jacobian(self.ends, k)(y[:, 0], y[:, -1], p)))
                    for k in range(3)]
-        return self._assembled(first, second, in_p, a, b, c)
+        return self._assemble(first, second, in_p, a, b, c)
 
     def _blocks(self, x: np.ndarray, y: np.ndarray, p: np.ndarray) -> Blocks:
         def column(k: int, direction: np.ndarray) -> np.ndarray:
@@ -148,7 +148,7 @@ class Collocation:
         return Blocks(np.stack(in_y, axis=-1).swapaxes(0, 1),
                       np.stack(in_p, axis=-1).swapaxes(0, 1) if in_p else empty)
 
-    def _assembled(self, first: Any, second: Any, in_p: Any, a: Any, b: Any,
+    def _assemble(self, first: Any, second: Any, in_p: Any, a: Any, b: Any,
                    c: Any) -> Any:
         n, m = self.shape
         row, column = np.indices((n, n))

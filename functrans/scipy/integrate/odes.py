@@ -154,7 +154,7 @@ def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, opt
         y = continuous.values("solve_ivp", name, f, tuple(t_span), y0, t_eval, tol, most)
     elif events is not None:
         listed = [events] if callable(events) else list(events)
-        watched = [_watched(e, rest, most_events) for e in listed]
+        watched = [_watch(e, rest, most_events) for e in listed]
         y, times, status, *found = programs.with_events(name, f, watched, t_span, y0, t_eval, tol,
                                                         most)
         t_events, y_events = found[::2], found[1::2]
@@ -323,7 +323,7 @@ def _event(e: Callable) -> Numbers:
     return plain
 
 
-def _watched(e: Callable, rest: tuple, room: int) -> tuple[Callable, int, float, int]:
+def _watch(e: Callable, rest: tuple, room: int) -> tuple[Callable, int, float, int]:
     """An event in a program: a function of t and y, and what it says of itself."""
     terminal = int(getattr(e, "terminal", None) or 0)
     return (lambda t, y: e(t, y, *rest)), terminal, getattr(e, "direction", 0), terminal or room

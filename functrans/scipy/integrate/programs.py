@@ -356,7 +356,7 @@ def refused(times: Any, t0: Any, t1: Any, strict: bool) -> AnyArray:
     return 1.0 + np.where(ordered & inside, 0.0, np.nan) * (t0 + t1 + times.sum())
 
 
-def _checked(y: np.ndarray, status: np.ndarray, who: str, most: int) -> np.ndarray:
+def _check(y: np.ndarray, status: np.ndarray, who: str, most: int) -> np.ndarray:
     worst = int(np.max(status, initial=0))
     if worst:
         raise SolverError(f"{who} failed: {MESSAGES[worst].format(most=most)}")
@@ -364,7 +364,7 @@ def _checked(y: np.ndarray, status: np.ndarray, who: str, most: int) -> np.ndarr
 
 
 checked = Linear(
-    "solver_status", _checked, lambda ct, y, status, who, most: ct,
+    "solver_status", _check, lambda ct, y, status, who, most: ct,
     lambda size, xs, batched, who, most: checked(*xs, who=who, most=most), 1,
     abstract=lambda y, status, who, most: Aval(y.shape, y.dtype), domain="",
     doc="The first operand, if the second is 0 everywhere: else the solver failed.",

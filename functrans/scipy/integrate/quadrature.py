@@ -99,7 +99,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
     breaks = _breaks("quad", ends, (a, b), points if wave is None else None, pieces)
     total = _by_gauss(g, a, b, pieces, breaks)
     _require_equal("quad", concrete(total), value, max(error, epsabs))
-    total = _converged("quad", total, g, a, b, pieces, breaks, tolerance)
+    total = _converge("quad", total, g, a, b, pieces, breaks, tolerance)
     y = value + (total - stop(total)) if isinstance(total, Tracer) else value
     return (y, error, info) if full_output else (y, error)
 
@@ -232,7 +232,7 @@ def _breaks(who: str, ends: Sequence, limits: Sequence, points: Any, pieces: lis
     return list(found.items())
 
 
-def _converged(who: str, total: Any, f: Callable, a: Any, b: Any, pieces: list, breaks: list,
+def _converge(who: str, total: Any, f: Callable, a: Any, b: Any, pieces: list, breaks: list,
                tolerance: Tolerance) -> AnyArray:
     """``total``, the integral over pieces, or that over smaller ones if its derivatives need it."""
     low, high = sorted(concrete((a, b)))
@@ -241,13 +241,13 @@ def _converged(who: str, total: Any, f: Callable, a: Any, b: Any, pieces: list, 
     ends = (a, b) if concrete(a) == low else (b, a)
     found = pieces
     for order in range(1, orders_of(total) + 1):
-        at = lambda t: _transformed(f, *ends, low, high, t, breaks)  # noqa: E731  # of this order
+        at = lambda t: _transform(f, *ends, low, high, t, breaks)  # noqa: E731  # of this order
         with in_closures(at, total, order) as slope:
-            found = _halved(who, slope, found, tolerance)
+            found = _halve(who, slope, found, tolerance)
     return total if len(found) == len(pieces) else _by_gauss(f, a, b, found, breaks)
 
 
-def _halved(who: str, slope: Callable, pieces: list, tolerance: Tolerance) -> list:
+def _halve(who: str, slope: Callable, pieces: list, tolerance: Tolerance) -> list:
     """Pieces on which Gauss's rule for ``slope`` has converged."""
     done = {piece: _estimate(slope, *piece) for piece in pieces}
     most = len(done) + tolerance.pieces
@@ -296,11 +296,11 @@ def _by_gauss(f: Callable, a: Any, b: Any, pieces: Sequence[tuple[float, float]]
     for start, end in pieces:
         for node, w in zip(NODES, WEIGHTS * (end - start) / 2, strict=True):
             t = start + (end - start) * (1 + node) / 2
-            total = total + w * _transformed(f, a, b, low, high, t, breaks)
+            total = total + w * _transform(f, a, b, low, high, t, breaks)
     return sign * total
 
 
-def _transformed(f: Callable, a: Any, b: Any, low: float, high: float, t: float,
+def _transform(f: Callable, a: Any, b: Any, low: float, high: float, t: float,
                  breaks: list) -> AnyArray:
     """The integrand of t: x moves with the breaks and finite limits around it, and is a + (1 - t)
     / t up to infinity.
@@ -362,7 +362,7 @@ def quad_vec(f, a, b, epsabs=1e-200, epsrel=1e-8, norm="2", *rest: Any, full_out
         g = lambda x: as_operand(f(x, *args))  # noqa: E731  # of the integrands
         total = _by_gauss(g, a, b, pieces, breaks)
         _require_equal("quad_vec", concrete(total), value, error)
-        total = _converged("quad_vec", total, g, a, b, pieces, breaks, tolerance)
+        total = _converge("quad_vec", total, g, a, b, pieces, breaks, tolerance)
         value = value + (total - stop(total)) if isinstance(total, Tracer) else value
     return (value, error, info) if full_output else (value, error)
 

@@ -57,7 +57,7 @@ def _parts(ct: Any, *xs: Aval, wanted: Sequence[bool], weights: np.ndarray) -> l
             for w, need in zip(weights.T, wanted, strict=True)]
 
 
-def _batched(size: int, xs: Sequence, batched: Sequence[bool], weights: np.ndarray) -> AnyArray:
+def _batch(size: int, xs: Sequence, batched: Sequence[bool], weights: np.ndarray) -> AnyArray:
     whole = [x if b else np.broadcast_to(x, (size, *x.shape))
              for x, b in zip(xs, batched, strict=True)]
     y = _combination(*whole, weights=weights)
@@ -65,7 +65,7 @@ def _batched(size: int, xs: Sequence, batched: Sequence[bool], weights: np.ndarr
 
 
 _combination = Linear(
-    "combination", lambda *xs, weights: np.tensordot(weights, np.array(xs), 1), _parts, _batched,
+    "combination", lambda *xs, weights: np.tensordot(weights, np.array(xs), 1), _parts, _batch,
     None, abstract=lambda *xs, weights: Aval(
         weights.shape[:-1] + xs[0].shape, np.result_type(*[x.dtype for x in xs])),
     domain="", doc="Weighted sums of arrays.",
@@ -120,12 +120,12 @@ class Explicit:
         ks = [first]
         end: Any = None
         for i in range(1, len(self.A) if dense else self.plain):
-            z = combined(_weighted(h, self.A[i]), [y, *ks])
+            z = combined(_weight(h, self.A[i]), [y, *ks])
             ks.append(f(t + self.C[i] * h, z))
             end = z if i == self.plain - 1 else end
 
         def weights(x: Any, h: Any) -> AnyArray:
-            return _weighted(h, self.weights(x))
+            return _weight(h, self.weights(x))
 
         return end, ks[self.plain - 1], Step(t, h, [y, *ks], weights)
 
@@ -166,7 +166,7 @@ def _powers(x: Any, n: int) -> AnyArray:
     return np.stack([x ** (k + 1) for k in range(n)], axis=-1)
 
 
-def _weighted(h: Any, w: Any) -> AnyArray:
+def _weight(h: Any, w: Any) -> AnyArray:
     """Weights of y and of the slopes."""
     return np.concatenate([np.ones((*w.shape[:-1], 1)), h * w], axis=-1)
 
@@ -215,7 +215,7 @@ class Radau:
         Z = implicit("a step of Radau", residual, start, matrix)
 
         def weights(x: Any, h: Any) -> AnyArray:
-            return _weighted(1.0, self.weights(x))
+            return _weight(1.0, self.weights(x))
 
         return y + Z[2], Step(t, h, [y, Z[0], Z[1], Z[2]], weights)
 
@@ -420,7 +420,7 @@ def radau(method: Radau, f: Callable, t0: Any, t1: Any, y0: Any, tol: Tolerances
         h = end - s.t
         slopes = J(s.t, s.y)
         scale = tol.scale(s.y)
-        guess = _extrapolated(method, last, h / np.where(s.n > 0, size, 1.0), s.n > 0)
+        guess = _extrapolate(method, last, h / np.where(s.n > 0, size, 1.0), s.n > 0)
         Z, converged, iterations = _newton(method, f, s, h, slopes, scale, guess, newton)
         y = s.y + Z[2]
         matrix = method.real / h * eye - slopes
@@ -432,7 +432,7 @@ def radau(method: Radau, f: Callable, t0: Any, t1: Any, y0: Any, tol: Tolerances
         size_of_error = rms(error / scale)
         ok = converged & (size_of_error < 1)
         safety = 0.9 * (2 * NEWTON + 1) / (2 * NEWTON + iterations)
-        factor = _predicted(np.abs(h), h_before, size_of_error, error_before)
+        factor = _predict(np.abs(h), h_before, size_of_error, error_before)
         changed = np.where(ok, np.minimum(10.0, safety * factor),
                            np.maximum(0.2, safety * factor))
         changed = np.where(converged & np.isfinite(changed), changed, 0.5)
@@ -447,14 +447,14 @@ def radau(method: Radau, f: Callable, t0: Any, t1: Any, y0: Any, tol: Tolerances
     return until(t1, most, attempt, state, watch)
 
 
-def _extrapolated(method: Radau, Z: Any, ratio: Any, known: Any) -> AnyArray:
+def _extrapolate(method: Radau, Z: Any, ratio: Any, known: Any) -> AnyArray:
     """The polynomial of the last step at the times of the next, less its end."""
     x = 1 + method.C * ratio
     powers = np.stack([x, x**2, x**3], axis=-1) @ method.values
     return np.where(known, np.tensordot(powers, Z, 1) - Z[2], 0.0)
 
 
-def _predicted(h: Any, h_before: Any, error: Any, error_before: Any) -> AnyArray:
+def _predict(h: Any, h_before: Any, error: Any, error_before: Any) -> AnyArray:
     """Gustafsson's factor for the next step."""
     known = (error_before > 0) & (error > 0)
     safe = np.where(error > 0, error, 1.0)

@@ -98,10 +98,10 @@ class BSpline(OfScipy):
             return wrapped(self._plain.derivative(nu))
         spline = self
         for _ in range(nu):
-            spline = spline._derived()
+            spline = spline._derive()
         return spline
 
-    def _derived(self) -> BSpline:
+    def _derive(self) -> BSpline:
         t, k, c = self.t, self.k, self.c
         n = len(t) - k - 1
         widths = t[k + 1 : n + k] - t[1:n]
@@ -114,10 +114,10 @@ class BSpline(OfScipy):
             return wrapped(self._plain.antiderivative(nu))
         spline = self
         for _ in range(nu):
-            spline = spline._integrated()
+            spline = spline._integrate()
         return spline
 
-    def _integrated(self) -> BSpline:
+    def _integrate(self) -> BSpline:
         t, k, c = self.t, self.k, self.c
         n = len(t) - k - 1
         widths = (t[k + 1 :] - t[:n]) / (k + 1)
@@ -189,7 +189,7 @@ def make_interp_spline(x, y, k=3, t=None, bc_type: Any = None, axis=0, check_fin
             unit[[0, 0, -1, -1], [0, -1, 0, -1]] = 0.5
             return si.make_interp_spline(x, unit, k, t, bc_type)
 
-        return fitted(periodic, _closed(as_operand(y), axis), axis)
+        return fitted(periodic, _close(as_operand(y), axis), axis)
     y = as_operand(y)
     y = move_axis(y, normalize_axis_index(axis, y.ndim), 0)
     pair = [bc_type] * 2 if bc_type is None or isinstance(bc_type, str) else list(bc_type)
@@ -202,7 +202,7 @@ def make_interp_spline(x, y, k=3, t=None, bc_type: Any = None, axis=0, check_fin
     return _with_traced(spline, coefficients(spline.t, spline.k, x, y, ends), axis)
 
 
-def _closed(y: Any, axis: int) -> AnyArray:
+def _close(y: Any, axis: int) -> AnyArray:
     """The values of a periodic spline: SciPy's error where they do not close, or NaN."""
     ends = take(y, 0, axis=axis), take(y, -1, axis=axis)
     closed = np.isclose(*ends, atol=1e-15)
@@ -304,10 +304,10 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
     weights, strength = known(w), known(lam)
     spline = wrapped(si.make_smoothing_spline(
         x, 0 * ones, ones if weights is None else weights, 1.0 if strength is None else strength))
-    return _with_traced(spline, _smoothed(x, y, w, lam), axis)
+    return _with_traced(spline, _smooth(x, y, w, lam), axis)
 
 
-def _smoothed(x: np.ndarray, y: Any, w: Any, lam: Any) -> AnyArray:
+def _smooth(x: np.ndarray, y: Any, w: Any, lam: Any) -> AnyArray:
     """Coefficients of the smoothing spline: its second derivatives at inner knots, integrated.
 
     (C. Reinsch, Smoothing by spline functions, 1967; P. Green and B. Silverman, Nonparametric

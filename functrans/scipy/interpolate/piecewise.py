@@ -82,7 +82,7 @@ class _Evaluated:
         c = self.traced.c
         for _ in range(nu):
             c = _slope(c) if len(c) > 1 else 0 * c
-        return _made(self.traced._replace(c=c))
+        return _make(self.traced._replace(c=c))
 
     def antiderivative(self, nu: int = 1) -> Any:
         """The piecewise polynomial that is its integral from the first knot."""
@@ -96,7 +96,7 @@ class _Evaluated:
             areas = sum([row * widths ** (len(c) - k) for k, row in enumerate(c)])
             before = np.cumsum(areas, axis=0) - areas
             c = np.concatenate([c, before[None]])
-        return _made(self.traced._replace(c=c))
+        return _make(self.traced._replace(c=c))
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> AnyArray:
         """The integral from ``a`` to ``b``."""
@@ -163,7 +163,7 @@ def _slope(c: Any) -> AnyArray:
     return c[:-1] * powers.reshape(-1, *(1,) * (c.ndim - 1))
 
 
-def _made(traced: _Parts) -> PPoly:
+def _make(traced: _Parts) -> PPoly:
     """The piecewise polynomial with traced coefficients."""
     p = PPoly.__new__(PPoly)
     p.traced = traced

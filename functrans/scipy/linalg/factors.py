@@ -53,7 +53,7 @@ def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
 # ---- triangular factors
 
 
-def _pivoted(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
+def _pivot(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
     """The matrix, LAPACK's exchanges, and the factors of its rows in their order."""
     a = linear_algebra.matrices(a)
     plain: Any = known(a)
@@ -73,7 +73,7 @@ def _pivoted(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
 @in_programs
 def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
     """``a = p @ l @ u``: a permutation, which does not move, a lower and an upper triangle."""
-    a, _, order, (low, up) = _pivoted(a, "lu")
+    a, _, order, (low, up) = _pivot(a, "lu")
     back = np.argsort(order)
     if permute_l:
         return low[back], up
@@ -84,7 +84,7 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False
 @in_programs
 def lu_factor(a, overwrite_a=False, check_finite=True):
     """Both triangles in one matrix, and LAPACK's exchanges of rows."""
-    _, piv, _, (low, up) = _pivoted(a, "lu_factor")
+    _, piv, _, (low, up) = _pivot(a, "lu_factor")
     m, n = low.shape[0], up.shape[1]
     k = min(m, n)
     low = np.tril(low, -1)
@@ -305,7 +305,7 @@ def expm_frechet(A, E, method=None, compute_expm=True, check_finite=True):
     return (y[..., :n, :n], y[..., :n, n:]) if compute_expm else y[..., :n, n:]
 
 
-def _turned(A: Any) -> tuple[Any, Any]:
+def _turn(A: Any) -> tuple[Any, Any]:
     """exp(iA) and exp(-iA)."""
     turned = matrix_functions.expm(1j * A)
     return turned, matrix_functions.expm(-1j * A) if A.dtype.kind == "c" else np.conj(turned)
@@ -315,7 +315,7 @@ def _turned(A: Any) -> tuple[Any, Any]:
 def cosm(A):
     """The cosine of square matrices."""
     A = _square(A)
-    forth, back = _turned(A)
+    forth, back = _turn(A)
     return (forth + back) / 2 if A.dtype.kind == "c" else forth.real
 
 
@@ -323,7 +323,7 @@ def cosm(A):
 def sinm(A):
     """The sine of square matrices."""
     A = _square(A)
-    forth, back = _turned(A)
+    forth, back = _turn(A)
     return (forth - back) / 2j if A.dtype.kind == "c" else forth.imag
 
 
@@ -376,7 +376,7 @@ def tanhm(A):
 # algebraic Riccati equations, 2020).
 
 
-def _moved(ts: Sequence, x: Any, gain: Any, next_x: Any) -> AnyArray:
+def _move(ts: Sequence, x: Any, gain: Any, next_x: Any) -> AnyArray:
     """The change of the equation's terms: of the costs q and r, and along the loop."""
     ta, tb, tq, tr = ts
     moved = 0 * x
@@ -399,14 +399,14 @@ def _continuous_jvp(ts: Sequence, x: Any, xs: Sequence) -> AnyArray:
     a, b, _, r = xs
     gain = np.linalg.solve(r, b.T @ x)
     loop = a - b @ gain
-    return solve_continuous_lyapunov(loop.T, -_moved(ts, x, gain, x))
+    return solve_continuous_lyapunov(loop.T, -_move(ts, x, gain, x))
 
 
 def _discrete_jvp(ts: Sequence, x: Any, xs: Sequence) -> AnyArray:
     a, b, _, r = xs
     gain = np.linalg.solve(r + b.T @ x @ b, b.T @ x @ a)
     loop = a - b @ gain
-    return solve_discrete_lyapunov(loop.T, _moved(ts, x, gain, x @ loop))
+    return solve_discrete_lyapunov(loop.T, _move(ts, x, gain, x @ loop))
 
 
 def _row(theirs: Callable, jvp: Callable) -> General:
@@ -421,7 +421,7 @@ _continuous = _row(sl.solve_continuous_are, _continuous_jvp)
 _discrete = _row(sl.solve_discrete_are, _discrete_jvp)
 
 
-def _solved(row: General, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any) -> AnyArray:
+def _solve(row: General, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any) -> AnyArray:
     who = f"functrans.scipy.linalg.{row.name}"
     if e is not None:
         raise refused(who, "e", e, "multiply the equation by its inverse")
@@ -444,10 +444,10 @@ def solve_continuous_are(a, b, q, r, e=None, s=None, balanced=True):
     >>> ft.grad(lambda q: solve_continuous_are(0 * one, one, q * one, one)[0, 0])(4.0)
     Array(0.25)
     """
-    return _solved(_continuous, a, b, q, r, e, s)
+    return _solve(_continuous, a, b, q, r, e, s)
 
 
 @counterpart(sl.solve_discrete_are)
 def solve_discrete_are(a, b, q, r, e=None, s=None, balanced=True):
     """The solution of ``a^T x a - x - (a^T x b + s) (r + b^T x b)^-1 (b^T x a + s^T) + q = 0``."""
-    return _solved(_discrete, a, b, q, r, e, s)
+    return _solve(_discrete, a, b, q, r, e, s)

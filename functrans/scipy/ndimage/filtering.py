@@ -106,7 +106,7 @@ si: Any = ndimage  # its types say less than its functions take
 # ---- correlation
 
 
-def _correlated(x: Any, weights: Any, axes: Sequence[int], modes: Sequence[str], cval: Any,
+def _correlate(x: Any, weights: Any, axes: Sequence[int], modes: Sequence[str], cval: Any,
                 widths: Sequence[tuple[int, int]]) -> AnyArray:
     """Sums of entries around each, times the weights; one axis of these for each of ``axes``."""
     if not x.size:
@@ -129,7 +129,7 @@ def _weights(weights: Any, ndim: int) -> AnyArray:
     return weights
 
 
-def _turned(weights: Any, origins: Sequence[int], turned: bool) -> tuple[Any, Sequence[int]]:
+def _turn(weights: Any, origins: Sequence[int], turned: bool) -> tuple[Any, Sequence[int]]:
     """Weights and origins of the sums of products that a correlation, or convolution, is."""
     if not turned:
         return np.conj(weights) if weights.dtype.kind == "c" else weights, origins
@@ -141,10 +141,10 @@ def _one_axis(who: str, x: Any, weights: Any, axis: int, output: Any, mode: str,
               origin: int, turned: bool) -> AnyArray:
     x, dtype = image(who, x, output)
     weights, axis = _weights(weights, 1), one_axis(axis, x.ndim)
-    weights, origins = _turned(weights, [origin], turned)
+    weights, origins = _turn(weights, [origin], turned)
     widths = reach(weights.shape, origins, "Invalid origin; origin must satisfy "
                    "-(len(weights) // 2) <= origin <= (len(weights)-1) // 2")
-    return fitted(_correlated(x, weights, [axis], [mode], cval, widths), dtype)
+    return fitted(_correlate(x, weights, [axis], [mode], cval, widths), dtype)
 
 
 @counterpart(si.correlate1d)
@@ -169,13 +169,13 @@ def _several(who: str, x: Any, weights: Any, output: Any, mode: str, cval: Any, 
     x, dtype = image(who, x, output)
     axes = all_axes(axes, x.ndim)
     weights, origins = _weights(weights, len(axes)), each(origin, len(axes))
-    weights, origins = _turned(weights, origins, turned)
+    weights, origins = _turn(weights, origins, turned)
     widths = reach(weights.shape, origins, "Invalid origin; origin must satisfy "
                    "-(weights.shape[k] // 2) <= origin[k] <= (weights.shape[k]-1) // 2")
     if not isinstance(mode, str):
         raise RuntimeError("A sequence of modes is not supported")
     modes = [mode] * len(axes)
-    return fitted(_correlated(x, weights, axes, modes, cval, widths), dtype)
+    return fitted(_correlate(x, weights, axes, modes, cval, widths), dtype)
 
 
 @counterpart(si.correlate)
@@ -213,7 +213,7 @@ def _gaussian(sigma: Any, order: int, radius: int) -> AnyArray:
 
 def _radius(sigma: Any, truncate: float, radius: Any) -> int:
     if radius is None:
-        known = sigma.concrete() if isinstance(sigma, Tracer) else sigma
+        known = sigma.concrete_value() if isinstance(sigma, Tracer) else sigma
         if known is None:
             raise UnsupportedError(
                 f"{user_line()}: gaussian_filter1d got sigma={sigma!r}, whose number is not known "
@@ -249,7 +249,7 @@ def gaussian_filter(input, sigma, order: Any = 0, output=None, mode="reflect", c
     n = len(axes)
     sigmas, orders, modes, radii = [each(v, n) for v in (sigma, order, mode, radius)]
     for axis, s, k, m, r in zip(axes, sigmas, orders, modes, radii, strict=True):
-        known = s.concrete() if isinstance(s, Tracer) else s
+        known = s.concrete_value() if isinstance(s, Tracer) else s
         if known is None or known > 1e-15:
             x = gaussian_filter1d(fitted(x, dtype), s, axis, k, None, m, cval, truncate, radius=r)
     return fitted(x, dtype)
@@ -339,7 +339,7 @@ def uniform_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0
         raise RuntimeError("incorrect filter size")
     widths = reach([size], [origin], "invalid origin")
     weights = np.full(size, 1.0 / size)
-    return fitted(_correlated(x, weights, [one_axis(axis, x.ndim)], [mode], cval, widths), dtype)
+    return fitted(_correlate(x, weights, [one_axis(axis, x.ndim)], [mode], cval, widths), dtype)
 
 
 @counterpart(si.uniform_filter)
@@ -418,7 +418,7 @@ maximum_filter, maximum_filter1d = _extreme("maximum_filter", np.max)
 minimum_filter, minimum_filter1d = _extreme("minimum_filter", np.min)
 
 
-def _ranked(around: Any, rank: int, dtype: np.dtype) -> AnyArray:
+def _rank(around: Any, rank: int, dtype: np.dtype) -> AnyArray:
     n = around.shape[-1]
     if not -n <= rank < n:
         raise RuntimeError("rank not within filter footprint size")
@@ -430,7 +430,7 @@ def rank_filter(input, rank, size=None, footprint=None, output=None, mode="refle
                 origin=0, *, axes=None):
     """The entry of a rank among those around each; of a rank below 0, from the largest on."""
     around, dtype = _around("rank_filter", input, size, footprint, output, mode, cval, origin, axes)
-    return _ranked(around, int(rank), dtype)
+    return _rank(around, int(rank), dtype)
 
 
 @counterpart(si.median_filter)
@@ -439,7 +439,7 @@ def median_filter(input, size=None, footprint=None, output=None, mode="reflect",
     """The median of the entries around each, of two the larger."""
     around, dtype = _around("median_filter", input, size, footprint, output, mode, cval, origin,
                             axes)
-    return _ranked(around, around.shape[-1] // 2, dtype)
+    return _rank(around, around.shape[-1] // 2, dtype)
 
 
 @counterpart(si.percentile_filter)
@@ -454,4 +454,4 @@ def percentile_filter(input, percentile, size=None, footprint=None, output=None,
     n, share = around.shape[-1], float(percentile) + (100.0 if percentile < 0 else 0.0)
     if not 0 <= share <= 100:
         raise RuntimeError("invalid percentile")
-    return _ranked(around, n - 1 if share == 100 else int(n * share / 100.0), dtype)
+    return _rank(around, n - 1 if share == 100 else int(n * share / 100.0), dtype)

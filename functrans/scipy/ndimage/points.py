@@ -126,7 +126,7 @@ def _weights(c: Any, n: int, order: int) -> tuple[Any, list]:
     return start.astype(np.intp) - order // 2, b
 
 
-def _sampled(x: Any, coordinates: Sequence, order: int, mode: str, cval: Any, prefilter: bool,
+def _sample(x: Any, coordinates: Sequence, order: int, mode: str, cval: Any, prefilter: bool,
              ) -> AnyArray:
     """The image in the last axes of ``x`` at points, an array of coordinates for each axis.
 
@@ -162,7 +162,7 @@ def _sampled(x: Any, coordinates: Sequence, order: int, mode: str, cval: Any, pr
     return np.where(inside, y, cval) if mode == "constant" else y
 
 
-def _prepared(who: str, x: Any, output: Any, order: int, mode: str) -> tuple[Any, np.dtype]:
+def _prepare(who: str, x: Any, output: Any, order: int, mode: str) -> tuple[Any, np.dtype]:
     _require(order, mode)
     x, dtype = image(who, x, output)
     if x.ndim < 1:
@@ -183,7 +183,7 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
     >>> ft.grad(lambda c: map_coordinates(x, [[c]], order=1)[0])(1.5)
     Array(3.)
     """
-    x, dtype = _prepared("map_coordinates", input, output, order, mode)
+    x, dtype = _prepare("map_coordinates", input, output, order, mode)
     coordinates = as_operand(coordinates)
     if coordinates.dtype.kind == "c":
         raise TypeError("Complex type not supported")
@@ -192,7 +192,7 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
     if coordinates.shape[0] != x.ndim:
         raise RuntimeError("invalid shape for coordinate array")
     coordinates = coordinates.astype(float)
-    return fitted(_sampled(x, list(coordinates), order, mode, cval, prefilter), dtype)
+    return fitted(_sample(x, list(coordinates), order, mode, cval, prefilter), dtype)
 
 
 def _grids(shape: Sequence[int]) -> list[np.ndarray]:
@@ -205,14 +205,14 @@ def _grids(shape: Sequence[int]) -> list[np.ndarray]:
 def affine_transform(input, matrix, offset=0.0, output_shape=None, output=None, order=3,
                      mode="constant", cval=0.0, prefilter=True):
     """The image at ``matrix @ i + offset`` for each index i of the result."""
-    x, dtype = _prepared("affine_transform", input, output, order, mode)
+    x, dtype = _prepare("affine_transform", input, output, order, mode)
     matrix, d = as_operand(matrix), x.ndim
     shape = x.shape if output_shape is None else tuple(output_shape)
     if matrix.ndim not in (1, 2) or matrix.shape[0] < 1:
         raise RuntimeError("no proper affine matrix provided")
     if matrix.ndim == 2 and matrix.shape[1] == d + 1 and matrix.shape[0] in (d, d + 1):
         last = matrix[d:]
-        known: Any = last.concrete() if isinstance(last, Tracer) else last
+        known: Any = last.concrete_value() if isinstance(last, Tracer) else last
         if known is not None and len(known) and not (known[0] == [0] * d + [1]).all():
             raise ValueError("Expected homogeneous transformation matrix with shape "
                              f"{matrix.shape} for image shape {x.shape}, but bottom row was not "
@@ -222,11 +222,11 @@ def affine_transform(input, matrix, offset=0.0, output_shape=None, output=None, 
         raise RuntimeError("affine matrix has wrong number of rows")
     if matrix.ndim == 2 and matrix.shape[1] != len(shape):
         raise RuntimeError("affine matrix has wrong number of columns")
-    points = _moved(matrix, each(as_operand(offset), d), shape)
-    return fitted(_sampled(x, points, order, mode, cval, prefilter), dtype)
+    points = _move(matrix, each(as_operand(offset), d), shape)
+    return fitted(_sample(x, points, order, mode, cval, prefilter), dtype)
 
 
-def _moved(matrix: Any, offset: Any, shape: Sequence[int]) -> list:
+def _move(matrix: Any, offset: Any, shape: Sequence[int]) -> list:
     """Coordinates of the points, rounded as SciPy's, which decides what is inside."""
     grids = _grids(shape)
     if matrix.ndim == 1:
@@ -238,16 +238,16 @@ def _moved(matrix: Any, offset: Any, shape: Sequence[int]) -> list:
 @counterpart(si.shift)
 def shift(input, shift, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
     """The image moved by ``shift`` along each axis."""
-    x, dtype = _prepared("shift", input, output, order, mode)
+    x, dtype = _prepare("shift", input, output, order, mode)
     points = [g - s for g, s in zip(_grids(x.shape), each(as_operand(shift), x.ndim), strict=True)]
-    return fitted(_sampled(x, points, order, mode, cval, prefilter), dtype)
+    return fitted(_sample(x, points, order, mode, cval, prefilter), dtype)
 
 
 @counterpart(si.zoom)
 def zoom(input, zoom, output=None, order=3, mode="constant", cval=0.0, prefilter=True, *,
          grid_mode=False):
     """The image at as many points more as ``zoom`` says, a constant."""
-    x, dtype = _prepared("zoom", input, output, order, mode)
+    x, dtype = _prepare("zoom", input, output, order, mode)
     factors = each(zoom, x.ndim)
     if any(isinstance(z, Tracer) for z in factors):
         raise NotDifferentiable(
@@ -265,7 +265,7 @@ def zoom(input, zoom, output=None, order=3, mode="constant", cval=0.0, prefilter
     for g, n, m in zip(_grids(shape), x.shape, shape, strict=True):
         step = (n - less) / (m - less) if m != less else 1.0
         points.append((g + 0.5) * step - 0.5 if grid_mode else g * step)
-    return fitted(_sampled(x, points, order, mode, cval, prefilter), dtype)
+    return fitted(_sample(x, points, order, mode, cval, prefilter), dtype)
 
 
 @counterpart(si.rotate)
@@ -276,7 +276,7 @@ def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="
     With ``reshape`` its shape is that of the box around the image; the derivative in the angle is
     for this shape.
     """
-    x, dtype = _prepared("rotate", input, output, order, mode)
+    x, dtype = _prepare("rotate", input, output, order, mode)
     plane = sorted([one_axis(a, x.ndim) for a in axes]) if x.ndim > 1 else []
     if x.ndim < 2:
         raise ValueError("input array should be at least 2D")
@@ -288,14 +288,14 @@ def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="
     c, s = special.cosdg(angle), special.sindg(angle)
     rotation = np.stack([np.stack([c, s]), np.stack([-s, c])])
     offset = (inner - 1) / 2 - rotation @ ((shape - 1) / 2)
-    points = _moved(rotation, offset, [int(n) for n in shape])
-    y = _sampled(x, points, order, mode, cval, prefilter)
+    points = _move(rotation, offset, [int(n) for n in shape])
+    y = _sample(x, points, order, mode, cval, prefilter)
     return fitted(move_axis(y, (-2, -1), plane), dtype)
 
 
 def _bounds(angle: Any, shape: np.ndarray) -> np.ndarray:
     """The shape of the box around a plane that is turned."""
-    known = angle.concrete() if isinstance(angle, Tracer) else angle
+    known = angle.concrete_value() if isinstance(angle, Tracer) else angle
     if known is None:
         raise UnsupportedError(
             f"{user_line()}: rotate got an angle whose number is not known here, which says "

@@ -109,11 +109,11 @@ def separate(constraints: Any, x: np.ndarray) -> Iterator[Constraint]:
             value = c.fun if isinstance(c, so.NonlinearConstraint) else _product(c.A)
             yield from _between(value, as_operand(c.lb), as_operand(c.ub), x)
         else:
-            yield Constraint(_called(c["fun"], as_args(c.get("args", ()))),
+            yield Constraint(_call(c["fun"], as_args(c.get("args", ()))),
                              c["type"].lower() == "eq")
 
 
-def _called(f: Callable, args: tuple) -> Callable:
+def _call(f: Callable, args: tuple) -> Callable:
     return lambda x: f(x, *args)
 
 
@@ -180,13 +180,13 @@ class Conditions:
         others = list(separate(constraints, x))
         self.limits, self.bends = [*within(x, ends), *others], bool(others)
         slack = [np.asarray(concrete(vector(c.value(x)))) for c in self.limits]
-        self.equal = _joined([np.full(v.size, c.equal) for c, v in zip(self.limits, slack,
+        self.equal = _join([np.full(v.size, c.equal) for c, v in zip(self.limits, slack,
                                                                        strict=True)], bool)
-        self.sizes = _joined([np.broadcast_to(c.size, v.size) for c, v in zip(self.limits, slack,
+        self.sizes = _join([np.broadcast_to(c.size, v.size) for c, v in zip(self.limits, slack,
                                                                               strict=True)], float)
         self.cuts = np.cumsum([v.size for v in slack])[:-1]
         self.units = _units(x, ends)
-        self.root = self._solved(x, _joined(slack, float))
+        self.root = self._solved(x, _join(slack, float))
 
     def solution(self) -> AnyArray:
         """The minimum, with its derivatives."""
@@ -236,7 +236,7 @@ class Conditions:
         others = ~active
         slack, pulled = np.zeros(active.size), np.zeros(active.size)
         off, off_force = np.zeros(active.size), np.zeros(active.size)
-        slack[others] = _joined([np.asarray(concrete(vector(c.value(x))))[r] for c, r in zip(
+        slack[others] = _join([np.asarray(concrete(vector(c.value(x))))[r] for c, r in zip(
             self.limits, np.split(others, self.cuts), strict=True)], float)
         off[others] = self._slack_errors(x, error[: self.size], others)
         pulled[active], off_force[active] = force, error[self.size :]
@@ -306,7 +306,7 @@ class Conditions:
         return np.concatenate([g - pull(force)[0], values])
 
 
-def _joined(parts: list, dtype: Any) -> np.ndarray:
+def _join(parts: list, dtype: Any) -> np.ndarray:
     return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
 
 

@@ -433,7 +433,7 @@ def linprog(c, A_ub=None, b_ub=None, A_eq=None, b_eq=None, bounds=(0, None), met
             "integers is constant or jumps; pass ft.stop_gradient of the data."
         )
     require_success("linprog", sol.success, sol.message)
-    _differentiated(sol, data, bounds)
+    _differentiate(sol, data, bounds)
     return sol
 
 
@@ -443,7 +443,7 @@ def _together(x: Any) -> Any:
     return x
 
 
-def _differentiated(sol: Any, data: list, bounds: Any) -> None:
+def _differentiate(sol: Any, data: list, bounds: Any) -> None:
     """Give the numbers of a solution their derivatives."""
     c = as_operand(data[0]).reshape(-1)
     groups = _groups(data, bounds, sol.x)

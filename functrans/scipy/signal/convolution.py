@@ -96,7 +96,7 @@ def _of_all_axes(in1: Any, in2: Any, mode: str, method: str) -> AnyArray:
         raise ValueError("Acceptable method flags are 'auto', 'direct', or 'fft'.")
     if not (x1.size and x2.size):
         raise ValueError(f"{'v' if x1.size else 'a'} cannot be empty")
-    return _convolved(x1, x2, mode, range(x1.ndim), method)
+    return _convolve(x1, x2, mode, range(x1.ndim), method)
 
 
 @counterpart(ss.correlate)
@@ -121,7 +121,7 @@ def _along_axes(in1: Any, in2: Any, mode: str, axes: Any) -> AnyArray:
     axes = range(x1.ndim) if axes is None else normalize_axes(axes, x1.ndim)
     if not len(axes):
         raise ValueError("when provided, axes cannot be empty")
-    return _convolved(x1, x2, mode, sorted(axes), "fft")
+    return _convolve(x1, x2, mode, sorted(axes), "fft")
 
 
 @counterpart(ss.fftconvolve)
@@ -136,7 +136,7 @@ def oaconvolve(in1, in2, mode="full", axes=None):
     return _along_axes(in1, in2, mode, axes)
 
 
-def _convolved(x1: Any, x2: Any, mode: str, axes: Sequence[int], method: str) -> AnyArray:
+def _convolve(x1: Any, x2: Any, mode: str, axes: Sequence[int], method: str) -> AnyArray:
     _require_mode(mode)
     if not (x1.size and x2.size):
         return np.zeros(0)
@@ -196,8 +196,8 @@ def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
     """The convolution of two matrices; ``boundary`` says how the first goes on at its ends."""
     x1, x2 = _matrices("convolve2d", in1, in2)
     if mode == "valid":
-        return _convolved(x1, x2, mode, (0, 1), "direct")
-    full = _bounded(x1, x2, mode, boundary, fillvalue)
+        return _convolve(x1, x2, mode, (0, 1), "direct")
+    full = _bound(x1, x2, mode, boundary, fillvalue)
     return centred(full, x1.shape, (0, 1)) if mode == "same" else full
 
 
@@ -206,10 +206,10 @@ def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
     """The correlation of two matrices; ``boundary`` says how the first goes on at its ends."""
     x1, x2 = _matrices("correlate2d", in1, in2)
     if mode == "valid":
-        y = _convolved(x1, reversed_conjugate(x2), mode, (0, 1), "direct")
+        y = _convolve(x1, reversed_conjugate(x2), mode, (0, 1), "direct")
         # of exchanged operands SciPy conjugates the other one
         return np.conj(y) if needs_swap(x1.shape, x2.shape, (0, 1)) else y
-    full = _bounded(x1, reversed_conjugate(x2), mode, boundary, fillvalue)
+    full = _bound(x1, reversed_conjugate(x2), mode, boundary, fillvalue)
     if mode == "full":
         return full
     (i, j), (m, n) = [k // 2 for k in x2.shape], x1.shape
@@ -223,7 +223,7 @@ def _matrices(who: str, in1: Any, in2: Any) -> tuple[Any, Any]:
     return x1, x2
 
 
-def _bounded(x1: Any, x2: Any, mode: str, boundary: str, fillvalue: Any) -> AnyArray:
+def _bound(x1: Any, x2: Any, mode: str, boundary: str, fillvalue: Any) -> AnyArray:
     """The convolution of ``x2`` with ``x1`` and its continuation, wherever they meet."""
     _require_mode(mode)
     if boundary not in PADDING:

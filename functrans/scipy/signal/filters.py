@@ -58,7 +58,7 @@ def _signal(x: Any) -> AnyArray:
     return x
 
 
-def _normalised(b: Any, a: Any) -> tuple[Any, Any]:
+def _normalise(b: Any, a: Any) -> tuple[Any, Any]:
     """Taps whose first one of ``a`` is 1, without zeros before it where they are known."""
     if (lead := known(a)) is not None:
         if not np.any(lead):
@@ -93,7 +93,7 @@ def _state(zi: Any, x: Any, b: Any, a: Any, axis: int) -> AnyArray:
     return np.broadcast_to(zi, shape)
 
 
-def _resized(x: Any, n: int) -> AnyArray:
+def _resize(x: Any, n: int) -> AnyArray:
     """The first ``n`` entries of the last axis, with zeros behind where there are fewer."""
     have = x.shape[-1]
     return x[..., :n] if have >= n else np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, n - have)])
@@ -106,7 +106,7 @@ def _from_state(b: Any, a: Any, x: Any, zi: Any) -> tuple[Any, Any]:
     """
     n, order = x.shape[-1], zi.shape[-1]
     y = bind(rows.lfilter, b, a, x)
-    y = y + bind(rows.lfilter, np.ones(1, y.dtype), a, a[0] * _resized(zi, n))
+    y = y + bind(rows.lfilter, np.ones(1, y.dtype), a, a[0] * _resize(zi, n))
     rest = zi[..., n:]
     zf = np.pad(rest, [(0, 0)] * (zi.ndim - 1) + [(0, order - rest.shape[-1])])
     for taps, u, sign in [(b, x, 1), (a, y, -1)]:
@@ -122,7 +122,7 @@ def _behind(taps: Any, x: Any, order: int) -> AnyArray | None:
         return None
     taps = taps.reshape((1,) * (x.ndim - 1) + (-1,))
     full = convolve(x[..., -min(n, order) :], taps, method="direct")
-    return _resized(full[..., min(n, order) - 1 :], order)
+    return _resize(full[..., min(n, order) - 1 :], order)
 
 
 @counterpart(ss.lfilter_zi)
@@ -132,9 +132,9 @@ def lfilter_zi(b, a):
     if not a.ndim == b.ndim == 1:
         raise ValueError("Numerator `b` and Denominator `a` must be 1-D arrays, "
                          f"but b.shape = {b.shape}, a.shape = {a.shape}!")
-    b, a = _normalised(b, a)
+    b, a = _normalise(b, a)
     n = max(len(a), len(b))
-    b, a = _resized(b, n), _resized(a, n)
+    b, a = _resize(b, n), _resize(a, n)
     # the sums of the equations of SciPy, in which all but the first unknown cancel
     moved = b[1:] - a[1:] * b[0]
     zi = np.sum(moved) / np.sum(a)
@@ -153,9 +153,9 @@ def lfiltic(b, a, y, x=None):
     """
     b, a, y = [np.atleast_1d(as_operand(v)) for v in (b, a, y)]
     x = np.zeros(0, b.dtype) if x is None else np.atleast_1d(as_operand(x))
-    b, a = _normalised(b, a)
+    b, a = _normalise(b, a)
     m, n = len(b) - 1, len(a) - 1
-    x, y = _resized(x, m), _resized(y, n)
+    x, y = _resize(x, m), _resize(y, n)
     state = [np.sum(b[k + 1 :] * x[: max(m - k, 0)]) - np.sum(a[k + 1 :] * y[: max(n - k, 0)])
              for k in range(max(m, n))]
     return np.stack(state) if state else np.zeros(0)
@@ -164,7 +164,7 @@ def lfiltic(b, a, y, x=None):
 # ---- forth and back
 
 
-def _extended(x: Any, padtype: Any, padlen: Any, axis: int, ntaps: int) -> tuple[int, Any]:
+def _extend(x: Any, padtype: Any, padlen: Any, axis: int, ntaps: int) -> tuple[int, Any]:
     if padtype not in ("even", "odd", "constant", None):
         raise ValueError(f"Unknown value '{padtype}' given to padtype. padtype must be 'even', "
                          "'odd', 'constant', or None.")
@@ -202,7 +202,7 @@ def filtfilt(b, a, x, axis=-1, padtype="odd", padlen=None, method="pad", irlen=N
                                "it is differentiated with method='pad'.")
     b, a, x = _taps("b", b), _taps("a", a), as_operand(x)
     axis = one_axis(axis, x.ndim)
-    edge, ext = _extended(x, padtype, padlen, axis, max(len(a), len(b)))
+    edge, ext = _extend(x, padtype, padlen, axis, max(len(a), len(b)))
     zi = lfilter_zi(b, a)
     zi = zi.reshape((-1,) + (1,) * (x.ndim - 1 - axis))
 
@@ -276,7 +276,7 @@ def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
     ntaps = 2 * len(sos) + 1
     if sections is not None:
         ntaps -= min((sections[:, 2] == 0).sum(), (sections[:, 5] == 0).sum())
-    edge, ext = _extended(x, padtype, padlen, axis, ntaps)
+    edge, ext = _extend(x, padtype, padlen, axis, ntaps)
     zi = sosfilt_zi(sos)
     zi = zi.reshape((len(sos), *(1,) * axis, 2, *(1,) * (x.ndim - 1 - axis)))
 

@@ -134,7 +134,7 @@ def csd(x, y, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, det
         if cut.length % 2 == 0:
             twice[-1] = 1
         power = power * twice
-    return cut.frequencies, move_axis(_averaged(power, average), -1, axis)
+    return cut.frequencies, move_axis(_average(power, average), -1, axis)
 
 
 def _longer(x: Any, n: int) -> AnyArray:
@@ -142,7 +142,7 @@ def _longer(x: Any, n: int) -> AnyArray:
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)]) if missing else x
 
 
-def _averaged(power: Any, average: str) -> AnyArray:
+def _average(power: Any, average: str) -> AnyArray:
     """The average over segments, on the axis before the last."""
     count = power.shape[-2]
     if average == "mean":

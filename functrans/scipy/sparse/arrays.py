@@ -76,7 +76,7 @@ class SparseArray(Container):
         """The matrix with its zeros."""
         p = self.pattern
         flat = np.zeros(p.shape[0] * p.shape[1], self.dtype)
-        return _added(flat, p.rows * p.shape[1] + p.cols, self.data).reshape(p.shape)
+        return _add(flat, p.rows * p.shape[1] + p.cols, self.data).reshape(p.shape)
 
     todense = toarray
 
@@ -84,7 +84,7 @@ class SparseArray(Container):
         """The entries of the main diagonal."""
         on, = np.nonzero(self.pattern.rows == self.pattern.cols)
         zeros = np.zeros(min(self.shape), self.dtype)
-        return _added(zeros, self.pattern.rows[on], self.data[on])
+        return _add(zeros, self.pattern.rows[on], self.data[on])
 
     def trace(self, offset: int = 0) -> AnyArray:
         """The sum of a diagonal."""
@@ -99,7 +99,7 @@ class SparseArray(Container):
         if axis is None:
             return np.sum(self.data)
         where = self.pattern.rows if axis % 2 else self.pattern.cols
-        y = _added(np.zeros(self.shape[1 - axis % 2], self.dtype), where, self.data)
+        y = _add(np.zeros(self.shape[1 - axis % 2], self.dtype), where, self.data)
         return y.reshape((-1, 1) if axis % 2 else (1, -1)) if self.is_matrix else y
 
     def power(self, n: Any, dtype: Any = None) -> SparseArray:
@@ -197,7 +197,7 @@ class SparseArray(Container):
         return -self + other
 
 
-def _added(zeros: np.ndarray, index: np.ndarray, data: Any) -> AnyArray:
+def _add(zeros: np.ndarray, index: np.ndarray, data: Any) -> AnyArray:
     places = rows.Pattern(index, np.arange(len(index)), (len(zeros), len(index)))
     return bind(rows.product, np.ones(len(index), zeros.dtype), data, places=places)
 
@@ -255,7 +255,7 @@ OPERATORS: dict[str, Callable] = {
 # ---- constructors
 
 
-def _compressed(name: str, by_rows: bool) -> Callable:
+def _compress(name: str, by_rows: bool) -> Callable:
     """The constructor of a format that lists entries row by row, or column by column."""
 
     def make(arg1, shape=None, dtype=None, copy=False, *, maxprint=None):
@@ -268,17 +268,17 @@ def _compressed(name: str, by_rows: bool) -> Callable:
             like = getattr(ss, name)((np.ones(len(indices)), indices, starts), shape=shape)
             across = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
             places = (across, indices) if by_rows else (indices, across)
-            return _made(data, rows.Pattern(*places, like.shape), dtype, name)
+            return _make(data, rows.Pattern(*places, like.shape), dtype, name)
         return _from_parts(name, arg1, shape, dtype)
 
-    return _named(make, name)
+    return _name(make, name)
 
 
 def _from_parts(name: str, arg1: Any, shape: Any, dtype: Any) -> SparseArray:
     if isinstance(arg1, tuple) and len(arg1) == 2 and isinstance(arg1[1], tuple | list):
         data, places = arg1
         like = ss.coo_array((np.ones(len(places[0])), tuple(map(np.asarray, places))), shape=shape)
-        return _made(data, rows.Pattern(like.coords[0], like.coords[1], like.shape), dtype, name)
+        return _make(data, rows.Pattern(like.coords[0], like.coords[1], like.shape), dtype, name)
     dense = as_operand(arg1)
     if dense.ndim != 2:
         raise ArgumentError(
@@ -286,7 +286,7 @@ def _from_parts(name: str, arg1: Any, shape: Any, dtype: Any) -> SparseArray:
             "indices, indptr) or (data, (row, col)), whose places are constants, or of a matrix."
         )
     entries = full(dense)
-    return _made(entries.data, entries.pattern, dtype, name)
+    return _make(entries.data, entries.pattern, dtype, name)
 
 
 def are_ours(args: tuple, kwargs: dict) -> bool:
@@ -301,7 +301,7 @@ def full(dense: Any, kind: str = "csr_array") -> SparseArray:
     return SparseArray(dense.reshape((-1,)), rows.Pattern(i, j, dense.shape), kind)
 
 
-def _made(data: Any, pattern: rows.Pattern, dtype: Any, name: str) -> SparseArray:
+def _make(data: Any, pattern: rows.Pattern, dtype: Any, name: str) -> SparseArray:
     data = as_operand(data)
     if data.shape != pattern.rows.shape:
         raise ValueError("row, column, and data array must all be the same length")
@@ -313,17 +313,17 @@ def _coordinates(name: str) -> Callable:
     def make(arg1, shape=None, dtype=None, copy=False, *, maxprint=None):
         return arg1 if isinstance(arg1, SparseArray) else _from_parts(name, arg1, shape, dtype)
 
-    return _named(make, name)
+    return _name(make, name)
 
 
-def _named(make: Callable, name: str) -> Callable:
+def _name(make: Callable, name: str) -> Callable:
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"``scipy.sparse.{name}``, of traced entries in constant places too."
     return counterpart(getattr(ss, name), when=are_ours)(make)
 
 
-csr_array, csr_matrix = _compressed("csr_array", True), _compressed("csr_matrix", True)
-csc_array, csc_matrix = _compressed("csc_array", False), _compressed("csc_matrix", False)
+csr_array, csr_matrix = _compress("csr_array", True), _compress("csr_matrix", True)
+csc_array, csc_matrix = _compress("csc_array", False), _compress("csc_matrix", False)
 coo_array, coo_matrix = _coordinates("coo_array"), _coordinates("coo_matrix")
 
 
@@ -353,7 +353,7 @@ def _diagonals(diagonals: Any, offsets: Any, shape: Any, dtype: Any, kind: str) 
         i.append(np.arange(length) - min(k, 0))
         j.append(np.arange(length) + max(k, 0))
     pattern = rows.Pattern(np.concatenate(i), np.concatenate(j), tuple(shape))
-    return _made(np.concatenate(data), pattern, dtype, kind)
+    return _make(np.concatenate(data), pattern, dtype, kind)
 
 
 @counterpart(ss.diags_array)

@@ -42,7 +42,7 @@ def _square(A: SparseArray, n: int) -> None:
         raise ValueError(f"matrix - rhs dimension mismatch ({A.shape} - {n})")
 
 
-def _solved(A: SparseArray, b: Any, solver: Callable) -> AnyArray:
+def _solve(A: SparseArray, b: Any, solver: Callable) -> AnyArray:
     b = as_floats(b)
     return bind(rows.solve, A.data, b, places=A.pattern, solver=solver)
 
@@ -53,7 +53,7 @@ def spsolve(A, b, permc_spec=None, use_umfpack=True):
     b = b.toarray() if isinstance(b, SparseArray) or sparse.issparse(b) else as_operand(b)
     A = _matrix(A)
     _square(A, b.shape[0])
-    x = _solved(A, b, rows.directly)
+    x = _solve(A, b, rows.directly)
     return x.reshape((-1,)) if b.ndim == 2 and b.shape[1] == 1 else x
 
 
@@ -71,7 +71,7 @@ class Factors:
         if trans == "H":
             A = A._with(np.conj(A.data))
         _square(A, b.shape[0])
-        return _solved(A, b, rows.directly)
+        return _solve(A, b, rows.directly)
 
 
 def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None, options=None):
@@ -146,7 +146,7 @@ def _iterative(name: str) -> Callable:
             return _matrix_free(name, A, b, x0, options), 0
         A = _matrix(A)
         _square(A, b.shape[0])
-        return _solved(A, b, _iteration(name, tuple(sorted(options.items())))), 0
+        return _solve(A, b, _iteration(name, tuple(sorted(options.items())))), 0
 
     def either(A, b, x0=None, **options):
         traced = are_ours((A, b, x0), {})
@@ -197,7 +197,7 @@ def _norm(A: SparseArray) -> float:
     return float(np.bincount(A.pattern.cols, abs(np.asarray(data))).max()) if A.nnz else 0.0
 
 
-def _applied(A: SparseArray, B: Any, t: float, norm: float) -> AnyArray:
+def _apply(A: SparseArray, B: Any, t: float, norm: float) -> AnyArray:
     """exp(t A) B."""
     steps = max(math.ceil(abs(t) * norm / STEP), 1)
     size, term, degree = abs(t) * norm / steps, 1.0, 0
@@ -232,12 +232,12 @@ def expm_multiply(A, B, start=None, stop=None, num=None, endpoint=None, traceA=N
         raise ValueError(f"shapes of matrices A {A.shape} and B {B.shape} are incompatible")
     norm = _norm(A)
     if start is None and stop is None and num is None:
-        return _applied(A, B, 1.0, norm)
+        return _apply(A, B, 1.0, norm)
     times = np.linspace(0.0 if start is None else start, 1.0 if stop is None else stop,
                         50 if num is None else num, endpoint=endpoint is None or bool(endpoint))
     ys, before = [], 0.0
     for t in times:
-        B, before = _applied(A, B, float(t - before), norm), t
+        B, before = _apply(A, B, float(t - before), norm), t
         ys.append(B)
     return np.stack(ys)
 
@@ -316,12 +316,12 @@ def _eigenpairs(
     v = v * np.sign(v[np.argmax(np.abs(v), axis=0), np.arange(len(w))])
     pairs = [implicit("eigsh", _equations(A), np.append(vector, value))
              for value, vector in zip(w, v.T, strict=True)]
-    columns = [limits.unmoved(z[:-1], blurred) + z[:-1]
-               for z, blurred in zip(pairs, _blurred(w), strict=True)]
+    columns = [limits.zero_or_nan(z[:-1], blurred) + z[:-1]
+               for z, blurred in zip(pairs, _blur(w), strict=True)]
     return np.stack([z[-1] for z in pairs]), np.stack(columns, axis=1)
 
 
-def _blurred(w: np.ndarray) -> np.ndarray:
+def _blur(w: np.ndarray) -> np.ndarray:
     """Which eigenvalues are so close to another that their vectors' slopes have no digits left."""
     gaps = np.abs(w[:, None] - w)
     near = limits.within(gaps, np.abs(w).max(initial=0.0), limits.ONCE)

@@ -20,7 +20,7 @@ from functrans.scipy.public import counterpart
 # Where two points coincide a distance that has a kink there has the derivative 0, as a norm at 0.
 
 
-def _weighted(x: Any, w: Any) -> AnyArray:
+def _weight(x: Any, w: Any) -> AnyArray:
     return x if w is None else x * w
 
 
@@ -39,11 +39,11 @@ def euclidean(u: Any, v: Any, w: Any = None) -> AnyArray:
 
 def sqeuclidean(u: Any, v: Any, w: Any = None) -> AnyArray:
     d = u - v
-    return np.sum(_weighted(d * d, w), axis=-1)
+    return np.sum(_weight(d * d, w), axis=-1)
 
 
 def cityblock(u: Any, v: Any, w: Any = None) -> AnyArray:
-    return np.sum(_weighted(np.abs(u - v), w), axis=-1)
+    return np.sum(_weight(np.abs(u - v), w), axis=-1)
 
 
 def chebyshev(u: Any, v: Any, w: Any = None) -> AnyArray:
@@ -73,7 +73,7 @@ def minkowski(u: Any, v: Any, p: Any = 2, w: Any = None) -> AnyArray:
 
 def cosine(u: Any, v: Any, w: Any = None) -> AnyArray:
     def dot(a: Any, b: Any) -> AnyArray:
-        return np.sum(_weighted(a * b, w), axis=-1)
+        return np.sum(_weight(a * b, w), axis=-1)
 
     return 1.0 - dot(u, v) / np.sqrt(dot(u, u) * dot(v, v))
 
@@ -90,11 +90,11 @@ def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> AnyArra
 
 def canberra(u: Any, v: Any, w: Any = None) -> AnyArray:
     """Of two coordinates that are 0 the part is 0, and so is its slope."""
-    return np.sum(_weighted(ratio(np.abs(u - v), np.abs(u) + np.abs(v)), w), axis=-1)
+    return np.sum(_weight(ratio(np.abs(u - v), np.abs(u) + np.abs(v)), w), axis=-1)
 
 
 def braycurtis(u: Any, v: Any, w: Any = None) -> AnyArray:
-    away, together = [np.sum(_weighted(np.abs(x), w), axis=-1) for x in (u - v, u + v)]
+    away, together = [np.sum(_weight(np.abs(x), w), axis=-1) for x in (u - v, u + v)]
     return away / together
 
 

@@ -254,7 +254,7 @@ class _Distribution(Named):
     @method
     def mean(self, *args, **kwds):
         """The mean."""
-        return self._moment("mean", args, kwds, _placed)
+        return self._moment("mean", args, kwds, _place)
 
     @method
     def var(self, *args, **kwds):
@@ -387,7 +387,7 @@ class Continuous(_Distribution):
         shapes, loc, scale = self._placing(args, kwds)
         q = _wide(as_operand(q))
         valid = both(self._valid(shapes, scale), asked(lambda q: (q >= 0) & (q <= 1), q))
-        return or_nan(valid, _placed(f(q, *shapes), loc, scale), q, *shapes, loc, scale)
+        return or_nan(valid, _place(f(q, *shapes), loc, scale), q, *shapes, loc, scale)
 
     @method
     def ppf(self, q, *args, **kwds):
@@ -423,7 +423,7 @@ class Continuous(_Distribution):
         plain = [np.asarray(1.0 if p is None else concrete(p)) for p in (loc, scale)]
         z = (x - (0.0 if loc is None else plain[0])) / plain[1]
         z = quantile_kept(self.form, z, shapes)
-        return same_number(x, _placed(z, loc, scale))
+        return same_number(x, _place(z, loc, scale))
 
 
 def _positive(scale: Any) -> AnyArray:
@@ -434,7 +434,7 @@ def _positive(scale: Any) -> AnyArray:
     return scale * where(valid, 1.0, np.nan)
 
 
-def _placed(z: Any, loc: Any, scale: Any) -> AnyArray:
+def _place(z: Any, loc: Any, scale: Any) -> AnyArray:
     z = z if scale is None else z * scale
     return z if loc is None else z + loc
 

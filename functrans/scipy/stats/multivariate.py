@@ -58,7 +58,7 @@ def _matrix(a: Any, dim: int) -> AnyArray:
     return np.eye(dim) * a
 
 
-def _placed(x: Any, mean: Any, a: Any) -> tuple[Any, Any, int]:
+def _place(x: Any, mean: Any, a: Any) -> tuple[Any, Any, int]:
     """The differences of points and mean as rows, the matrix, and the dimension."""
     mean, a = (p if p is None else _real(p) for p in (mean, a))
     dim = max([1] + [p.shape[0] for p in (mean, a) if p is not None and p.ndim])
@@ -87,7 +87,7 @@ def _log_det(factor: Any) -> AnyArray:
     return 2 * _half_log_det(factor)
 
 
-def _squeezed(y: Any) -> AnyArray:
+def _squeeze(y: Any) -> AnyArray:
     """As SciPy, without axes of length 1."""
     return y.reshape(tuple([n for n in y.shape if n != 1])) if 1 in y.shape else y
 
@@ -125,20 +125,20 @@ class MultivariateNormal(_Density):
         As SciPy it reads the lower triangle, and the gradient is in that. With
         ``allow_singular``, it is exact for changes that keep the rank.
         """
-        gap, cov, dim = _placed(x, mean, cov)
+        gap, cov, dim = _place(x, mean, cov)
         if allow_singular:
             squared, log_det, rank = _of_singular(gap, cov)
             half = 0.5 * log_det
         else:
             factor = rows.cholesky(cov)
             squared, half, rank = _squared_lengths(gap, factor), _half_log_det(factor), dim
-        return _squeezed(-0.5 * squared - (half + rank * (0.5 * LOG_2PI)))
+        return _squeeze(-0.5 * squared - (half + rank * (0.5 * LOG_2PI)))
 
     @method
     def entropy(self, mean=None, cov: Any = 1):
         """The differential entropy."""
         cov = _real(cov)
-        _, cov, dim = _placed(np.zeros(cov.shape[0] if cov.ndim else 1), None, cov)
+        _, cov, dim = _place(np.zeros(cov.shape[0] if cov.ndim else 1), None, cov)
         return 0.5 * (_log_det(rows.cholesky(cov)) + dim * (LOG_2PI + 1))
 
     def rvs(self, mean=None, cov: Any = 1, size=1, random_state=None):
@@ -172,13 +172,13 @@ class MultivariateT(_Density):
         plain = known(df)
         if plain is not None and np.all(plain == np.inf):
             return multivariate_normal.logpdf(x, loc, shape)
-        gap, shape, dim = _placed(x, loc, shape)
+        gap, shape, dim = _place(x, loc, shape)
         df = _real(df)
         factor = rows.cholesky(shape)
         half, rest = 0.5 * (df + dim), 0.5 * dim
         constant = gammaln_increase(0.5 * df, rest) - rest * log(df * math.pi)
         squared = _squared_lengths(gap, factor)
-        return _squeezed(constant - 0.5 * _log_det(factor) - half * log1p(squared / df))
+        return _squeeze(constant - 0.5 * _log_det(factor) - half * log1p(squared / df))
 
     @method
     def entropy(self, loc=None, shape: Any = 1, df: Any = 1):
@@ -233,33 +233,33 @@ class Dirichlet(Named):
         """The logarithm of the density at the columns of ``x``, of which the last may be left out.
         """
         x, weights, log_beta = self._parts(x, alpha)
-        return _squeezed(xlogy(weights, x).sum(0) - log_beta)
+        return _squeeze(xlogy(weights, x).sum(0) - log_beta)
 
     @method
     def pdf(self, x, alpha):
         """The density."""
         x, weights, log_beta = self._parts(x, alpha)
-        return _squeezed(_product(x, weights, -log_beta, 0))
+        return _squeeze(_product(x, weights, -log_beta, 0))
 
     @method
     def mean(self, alpha):
         """The mean."""
         alpha = _positive("alpha", alpha)
-        return _squeezed(alpha / alpha.sum())
+        return _squeeze(alpha / alpha.sum())
 
     @method
     def var(self, alpha):
         """The variances."""
         alpha = _positive("alpha", alpha)
         total = alpha.sum()
-        return _squeezed(alpha * (total - alpha) / (total * total * (total + 1)))
+        return _squeeze(alpha * (total - alpha) / (total * total * (total + 1)))
 
     @method
     def cov(self, alpha):
         """The covariance matrix."""
         alpha = _positive("alpha", alpha)
         total = alpha.sum()
-        return _squeezed(_covariance(alpha / total) / (total + 1))
+        return _squeeze(_covariance(alpha / total) / (total + 1))
 
     @method
     def entropy(self, alpha):
@@ -384,26 +384,26 @@ class Wishart(_Density):
         factor, half = rows.cholesky(scale), 0.5 * df
         trace = rows.diagonal_of(rows.solve(scale, x)).sum(-1)
         y = 0.5 * ((df - dim - 1) * _log_det(rows.cholesky(x)) - trace - df * _log_det(factor))
-        return _squeezed(y - half * (dim * math.log(2)) - multigammaln(half, dim))
+        return _squeeze(y - half * (dim * math.log(2)) - multigammaln(half, dim))
 
     @method
     def mean(self, df, scale):
         """The mean."""
         df, scale, _ = _of_wishart(df, scale)
-        return _squeezed(df * scale)
+        return _squeeze(df * scale)
 
     @method
     def var(self, df, scale):
         """The variances of the entries."""
         df, scale, _ = _of_wishart(df, scale)
         variances = diagonal(scale, offset=0)
-        return _squeezed(df * (square(scale) + variances[:, None] * variances))
+        return _squeeze(df * (square(scale) + variances[:, None] * variances))
 
     @method
     def mode(self, df, scale):
         """The mode; None where the density has none."""
         df, scale, dim = _of_wishart(df, scale)
-        return _squeezed((df - dim - 1) * scale) if df >= dim + 1 else None
+        return _squeeze((df - dim - 1) * scale) if df >= dim + 1 else None
 
     @method
     def entropy(self, df, scale):

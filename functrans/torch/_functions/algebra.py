@@ -10,7 +10,7 @@ import numpy as np
 from numpy import ndarray
 
 from functrans.extend import Aval, Tracer, aval_of
-from functrans.torch._functions.failures import not_a_tensor, unmultiplied, unsummed
+from functrans.torch._functions.failures import not_a_tensor, unmultiply, unsum
 from functrans.torch._functions.outputs import RowCall, are_plain, in_batch, record_row
 from functrans.torch._functions.shim_rows import enter_in_place
 from functrans.torch._functions.table import (
@@ -19,13 +19,13 @@ from functrans.torch._functions.table import (
     METHODS,
     TAKING_OUT,
     op,
-    promoted,
+    promote,
     row,
 )
 from functrans.torch._graph.dual import FORWARD, Forward
 from functrans.torch._graph.graph import RowNode, joint, saved_value
-from functrans.torch._graph.modes import marked, packed, state, unpacked, unusual
-from functrans.torch._graph.nodes import OpNode, check, freed, sequence
+from functrans.torch._graph.modes import mark, packed, state, unpack, unusual
+from functrans.torch._graph.nodes import OpNode, check, free, sequence
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import scalar_name
@@ -64,7 +64,7 @@ class ProductNode(OpNode):
         self.plain = True
         self.title = "MmBackward0"
         self.xs: tuple | None = xs if state.saving is None else packed(xs)
-        self.marks = marks if state.saving is None else marked(marks, self.xs or ())
+        self.marks = marks if state.saving is None else mark(marks, self.xs or ())
         self.where = where
 
     def pull(self, ct: Any, create: bool) -> tuple:
@@ -76,9 +76,9 @@ class ProductNode(OpNode):
     def available(self, create: bool) -> Sequence:
         """The operands, as values while the derivative is recorded; None for what is not saved."""
         if self.xs is None:
-            raise freed(self)
+            raise free(self)
         check(self)
-        a, b = unpacked(self.xs)
+        a, b = unpack(self.xs)
         if create:
             (e1, e2), of = self.edges, joint(self.marks)
             a, b = saved_value(a, e1, of), saved_value(b, e2, of)
@@ -191,7 +191,7 @@ def _product(input, other):
     try:
         return np.matmul(input, other)
     except ValueError as failure:
-        raise RuntimeError(unmultiplied("mm", input.shape, other.shape)) from failure
+        raise RuntimeError(unmultiply("mm", input.shape, other.shape)) from failure
 
 
 _WANTED = {1: "1D tensors", 2: "a matrix"}
@@ -209,7 +209,7 @@ def _product_of(who, names, *pairs):
     a, b = [x for x, _ in pairs]
     _same_type(who, a, b)
     if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0] or a.shape[:-2] != b.shape[:-2]:
-        raise RuntimeError(unmultiplied(who, a.shape, b.shape))
+        raise RuntimeError(unmultiply(who, a.shape, b.shape))
     return np.matmul(a, b)
 
 
@@ -277,7 +277,7 @@ def outer(input, vec2):
 def inner(input, other):
     """The sum of products over the last dimension; of an operand of one entry, with each."""
     if not input.ndim or not other.ndim:
-        return METHODS["mul"].of.ufunc(*promoted(input, other))
+        return METHODS["mul"].of.ufunc(*promote(input, other))
     if input.dtype != other.dtype:
         raise RuntimeError("both inputs should have same dtype")
     if input.dtype.kind == "b":
@@ -290,40 +290,40 @@ def inner(input, other):
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * mat1 @ mat2."""
     product = _product_of("addmm", ("mat1", "mat2"), (mat1, 2), (mat2, 2))
-    return _combined(input, product, beta, alpha)
+    return _combine(input, product, beta, alpha)
 
 
 @op
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * mat @ vec."""
-    return _combined(input, mv.body(mat, vec), beta, alpha)
+    return _combine(input, mv.body(mat, vec), beta, alpha)
 
 
 @op
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """beta * input + alpha * vec1 vec2^T."""
-    return _combined(input, outer.body(vec1, vec2), beta, alpha)
+    return _combine(input, outer.body(vec1, vec2), beta, alpha)
 
 
 @op
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
-    return _combined(input, _added(bmm.body(batch1, batch2)), beta, alpha)
+    return _combine(input, _add(bmm.body(batch1, batch2)), beta, alpha)
 
 
 @op
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * batch1 @ batch2, for each pair of matrices."""
-    return _combined(input, bmm.body(batch1, batch2), beta, alpha)
+    return _combine(input, bmm.body(batch1, batch2), beta, alpha)
 
 
-def _added(products):
+def _add(products):
     """The products added up, in their type."""
     y = np.sum(products, axis=0)
     return y if y.dtype == products.dtype else y.astype(products.dtype)
 
 
-def _combined(x, product, beta, alpha):
+def _combine(x, product, beta, alpha):
     """beta * x + alpha * product; where beta is 0, x does not count even where it is NaN."""
     if product.dtype.kind in "iu":
         beta, alpha = int(beta), int(alpha)
@@ -352,7 +352,7 @@ def einsum(equation, *operands):
             return np.sum(y, tuple(range(y.ndim - len(output))))
         return np.einsum(inputs + arrow + output, *operands)
     except ValueError as failure:
-        wrong = unsummed(equation.replace(" ", ""), [x.shape for x in operands])
+        wrong = unsum(equation.replace(" ", ""), [x.shape for x in operands])
         raise RuntimeError(wrong or f"einsum(): {failure}") from failure
 
 

@@ -14,13 +14,13 @@ from functrans.torch._functions.reductions import (
     after_batch,
     axes,
     count_dims,
-    kept,
+    keep,
     kept_out,
     norm,
     row_along,
 )
 from functrans.torch._functions.shim_rows import enter_in_place
-from functrans.torch._functions.table import FUNCTIONS, NUMBERS, floating, op, plain, promoted, row
+from functrans.torch._functions.table import FUNCTIONS, NUMBERS, floating, op, plain, promote, row
 from functrans.torch._tensors.memory import scalar_name
 
 # ---- Sums of exponentials, and shares in them, along dimensions
@@ -105,7 +105,7 @@ def _logs_of_shares(x, axis):
     return y - np.log(total)
 
 
-def _moved(t, y, axis):
+def _move(t, y, axis):
     if _is_above(y, _LOG_MOST):
         t = _from_greatest(t, y > _LOG_MOST, axis)
     return t - np.sum(np.exp(y) * t, axis=axis, keepdims=True)
@@ -128,7 +128,7 @@ def _log_softmax_pull(ct, y, axis):
 
 
 _log_softmax = General(
-    "log_softmax", _logs_of_shares, jvp=lambda ts, y, xs, axis: _moved(ts[0], y, axis),
+    "log_softmax", _logs_of_shares, jvp=lambda ts, y, xs, axis: _move(ts[0], y, axis),
     vjp=lambda ct, y, xs, wanted, axis: [_log_softmax_pull(ct, y, axis)],
     batch=lambda size, xs, batched, axis: bind(_log_softmax, xs[0], axis=after_batch(axis)),
     saves="y", abstract=lambda x, axis: x,
@@ -157,7 +157,7 @@ def logsumexp(x, dim, keepdim=False):
         y = np.log(np.sum(np.exp(x - top), axis=dims, keepdims=True)) + top
         return y if keepdim else y.reshape(kept_out(x, dims))
     y = _logsumexp(floating(x), axis=dims)
-    return kept(y, x, dims) if keepdim else y
+    return keep(y, x, dims) if keepdim else y
 
 
 @op(by_row=_softmax_row)
@@ -299,7 +299,7 @@ def _one_sided(x0: Any, x1: Any, x2: Any, h1: Any, h2: Any) -> AnyArray:
 @op
 def dist(input, other, p=2):
     """The ``p``-norm of the difference."""
-    return norm.body(np.subtract(*promoted(input, other)).reshape(-1), p)
+    return norm.body(np.subtract(*promote(input, other)).reshape(-1), p)
 
 
 def _norm(x: Any, p: float) -> AnyArray:
@@ -376,7 +376,7 @@ def logcumsumexp(input, dim):
 @op(space=FUNCTIONS)
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 . x2 / (|x1| |x2|) along ``dim``, the lengths at least ``eps``."""
-    x1, x2 = promoted(x1, x2)
+    x1, x2 = promote(x1, x2)
     dtype = x1.dtype
     shape = broadcast_shape("cosine_similarity", x1.shape, x2.shape)
     x1, x2 = np.broadcast_to(x1, shape), np.broadcast_to(x2, shape)

@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.outputs import RowCall, are_plain
-from functrans.torch._functions.rows import binary, operand, reflected, unary
+from functrans.torch._functions.rows import binary, operand, reflect, unary
 from functrans.torch._functions.shim_rows import ROWS, enter_in_place
 from functrans.torch._functions.table import (
     FUNCTIONS,
@@ -23,7 +23,7 @@ from functrans.torch._functions.table import (
     op,
     ordered,
     plain,
-    promoted,
+    promote,
     row,
 )
 from functrans.torch._graph.levels import anywhere
@@ -83,7 +83,7 @@ _BOOLEANS = {"square": lambda x: x.astype(np.int64), "sign": np.copy}
 # ---- integers, where NumPy's function is not the shim's
 
 
-def _divided(ufunc: Callable) -> Callable:
+def _divide(ufunc: Callable) -> Callable:
     """A quotient or remainder of integers, which has no value for a divisor of 0."""
 
     def compute(x1: Any, x2: Any) -> AnyArray:
@@ -94,7 +94,7 @@ def _divided(ufunc: Callable) -> Callable:
     return compute
 
 
-def _truncated(x1: Any, x2: Any) -> AnyArray:
+def _truncate(x1: Any, x2: Any) -> AnyArray:
     """The quotient of integers, rounded towards zero."""
     y = np.floor_divide(x1, x2)
     return y + ((y < 0) & (np.remainder(x1, x2) != 0))
@@ -117,8 +117,8 @@ def _power_of_integers(x1: Any, x2: Any) -> AnyArray:
 
 
 INTEGERS = {
-    "floor_divide": _divided(np.floor_divide), "remainder": _divided(np.remainder),
-    "fmod": _divided(np.fmod), "pow": _power_of_integers,
+    "floor_divide": _divide(np.floor_divide), "remainder": _divide(np.remainder),
+    "fmod": _divide(np.fmod), "pow": _power_of_integers,
 }
 
 
@@ -141,7 +141,7 @@ for _name, _row in BINARY.items():
     METHODS[_name] = _binary(_name, _row, floats=_name in FLOATING_PAIRS)
 
 
-def _scaled(f: Any) -> Callable:
+def _scale(f: Any) -> Callable:
     """A sum or difference whose second operand may be multiplied by ``alpha``."""
 
     def called(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
@@ -165,16 +165,16 @@ def _scaled(f: Any) -> Callable:
     return named(called, f.__name__, f"input and alpha * other by {f.of.row.name}, entry by entry.")
 
 
-METHODS["add"] = _scaled(_binary("add", "add"))
-METHODS["sub"] = METHODS["subtract"] = _scaled(_binary("sub", "subtract"))
+METHODS["add"] = _scale(_binary("add", "add"))
+METHODS["sub"] = METHODS["subtract"] = _scale(_binary("sub", "subtract"))
 _quotient = _binary("div", "divide", floats=True)
 
 
 @op(method=False, title="DivBackward1")
 def _div_trunc(x1, x2):
-    x1, x2 = promoted(x1, x2)
+    x1, x2 = promote(x1, x2)
     if x1.dtype.kind in "iu" if type(x1) not in NUMBERS else x2.dtype.kind in "iu":
-        return _divided(_truncated)(x1, x2)
+        return _divide(_truncate)(x1, x2)
     return np.trunc(floating(x1) / x2)
 
 
@@ -292,7 +292,7 @@ def clamp(x, min=None, max=None):
     """x kept between two bounds, numbers or tensors; at a bound the slope is 1."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    x, min, max = promoted(x, min, max)
+    x, min, max = promote(x, min, max)
     ordered("clamp", x)
     return np.clip(x, min, max)
 
@@ -311,7 +311,7 @@ def lerp(input, end, weight):
 @op
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 * tensor2."""
-    x, a, b = promoted(input, tensor1, tensor2)
+    x, a, b = promote(input, tensor1, tensor2)
     return x + (int(value) if x.dtype.kind in "iu" else value) * a * b
 
 
@@ -322,7 +322,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported; write input + value * "
             "torch.trunc(tensor1 / tensor2) or divide in a floating-point type")
-    x, a, b = promoted(input, tensor1, tensor2)
+    x, a, b = promote(input, tensor1, tensor2)
     return x + value * a / b
 
 
@@ -438,7 +438,7 @@ for _method, _name in OPERATORS.items():
     _row = _OPERATOR_ROWS.get(_name) or BINARY[_name]
     _f = _binary(_name, _row, floats=_name == "div", operator=True)
     METHODS[f"__{_method}__"] = _power(_f) if _name == "pow" else _f
-    METHODS[f"__r{_method}__"] = reflected(_f)
+    METHODS[f"__r{_method}__"] = reflect(_f)
     METHODS[f"__i{_method}__"] = METHODS[f"{_name}_"]
 for _name in COMPARISONS:
     METHODS[f"__{_name}__"] = _binary(_name, BINARY[_name], operator=True)

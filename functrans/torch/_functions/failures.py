@@ -53,13 +53,13 @@ def raise_as_torch(name: str, failure: ValueError | IndexError,
     if isinstance(failure, np.linalg.LinAlgError):
         who = "torch." * name.startswith("solve") + "linalg." + name.replace("erse", "")
         raise _LinAlgError(f"{who}: {_unfactored(name, str(failure), operands)}") from failure
-    known = _translated(name, failure)
+    known = _translate(name, failure)
     if known is None:
         raise failure
     raise known from failure
 
 
-def _translated(name: str, failure: ValueError | IndexError) -> Exception | None:
+def _translate(name: str, failure: ValueError | IndexError) -> Exception | None:
     """The error that torch has in the place of NumPy's ``failure`` in ``name``.
 
     None where ``failure`` is one of ours, or says all there is to say.
@@ -183,7 +183,7 @@ def unexpandable(have: Sequence[int], want: Sequence[int]) -> str:
             f"{list(want)}.  Tensor sizes: {list(have)}")
 
 
-def unmultiplied(name: str, a: Sequence[int], b: Sequence[int]) -> str:
+def unmultiply(name: str, a: Sequence[int], b: Sequence[int]) -> str:
     """What is wrong with two shapes that have no product; ``name`` is the function's for two."""
     if len(a) == len(b) == 1:
         return (
@@ -202,7 +202,7 @@ def unmultiplied(name: str, a: Sequence[int], b: Sequence[int]) -> str:
             f"{[math.prod(a[:-2]), a[-1]]} but got: {[math.prod(b[:-2]), b[-2]]}.")
 
 
-def unsummed(equation: str, shapes: Sequence[Sequence[int]]) -> str | None:
+def unsum(equation: str, shapes: Sequence[Sequence[int]]) -> str | None:
     """What is wrong with the operands of ``einsum``, None where nothing is."""
     left, arrow, right = equation.partition("->")
     terms = left.split(",")

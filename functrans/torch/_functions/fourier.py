@@ -123,7 +123,7 @@ _BLACKMAN = (0.42, 0.5, 0.08)
 _NUTTALL = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
 
 
-def _checked(who: str, n: int, values: Callable[[], np.ndarray], dtype: np.dtype) -> np.ndarray:
+def _check(who: str, n: int, values: Callable[[], np.ndarray], dtype: np.dtype) -> np.ndarray:
     if dtype.kind != "f":
         raise RuntimeError(
             f"{who} expects floating point dtypes, got: {dtypes.BY_ARRAY_DTYPE[dtype]}"
@@ -138,7 +138,7 @@ def _old(name: str, shape: Callable) -> None:
 
     def window(window_length: int, periodic: bool = True, *numbers: float, dtype: np.dtype,
                **more: float) -> np.ndarray:
-        return _checked(
+        return _check(
             name, window_length,
             lambda: shape(_places(window_length, not periodic), *numbers, **more), dtype)
 
@@ -161,7 +161,7 @@ def _new(name: str, doc: str, values: Callable) -> None:
             raise ValueError(f"{name} requires non-negative window length, got M={M}")
         if dtype not in (np.float32, np.float64):
             raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
-        return _checked(name, M, lambda: values(M, sym, *args, **options), dtype)
+        return _check(name, M, lambda: values(M, sym, *args, **options), dtype)
 
     WINDOWS[name] = factory()(named(window, name, doc))
 

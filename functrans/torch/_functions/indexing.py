@@ -12,13 +12,13 @@ import numpy as np
 from functrans.extend import AnyArray, Tracer, split_key
 from functrans.torch._functions.failures import raise_as_torch
 from functrans.torch._functions.outputs import RowCall, any_requires, are_plain
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, plain, promoted, row
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, plain, promote, row
 from functrans.torch._graph.custom import NoDerivative
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.levels import anywhere, require_entries
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed, observed_unary
-from functrans.torch._graph.views import changed, getitem, guard, rebase, refuse_overlap, view
+from functrans.torch._graph.views import change, getitem, guard, rebase, refuse_overlap, view
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import result_dtype
 from functrans.torch._tensors.memory import scalar_name
@@ -111,7 +111,7 @@ def _numbers_first(key: Any) -> tuple[tuple | None, Any]:
         if type(e) is int:
             first.append(e)
         elif isinstance(e, np.ndarray | list | Tracer):
-            first += [slice(None)] * _consumed(e)
+            first += [slice(None)] * _consume(e)
             arrays.append(e)
         else:
             first.append(e)
@@ -119,7 +119,7 @@ def _numbers_first(key: Any) -> tuple[tuple | None, Any]:
     return tuple(first), tuple(arrays)
 
 
-def _consumed(index: Any) -> int:
+def _consume(index: Any) -> int:
     """How many axes an index array reads: a mask as many as it has."""
     index = np.asarray(index) if type(index) is list else index
     return index.ndim if index.dtype.kind == "b" else 1
@@ -191,19 +191,19 @@ def _put(self: Tensor, key: Any, value: Any) -> None:
     if recorded:
         pattern, indices = split_key(key, array.shape)
         region = getitem.impl(array, *indices, pattern=pattern)
-        v = _shaped(v, region.shape)
+        v = _shape(v, region.shape)
         if v.dtype != array.dtype:
             v = v.astype(array.dtype)
         edges = [recorded_edge(self), v.edge if type(v) is Value else None, *[None] * len(indices)]
         xs = [array, v.primal if type(v) is Value else v, *indices]
         node = RowNode("CopySlices", _scatter_set, edges, xs, None, {"pattern": pattern},
                        [None] * len(xs), None)
-        array[key] = _shaped(have, region.shape).astype(array.dtype)
-        changed(self, "__setitem__")
+        array[key] = _shape(have, region.shape).astype(array.dtype)
+        change(self, "__setitem__")
         rebase(self, (node, 0))
         return
     array[key] = _fit(have, array, key)
-    changed(self, "__setitem__")
+    change(self, "__setitem__")
 
 
 def _is_put(key: Any, value: np.ndarray) -> bool:
@@ -230,7 +230,7 @@ def _fit(have: Any, array: np.ndarray, key: Any) -> AnyArray:
     return have.real if have.dtype.kind == "c" and array.dtype.kind != "c" else have
 
 
-def _shaped(v: Any, shape: tuple) -> AnyArray:
+def _shape(v: Any, shape: tuple) -> AnyArray:
     """``v`` broadcast to ``shape``; leading dimensions of length 1 may be too many."""
     extra = v.ndim - len(shape)
     if extra > 0 and all(n == 1 for n in v.shape[:extra]):
@@ -374,7 +374,7 @@ def _alike(*xs):
     """Operands in the type of the result; numbers stay weak."""
     if all(type(x) in NUMBERS for x in xs):
         return [np.asarray(x, result_dtype(xs)) for x in xs]
-    return promoted(*xs)
+    return promote(*xs)
 
 
 METHODS["where"] = lambda self, condition, other: where(condition, self, other)
@@ -425,7 +425,7 @@ def zero_(self: Tensor) -> Tensor:
     if not (state.grad and any_requires((self,))):
         guard(self, False, "zero_")
         self._array.fill(0)
-        changed(self, "zero_")
+        change(self, "zero_")
         return self
     return fill_(self, 0)
 

@@ -26,12 +26,12 @@ from functrans.torch._functions.table import (
     function,
     method,
     op,
-    promoted,
+    promote,
     row,
 )
 from functrans.torch._graph.modes import enable_grad, state
 from functrans.torch._graph.nodes import named
-from functrans.torch._graph.views import become_view, changed, guard
+from functrans.torch._graph.views import become_view, change, guard
 from functrans.torch._tensors.factories import factory
 from functrans.torch._tensors.tensor import Tensor, has_history
 
@@ -78,13 +78,13 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple:
 @op(space=FUNCTIONS, title="CatBackward0")
 def dstack(tensors):
     """Tensors one behind the other, along a third dimension."""
-    return np.dstack(promoted(*tensors))
+    return np.dstack(promote(*tensors))
 
 
 @op(space=FUNCTIONS, title="CatBackward0")
 def column_stack(tensors):
     """Vectors, as columns, and matrices side by side."""
-    wide = [x.reshape((x.size, 1)) if x.ndim < 2 else x for x in promoted(*tensors)]
+    wide = [x.reshape((x.size, 1)) if x.ndim < 2 else x for x in promote(*tensors)]
     return np.concatenate(wide, 1)
 
 
@@ -95,7 +95,7 @@ def block_diag(*tensors):
         return np.zeros((1, 0), np.float32)
     if any(x.ndim > 2 for x in tensors):
         raise RuntimeError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
-    blocks = [x if x.ndim == 2 else x.reshape((1, -1)) for x in promoted(*tensors)]
+    blocks = [x if x.ndim == 2 else x.reshape((1, -1)) for x in promote(*tensors)]
     width = sum(x.shape[1] for x in blocks)
     rows, left = [], 0
     for x in blocks:
@@ -222,7 +222,7 @@ _split_along("vsplit", lambda n: 0, 2)
 _split_along("dsplit", lambda n: 2, 3)
 
 
-def _turned(name: str, axis: int, doc: str) -> None:
+def _turn(name: str, axis: int, doc: str) -> None:
     def body(input):
         if input.ndim <= axis:
             raise RuntimeError(f"Input must be >= {axis + 1}-d.")
@@ -231,8 +231,8 @@ def _turned(name: str, axis: int, doc: str) -> None:
     op(body, name, doc)
 
 
-_turned("fliplr", 1, "The order of columns reversed.")
-_turned("flipud", 0, "The order of rows reversed.")
+_turn("fliplr", 1, "The order of columns reversed.")
+_turn("flipud", 0, "The order of rows reversed.")
 
 
 def _places(name: str, of_triangle: Callable, doc: str) -> Callable:
@@ -289,7 +289,7 @@ def _reshaping(name: str) -> None:
         guard(self, recorded, f"{name}_")
         with enable_grad():  # which way the entries went is known in either case
             become_view(self, METHODS[name](self, *args, **kwargs))
-        changed(self, f"{name}_")
+        change(self, f"{name}_")
         return self
 
     METHODS[f"{name}_"] = named(write, f"{name}_", f"``{name}`` of this tensor itself.")

@@ -118,13 +118,13 @@ def _require_within(where: np.ndarray, entries: int, size: Any, stride: Any) -> 
                            f"bounds for storage of {entries} entries")
 
 
-def _laid(x: ndarray, order: Sequence[int]) -> ndarray:
+def _lay(x: ndarray, order: Sequence[int]) -> ndarray:
     """The entries of ``x`` in a row, its axes from the slowest to the fastest."""
     return x.transpose(order).reshape(-1)
 
 
 def _apart(x: ndarray, size: tuple, stride: tuple, offset: int, order: tuple) -> ndarray:
-    flat = _laid(x, order)
+    flat = _lay(x, order)
     where = _in_memory(size, stride, offset)
     if not where.size:
         return flat[:0].reshape(size)
@@ -182,7 +182,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     memory = base._array
     order = _order(memory)
     if order is None:
-        return _copied(input, base, where)
+        return _copy(input, base, where)
     params = {"size": size, "stride": stride, "offset": first, "order": order}
     if base is input:
         return view("AsStridedBackward0", _read_apart, (input,), params)
@@ -208,13 +208,13 @@ def _beside(input: Tensor, where: np.ndarray, params: dict) -> Tensor:
     seen._steps = ((_read_apart, params),) if known else None
     seen._inference = input._inference
     if state.grad and recorded_edge(input) is not None:
-        found = _copied(input, base, where)
+        found = _copy(input, base, where)
         seen._node, seen._index = found._node, found._index
         seen._partial = known
     return seen
 
 
-def _copied(input: Tensor, base: Tensor, where: np.ndarray) -> Tensor:
+def _copy(input: Tensor, base: Tensor, where: np.ndarray) -> Tensor:
     """The entries of the memory of ``base`` at ``where``, read-only; those of ``input`` with its
     history."""
     own = _in_memory(input.shape, input.stride(), input.storage_offset())
@@ -227,7 +227,7 @@ def _copied(input: Tensor, base: Tensor, where: np.ndarray) -> Tensor:
     if order is None:
         raise NotImplementedError("as_strided: only views of contiguous tensors are supported; "
                                   "call .contiguous() first")
-    rest = from_array(_laid(base._array, order)[where])
+    rest = from_array(_lay(base._array, order)[where])
     if not own.size:
         return read_only(rest)
     taken = _strided(input.reshape(-1), np.maximum(entries, 0))
@@ -285,7 +285,7 @@ _HALVES = ("It shows numbers of one type as those of another, and a change of pa
            "recorded. ")
 
 
-def _reinterpreted(name: str, title: str, row: Any, require: Callable, doc: str) -> None:
+def _reinterpret(name: str, title: str, row: Any, require: Callable, doc: str) -> None:
     def viewed(input: Tensor) -> Tensor:
         require(input._array)
         y = view(title, row, (input,), {})
@@ -310,7 +310,7 @@ def _require_pairs(x: Any) -> None:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
 
 
-_reinterpreted("view_as_real", "ViewAsRealBackward0", _as_real, _require_complex,
+_reinterpret("view_as_real", "ViewAsRealBackward0", _as_real, _require_complex,
                "The real and imaginary parts along a new last dimension: a view.")
-_reinterpreted("view_as_complex", "ViewAsComplexBackward0", _as_complex, _require_pairs,
+_reinterpret("view_as_complex", "ViewAsComplexBackward0", _as_complex, _require_pairs,
                "Complex numbers of the pairs along the last dimension: a view.")

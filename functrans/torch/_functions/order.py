@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.indexing import without_derivative
-from functrans.torch._functions.reductions import Extreme, axes, count_dims, picked, sort
+from functrans.torch._functions.reductions import Extreme, axes, count_dims, pick, sort
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -18,7 +18,7 @@ from functrans.torch._functions.table import (
     op,
     ordered,
     plain,
-    promoted,
+    promote,
 )
 from functrans.torch._graph.graph import Value
 from functrans.torch._tensors.memory import scalar_name
@@ -38,7 +38,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
         raise RuntimeError("kthvalue(): selected number k out of range for dimension "
                            f"{dim % input.ndim}: k is {k}, the size {input.shape[dim]}")
     order = np.argsort(plain(input), dim, stable=True)
-    return picked(input, np.take(order, k - 1, dim), dim, keepdim)
+    return pick(input, np.take(order, k - 1, dim), dim, keepdim)
 
 
 @op
@@ -55,7 +55,7 @@ def mode(input, dim=-1, keepdim=False):
     candidate = np.where(frequency == frequency.max(-1, keepdims=True), x, x.max(-1, keepdims=True))
     least = candidate.min(-1, keepdims=True)
     where = x.shape[-1] - 1 - np.argmax(np.flip(x == least, -1), -1)
-    return picked(input, where, dim, keepdim)
+    return pick(input, where, dim, keepdim)
 
 
 def _running(name: str, better: Callable, what: str) -> None:
@@ -141,7 +141,7 @@ def _nanmedian_dim(x, dim, keepdim=False):
     place = np.maximum(count - 1, 0) // 2
     order = np.argsort(values, dim, stable=True)
     where = np.take_along_axis(order, place, dim)
-    return picked(x, np.squeeze(where, dim), dim, keepdim)
+    return pick(x, np.squeeze(where, dim), dim, keepdim)
 
 
 @op(method=False, title="NanmedianBackward0")
@@ -292,7 +292,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
         if type(x) in (bool, complex) or (type(x) not in NUMBERS and x.dtype.kind in "bc"):
             raise RuntimeError("Unsupported input type encountered for isin(): "
                                f"{scalar_name(np.asarray(x))}")
-    return np.isin(*promoted(plain(elements), plain(test_elements)), invert=invert)
+    return np.isin(*promote(plain(elements), plain(test_elements)), invert=invert)
 
 
 @op

@@ -16,7 +16,7 @@ from numpy import ndarray
 from functrans.extend import TABLE, Linear, Primitive, Tracer
 from functrans.torch._graph.graph import RowNode
 from functrans.torch._graph.modes import no_grad, quietly, state, unusual
-from functrans.torch._graph.views import changed, guard, refuse_overlap
+from functrans.torch._graph.views import change, guard, refuse_overlap
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
@@ -44,7 +44,7 @@ def parameters_of(f: Callable) -> frozenset[str]:
     return frozenset(inspect.signature(f).parameters)
 
 
-def renamed(kwargs: dict[str, Any], wanted: Collection[str]) -> dict[str, Any]:
+def rename(kwargs: dict[str, Any], wanted: Collection[str]) -> dict[str, Any]:
     """``kwargs`` with torch's names in place of NumPy's, where the function has those."""
     if NUMPYS.keys().isdisjoint(kwargs):
         return kwargs
@@ -60,7 +60,7 @@ def renaming(f: Callable) -> Callable:
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return f(*args, **renamed(kwargs, wanted)) if kwargs else f(*args)
+        return f(*args, **rename(kwargs, wanted)) if kwargs else f(*args)
 
     return call
 
@@ -135,10 +135,10 @@ def in_single(x: Any) -> Any:
     return x.astype(np.float32) if _is_half(x) else x
 
 
-def narrowed(out: Any, target: np.dtype) -> Any:
+def narrow(out: Any, target: np.dtype) -> Any:
     """``out``, single precision rounded to ``target``."""
     if type(out) in (tuple, list):
-        return type(out)([narrowed(x, target) for x in out])
+        return type(out)([narrow(x, target) for x in out])
     return out.astype(target) if getattr(out, "dtype", None) == np.float32 else out
 
 
@@ -193,11 +193,11 @@ def return_type(name: str, fields: tuple[str, ...]) -> type:
     base = namedtuple(name, fields)  # type: ignore[misc]  # fields by the caller
     return type(name, (base,), {
         "__slots__": (), "__module__": "torch.return_types", "__repr__": _show,
-        "__reduce__": lambda self: (_returned, (name, fields, tuple(self))),
+        "__reduce__": lambda self: (_return, (name, fields, tuple(self))),
     })
 
 
-def _returned(name: str, fields: tuple[str, ...], results: tuple) -> Any:
+def _return(name: str, fields: tuple[str, ...], results: tuple) -> Any:
     return return_type(name, fields)(*results)
 
 
@@ -268,7 +268,7 @@ def _write(name: str, result: Tensor, out: Tensor) -> None:
         out._array = np.empty(array.shape, out._array.dtype)
     guard(out, False, name)
     out._array[...] = array
-    changed(out, name)
+    change(out, name)
 
 
 def taking_out(f: Callable) -> Callable:

@@ -56,7 +56,7 @@ def _summable(x, dtype):
     return x.astype(np.int64) if x.dtype.kind in "biu" else x
 
 
-def _typed(function, x, **options):
+def _type(function, x, **options):
     """``function`` of ``x`` in the type of ``x``; NumPy's of integers are of 64 bits."""
     y = function(x, **options)
     return y if y.dtype == x.dtype else y.astype(x.dtype)
@@ -86,13 +86,13 @@ def _sum_row(x, dim=None, keepdim=False, *, dtype=None):
 @op(title="SumBackward1", method=False, by_row=_sum_row)
 def sum_dim(x, dim=None, keepdim=False, *, dtype=None):
     """Sum along ``dim``."""
-    return _typed(np.sum, _summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
+    return _type(np.sum, _summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
 
 
 @op(title="SumBackward0", method=False)
 def sum_all(x, *, dtype=None):
     """Sum of all entries."""
-    return _typed(np.sum, _summable(x, dtype))
+    return _type(np.sum, _summable(x, dtype))
 
 
 def _is_wide(x: Any, who: str) -> bool:
@@ -194,7 +194,7 @@ _spread("std", np.std, "Square root of ``var``; where that is 0, so is its deriv
 @op
 def prod(x, dim=None, keepdim=False, *, dtype=None):
     """Product along ``dim``; its derivatives are exact with zeros among the entries."""
-    return _typed(np.prod, _summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
+    return _type(np.prod, _summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
@@ -211,7 +211,7 @@ def nanmean(x, dim=None, keepdim=False):
 
 def _running(name: str, function: Callable, doc: str) -> None:
     def body(x, dim, *, dtype=None):
-        y = _typed(function, _summable(x, dtype), axis=axes(dim, x))
+        y = _type(function, _summable(x, dtype), axis=axes(dim, x))
         return y if x.ndim else y.reshape(())
 
     op(body, name, doc)
@@ -235,7 +235,7 @@ def kept_out(x, dims):
     return tuple([n for i, n in enumerate(x.shape) if i not in dims])
 
 
-def kept(y, x, dims):
+def keep(y, x, dims):
     return y.reshape(tuple([1 if i in dims else n for i, n in enumerate(x.shape)]))
 
 
@@ -268,7 +268,7 @@ def _require_entries(who, x, dim):
             raise IndexError(f"{who}(): Expected reduction dim {d} to have non-zero size.")
 
 
-def picked(x, indices, dim, keepdim):
+def pick(x, indices, dim, keepdim):
     """The entries at ``indices``, one along ``dim``, which alone receive the gradient."""
     if x.ndim == 0:
         return Extreme(x.reshape(()), as_memory(indices))
@@ -297,7 +297,7 @@ def _extreme(name: str, what: str, best: Callable, place: Callable, of_two: str)
     def both(x, dim, keepdim=False):
         values = plain(checked(x, dim, name))
         count_dims(dim, x.ndim)
-        return picked(x, place(values, dim if x.ndim else None), dim, keepdim)
+        return pick(x, place(values, dim if x.ndim else None), dim, keepdim)
 
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         if dim is None:
@@ -334,7 +334,7 @@ def median_dim(x, dim, keepdim=False):
     if values.dtype.kind == "f":
         unknown = np.isnan(values)
         middle = np.where(unknown.any(dim), np.argmax(unknown, dim), middle)
-    return picked(x, middle, dim, keepdim)
+    return pick(x, middle, dim, keepdim)
 
 
 @op(method=False, title="MedianBackward0")
@@ -359,7 +359,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return median_all(input) if dim is None else median_dim(input, dim, keepdim)
 
 
-def _quantified(name: str, function: Callable, doc: str) -> None:
+def _quantify(name: str, function: Callable, doc: str) -> None:
     """A boolean; of uint8, which once stood for booleans, an uint8."""
 
     def body(x, dim=None, keepdim=False):
@@ -371,8 +371,8 @@ def _quantified(name: str, function: Callable, doc: str) -> None:
     op(body, name, doc)
 
 
-_quantified("all", np.all, "Whether no entry along ``dim`` is zero.")
-_quantified("any", np.any, "Whether some entry along ``dim`` is not zero.")
+_quantify("all", np.all, "Whether no entry along ``dim`` is zero.")
+_quantify("any", np.any, "Whether some entry along ``dim`` is not zero.")
 
 
 @op

@@ -24,7 +24,7 @@ from functrans.torch._functions.table import (
     floating,
     no_booleans,
     ordered,
-    promoted,
+    promote,
     refuse,
 )
 from functrans.torch._graph.graph import ZERO, ElementwiseNode, ResultNode, Storage, kept_by
@@ -79,7 +79,7 @@ class Row:
         a, b = operand(x1), operand(x2)
         if self.name == "sub":
             no_booleans(a, b)
-        a, b = promoted(a, b, floats=self.floats)
+        a, b = promote(a, b, floats=self.floats)
         kinds = {x.dtype.kind for x in (a, b) if type(x) not in NUMBERS}
         if self.name in ORDERED:
             ordered(self.name, a, b)
@@ -261,7 +261,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         named(f, name, f"{row.name} of two tensors or numbers, entry by entry."))
 
 
-def reflected(f: Any) -> Callable:
+def reflect(f: Any) -> Callable:
     """``other f self``."""
     of = f.of
     general, record, name = of.general, of.record, of.name

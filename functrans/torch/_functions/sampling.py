@@ -78,7 +78,7 @@ def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: np.
     return drawn.astype(dtype or input._array.dtype)
 
 
-def _written(name: str, draw: Callable) -> None:
+def _write(name: str, draw: Callable) -> None:
     def write(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> Tensor:
         self[...] = _drawn(self, draw(source(generator), self._array.shape, *args, **kwargs))
         return self
@@ -120,8 +120,8 @@ def _normal(rng: Any, shape: Any, mean: float = 0.0, std: float = 1.0) -> np.nda
 for _name, _draw in (("exponential_", _exponential), ("cauchy_", _cauchy),
                      ("geometric_", _geometric), ("log_normal_", _log_normal),
                      ("normal_", _normal)):
-    _written(_name, _draw)
-_written("bernoulli_", lambda rng, shape, p=0.5:
+    _write(_name, _draw)
+_write("bernoulli_", lambda rng, shape, p=0.5:
          rng.random(shape) < (p._array if isinstance(p, Tensor) else p))
 
 
@@ -133,7 +133,7 @@ def _uniform(rng: Any, shape: tuple, a: float = 0.0, b: float = 1.0, **ends: flo
     return rng.uniform(low, high, shape)
 
 
-_written("uniform_", _uniform)
-_written("random_", lambda rng, shape, low=0, high=None:
+_write("uniform_", _uniform)
+_write("random_", lambda rng, shape, low=0, high=None:
          rng.integers(*((0, low or 2**24) if high is None else (low, high)), shape))
 TAKING_OUT.update(["bernoulli", "multinomial"])

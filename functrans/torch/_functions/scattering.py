@@ -45,7 +45,7 @@ def added(x: Any, key: tuple, value: Any) -> AnyArray:
     return _scatter_add(x, value.astype(x.dtype), *indices, pattern=pattern)
 
 
-def _typed(who: str, x: Any, value: Any) -> None:
+def _type(who: str, x: Any, value: Any) -> None:
     if value.dtype != x.dtype:
         raise RuntimeError(f"{who}(): Expected self.dtype to be equal to src.dtype, but they are "
                            f"{dtypes.dtype_of(x).name} and {dtypes.dtype_of(value).name}")
@@ -80,7 +80,7 @@ def _source(x: Any, src: Any, index: np.ndarray) -> AnyArray:
     """The part of ``src`` that is written at ``index``; a number everywhere."""
     if type(src) in NUMBERS:
         return np.full(index.shape, src, x.dtype)
-    _typed("scatter", x, src)
+    _type("scatter", x, src)
     if not src.ndim:
         return np.broadcast_to(src, index.shape)
     return src[tuple([slice(n) for n in index.shape])]
@@ -222,7 +222,7 @@ def _slices(who: str, x: Any, dim: int, index: Any) -> tuple[Any, tuple]:
 @op
 def index_add(x, dim, index, source, *, alpha=1):
     """x with ``alpha * source`` added at ``index`` along ``dim``."""
-    _typed("index_add", x, source)
+    _type("index_add", x, source)
     whole, key = _slices("index_add", x, dim, index)
     source = source if source.ndim else source.reshape(1)
     if source.ndim != whole.ndim:
@@ -235,7 +235,7 @@ def index_add(x, dim, index, source, *, alpha=1):
 @op
 def index_copy(x, dim, index, source):
     """x with the slices at ``index`` along ``dim`` replaced by those of ``source``."""
-    _typed("index_copy", x, source)
+    _type("index_copy", x, source)
     whole, key = _slices("index_copy", x, dim, index)
     source = source if source.ndim else source.reshape(1)
     return written(whole, key, source).reshape(x.shape)
@@ -277,7 +277,7 @@ def index_put(x, indices, values, accumulate=False):
 @op
 def put(x, index, source, accumulate=False):
     """x with ``source`` written, or added, at places of the flattened tensor."""
-    _typed("put", x, source)
+    _type("put", x, source)
     index = index_array(index)
     if source.size != index.size:
         raise RuntimeError("put_(): Expected source and index to have the same number of elements, "
@@ -290,7 +290,7 @@ def put(x, index, source, accumulate=False):
 @op
 def masked_scatter(x, mask, source):
     """x with the entries of ``source``, one after another, where ``mask`` holds."""
-    _typed("masked_scatter", x, source)
+    _type("masked_scatter", x, source)
     shape = np.broadcast_shapes(x.shape, mask.shape)
     mask, x = np.broadcast_to(index_array(mask), shape), np.broadcast_to(x, shape)
     n = int(np.count_nonzero(mask))

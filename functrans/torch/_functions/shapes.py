@@ -19,7 +19,7 @@ from functrans.torch._functions.table import (
     function,
     method,
     op,
-    promoted,
+    promote,
 )
 from functrans.torch._graph.nodes import named
 from functrans.torch._graph.views import (
@@ -345,18 +345,18 @@ def flip(x, dims):
     return np.flip(x, dims if x.ndim else None)
 
 
-def _flipped(input: Tensor, *dims: Any, **named: Any) -> Tensor:
+def _flip(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     return flip(input, *dims, **named) if len(dims) < 2 else flip(input, dims)
 
 
-METHODS["flip"] = _flipped
+METHODS["flip"] = _flip
 
 
 @op(space=FUNCTIONS, names="concat concatenate", by_row=cat_row)
 def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
     failures.require_tensors("cat", tensors)
-    alike = promoted(*tensors)
+    alike = promote(*tensors)
     parts = [x for x in alike if x.shape != (0,)] or alike[:1]
     failures.require_joinable([x.shape for x in parts], dimension(dim, parts[0].ndim))
     return np.concatenate(parts, dim)
@@ -367,19 +367,19 @@ def stack(tensors, dim=0):
     """Tensors of one shape along a new dimension ``dim``."""
     failures.require_tensors("stack", tensors)
     failures.require_alike("stack", tensors)
-    return np.stack(promoted(*tensors), dim)
+    return np.stack(promote(*tensors), dim)
 
 
 @op(space=FUNCTIONS, title="CatBackward0")
 def hstack(tensors):
     """Tensors side by side, by columns."""
-    return np.hstack(promoted(*tensors))
+    return np.hstack(promote(*tensors))
 
 
 @op(space=FUNCTIONS, title="CatBackward0", names="row_stack")
 def vstack(tensors):
     """Tensors on top of each other, by rows."""
-    return np.vstack(promoted(*tensors))
+    return np.vstack(promote(*tensors))
 
 
 @function

@@ -18,7 +18,7 @@ from functrans.torch._graph.levels import require_entries
 from functrans.torch._graph.modes import quietly, silent, state, unusual
 from functrans.torch._graph.nodes import caller, named
 from functrans.torch._graph.observed import observed
-from functrans.torch._graph.views import changed, guard, rebase, refuse_overlap, value_for_write
+from functrans.torch._graph.views import change, guard, rebase, refuse_overlap, value_for_write
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, lift
@@ -308,7 +308,7 @@ def write(t: Tensor, value: Value, name: str) -> None:
     if value.node is not None and array.dtype != t._array.dtype:
         value = value.astype(t._array.dtype)  # type: ignore[attr-defined]  # from functrans.numpy
     t._array[...] = array
-    changed(t, name)
+    change(t, name)
     rebase(t, value.edge)
 
 

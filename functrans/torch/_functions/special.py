@@ -25,7 +25,7 @@ from functrans.torch._functions.table import (
     no_booleans,
     op,
     plain,
-    promoted,
+    promote,
     row,
 )
 
@@ -48,7 +48,7 @@ def float_power(input, exponent):
     """The power in double precision."""
     wide = [x if type(x) in NUMBERS else x.astype(np.complex128 if x.dtype.kind == "c"
                                                   else np.float64) for x in (input, exponent)]
-    return np.power(*promoted(*wide))
+    return np.power(*promote(*wide))
 
 
 op(lambda x: np.sign(x) if x.dtype.kind != "b" else x, "sgn",
@@ -74,7 +74,7 @@ def heaviside(input, values):
 @op
 def ldexp(input, other):
     """input * 2**other."""
-    x, power = promoted(input * 1, np.exp2(floating(other)))
+    x, power = promote(input * 1, np.exp2(floating(other)))
     return x * power
 
 
@@ -92,7 +92,7 @@ op(lambda input: input + 0, "dequantize", "The numbers themselves: none are quan
 def rsub(input, other, *, alpha=1):
     """other - alpha * input."""
     no_booleans(input, other)
-    x, other = promoted(input, other)
+    x, other = promote(input, other)
     return other - (x if alpha == 1 else x * alpha)
 
 
@@ -108,7 +108,7 @@ def logit(x, eps=None):
 @op
 def xlogy(input, other):
     """input * log(other), 0 where input is 0."""
-    x, y = promoted(input, other, floats=True)
+    x, y = promote(input, other, floats=True)
     d = (y if type(x) in NUMBERS else x).dtype
     x, y = [np.asarray(v, d) if type(v) in NUMBERS else v for v in (x, y)]
     apart = (x == 0) & ((y <= 0) | (y == np.inf))
@@ -177,7 +177,7 @@ def _one(name: str, theirs: str, space: dict[str, Callable] | None = SPECIAL) ->
 
 def _two(name: str, theirs: str) -> None:
     def body(input, other):
-        x, y = promoted(input, other, floats=True)
+        x, y = promote(input, other, floats=True)
         dtype = (y if type(x) in NUMBERS else x).dtype
         return getattr(scipy(), theirs)(x, y).astype(dtype)
 

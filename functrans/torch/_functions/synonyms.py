@@ -119,7 +119,7 @@ def reinforce(self: Tensor, reward: Any) -> NoReturn:
     )
 
 
-def _removed(name: str, new: str) -> None:
+def _remove(name: str, new: str) -> None:
     def f(*args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
             "This function was deprecated since version 1.9 and is now removed. "
@@ -132,7 +132,7 @@ def _removed(name: str, new: str) -> None:
 
 for _name, _new in (("eig", "eig"), ("lstsq", "lstsq"), ("matrix_rank", "matrix_rank"),
                     ("solve", "solve"), ("symeig", "eigh")):
-    _removed(_name, _new)
+    _remove(_name, _new)
 for _f in (as_subclass, map_, reinforce, new_empty_strided, __contains__, __reversed__):
     METHODS[_f.__name__] = _f
 

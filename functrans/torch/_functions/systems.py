@@ -79,7 +79,7 @@ def permutation(order: np.ndarray, dtype: Any) -> np.ndarray:
     return np.swapaxes(np.eye(order.shape[-1], dtype=dtype)[order], -1, -2)
 
 
-def _factored(who: str, A: Any, pivot: bool) -> tuple:
+def _factor(who: str, A: Any, pivot: bool) -> tuple:
     matrices(who, A)
     if not pivot:
         order = np.broadcast_to(np.arange(A.shape[-2]), A.shape[:-1])
@@ -91,7 +91,7 @@ def _factored(who: str, A: Any, pivot: bool) -> tuple:
 @op(space=LINALG, title="LinalgLuBackward0")
 def lu(A, *, pivot=True):
     """P, L, U with A = P L U, L with ones on its diagonal."""
-    order, low, up = _factored("lu", A, pivot)
+    order, low, up = _factor("lu", A, pivot)
     P = permutation(order, A.dtype) if pivot else np.zeros(0, A.dtype)
     return Lu(P, low, up)
 
@@ -103,7 +103,7 @@ def lu_factor(A, *, pivot=True):
 
 
 def _with_info(who: str, A: Any, pivot: bool, check: bool) -> CompactInfo:
-    order, low, u = _factored(who, A, pivot)
+    order, low, u = _factor(who, A, pivot)
     m, n = A.shape[-2:]
     k = min(m, n)
     low = np.tril(low, -1)
@@ -228,12 +228,12 @@ def solve(A, B, *, left=True):
                            f"{'AX' if left else 'XA'} = B "
                            f"({A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})")
     if not left:
-        return np.swapaxes(_solved(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2)), -1, -2)
-    X = _solved(A, B)
+        return np.swapaxes(_solve(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2)), -1, -2)
+    X = _solve(A, B)
     return X[..., 0] if vector else X
 
 
-def _solved(A: Any, B: Any) -> AnyArray:
+def _solve(A: Any, B: Any) -> AnyArray:
     lead = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     A, B = [np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (A, B)]
     return np.linalg.solve(A, B)
@@ -359,7 +359,7 @@ def tensorsolve(A, B, dims=None):
 @op(space=LINALG)
 def householder_product(A, tau):
     """The first columns of a product of Householder reflections, as ``geqrf`` leaves them."""
-    return _reflected(A, tau)
+    return _reflect(A, tau)
 
 
 Reflections = namedtuple("Reflections", "a tau")
@@ -383,12 +383,12 @@ def ormqr(input, tau, other, left=True, transpose=False):
     """``other`` multiplied by the Q that ``geqrf`` stands for, or by its adjoint."""
     *lead, m, n = input.shape
     wide = np.concatenate([input, np.zeros((*lead, m, max(m - n, 0)), input.dtype)], -1)
-    Q = _reflected(wide[..., :m], tau)
+    Q = _reflect(wide[..., :m], tau)
     Q = adjoint(Q) if transpose else Q
     return np.matmul(Q, other) if left else np.matmul(other, Q)
 
 
-def _reflected(A: Any, tau: Any) -> AnyArray:
+def _reflect(A: Any, tau: Any) -> AnyArray:
     m, n = A.shape[-2:]
     Q = np.broadcast_to(np.eye(m, n, dtype=A.dtype), A.shape)
     for i in reversed(range(tau.shape[-1])):

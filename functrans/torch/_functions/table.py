@@ -42,10 +42,10 @@ from functrans.torch._functions.outputs import (
     computes_wide,
     in_single,
     in_torchs_type,
-    narrowed,
+    narrow,
     parameters_of,
     record_row,
-    renamed,
+    rename,
     renaming,
     return_type,
     widened,
@@ -100,7 +100,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
     @functools.wraps(body)
     def run(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            kwargs = renamed(kwargs, wanted)
+            kwargs = rename(kwargs, wanted)
             out = kwargs.pop("out", None)
             if out is not None:
                 return write_out(name, functools.partial(run, *args, **kwargs), out,
@@ -116,8 +116,8 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
         if accepted is not None and not (common and accepted.first_only):
             accepted.check(args, kwargs.get("dtype"))
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
-            operands = [_lifted(x) for x in args]
-            options = {k: _lifted(x) for k, x in kwargs.items()}
+            operands = [_lift(x) for x in args]
+            options = {k: _lift(x) for k, x in kwargs.items()}
         else:
             operands = [_plain(x) for x in args]
             options = {k: _plain(x) for k, x in kwargs.items()}
@@ -132,8 +132,8 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
         try:
             out = quietly(body, *operands, **options)
         except (TypeError, ValueError, IndexError, AttributeError) as failure:
-            return _failed(name, failure, operands, args, kwargs)
-        out = out if half is None else narrowed(out, half)
+            return _fail(name, failure, operands, args, kwargs)
+        out = out if half is None else narrow(out, half)
         y = wrap(in_torchs_type(name, out, operands, options), operands, shown, returned)
         if saved is not None and state.grad:
             mark(y, args, saved)
@@ -147,7 +147,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
     return called
 
 
-def _failed(name: str, failure: Exception, operands: list, args: tuple,
+def _fail(name: str, failure: Exception, operands: list, args: tuple,
             kwargs: dict[str, Any]) -> Any:
     """What a sparse tensor has in place of a body that failed; else torch's error."""
     if args and hasattr(args[0], "of_sparse"):
@@ -206,11 +206,11 @@ def refuse(name: str, failure: TypeError, xs: Any) -> None:
 _NO_LOOP = re.compile("ufunc '|The numpy boolean|numpy boolean|Cannot cast ufunc")
 
 
-def _lifted(x: Any) -> Any:
+def _lift(x: Any) -> Any:
     if isinstance(x, Tensor):
         return lift_operand(x)
     if type(x) in (list, tuple):
-        return type(x)([_lifted(v) for v in x])
+        return type(x)([_lift(v) for v in x])
     if type(x) is np.ndarray:
         return x.copy()  # its owner may change it before the backward
     return x.array_dtype if isinstance(x, dtypes.dtype) else x
@@ -292,7 +292,7 @@ def floating(x: Any) -> Any:
     return x if x.dtype.kind in "fcV" else x.astype(dtypes.default_float())
 
 
-def promoted(*xs: Any, floats: bool = False) -> list:
+def promote(*xs: Any, floats: bool = False) -> list:
     """The operands in the type of the result. Python numbers stay as they are where they can."""
     target = dtypes.result_dtype([x for x in xs if x is not None])
     if floats and target.kind not in "fcV":

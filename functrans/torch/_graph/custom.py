@@ -20,8 +20,8 @@ from functrans.torch._graph.engine import saved_tensor
 from functrans.torch._graph.graph import Storage, Value
 from functrans.torch._graph.levels import require_entries, require_same_size
 from functrans.torch._graph.modes import Packed, state, unusual
-from functrans.torch._graph.nodes import Edge, Node, OpNode, caller, check, freed, sequence
-from functrans.torch._graph.views import CUSTOM, SEVERAL, changed, guard, rebase
+from functrans.torch._graph.nodes import Edge, Node, OpNode, caller, check, free, sequence
+from functrans.torch._graph.views import CUSTOM, SEVERAL, change, guard, rebase
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import take
 from functrans.torch._tensors.tensor import Tensor, from_array, lift_variable, recorded_edge, show
@@ -64,7 +64,7 @@ class CustomNode(Node):
 
     def __init__(self, ctx: Any, backward: Callable, inputs: tuple, edges: Sequence):
         self.seq = next(sequence)
-        self.args = _numbered(inputs)
+        self.args = _number(inputs)
         self.edges = [e for arg, e in zip(self.args, edges, strict=True) if arg is not None]
         self.extras = None
         self.outputs = 1
@@ -162,7 +162,7 @@ class CustomNode(Node):
     def saved_tensors(self) -> tuple:
         """The saved tensors with their places in the graph; an error if they have changed since."""
         if self.saved is None:
-            raise freed(self)
+            raise free(self)
         check(self)
         return tuple([None if s is None else self.unpacked(s) for s in self.saved])
 
@@ -173,7 +173,7 @@ class CustomNode(Node):
         return saved_tensor(array, storage, edge if output is None else (self, output))
 
 
-def _numbered(xs: Sequence) -> list:
+def _number(xs: Sequence) -> list:
     """For each tensor its number among them and its aval, None for anything else."""
     numbers: list[tuple[int, Aval] | None] = []
     n = 0
@@ -208,11 +208,11 @@ def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tu
             state.forward = level
     results = result if isinstance(result, tuple) else (result,)
     node = kind(ctx, backward, inputs, edges) if any(edges) else None
-    outs = _placed(ctx, node, inputs, results, kind.__name__)
+    outs = _place(ctx, node, inputs, results, kind.__name__)
     if node is not None:
-        node.outs = _numbered(outs)
+        node.outs = _number(outs)
         node.outputs = len(node.outs) - node.outs.count(None)
-        node.saved = _saved(ctx, node, inputs, edges, results, outs)
+        node.saved = _save(ctx, node, inputs, edges, results, outs)
         node.marks = [(s.storage, s.storage.version) for s in node.saved
                       if s is not None and not (type(s.array) is Packed and s.array.apart)]
         ctx._node = weakref.ref(node)  # the node holds the context
@@ -220,7 +220,7 @@ def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tu
     return outs if isinstance(result, tuple) else outs[0]
 
 
-def _placed(ctx: Any, node: Any, inputs: tuple, results: tuple, name: str) -> tuple:
+def _place(ctx: Any, node: Any, inputs: tuple, results: tuple, name: str) -> tuple:
     """The results of ``forward`` with their history."""
     if len(results) == 1 and _is_new(results[0], ctx, inputs):
         (out,) = results
@@ -251,7 +251,7 @@ def _placed(ctx: Any, node: Any, inputs: tuple, results: tuple, name: str) -> tu
                     f"your Function cannot return more than one Tensor, as {name} does. Pass it a "
                     "clone(), or make two Functions of it."
                 )
-            _overwritten(out, edge, node is not None, name)
+            _overwrite(out, edge, node is not None, name)
             placed = out
         else:
             placed = _view_or_new(out, tensors, CUSTOM if single else SEVERAL, node is None)
@@ -298,7 +298,7 @@ def _dirty(ctx: Any, inputs: Sequence[Tensor], results: tuple) -> set[int]:
     return dirty
 
 
-def _overwritten(t: Tensor, edge: Edge | None, recorded: bool, name: str) -> None:
+def _overwrite(t: Tensor, edge: Edge | None, recorded: bool, name: str) -> None:
     """An input that ``forward`` has changed, from now on the output at ``edge``."""
     if recorded:
         if t._requires and t._node is None:
@@ -307,7 +307,7 @@ def _overwritten(t: Tensor, edge: Edge | None, recorded: bool, name: str) -> Non
                 f"{name} a clone()."
             )
         guard(t, True, name)
-    changed(t, name)
+    change(t, name)
     if recorded:
         rebase(t, edge)
 
@@ -328,7 +328,7 @@ def _view_or_new(out: Tensor, inputs: Sequence[Tensor], made: str, plain: bool) 
     return out
 
 
-def _saved(ctx: Any, node: Any, inputs: tuple, edges: Sequence, results: tuple,
+def _save(ctx: Any, node: Any, inputs: tuple, edges: Sequence, results: tuple,
            outs: tuple) -> list[Saved | None]:
     saved: list[Saved | None] = []
     for i, t in enumerate(ctx.to_save):

@@ -18,13 +18,13 @@ from functrans.torch._graph.levels import (
     is_live,
     leads_to_leaf,
     levels,
-    reached,
+    reach,
 )
 from functrans.torch._graph.nodes import Edge, Node
 from functrans.torch._graph.views import CopySlices, SeveralViews, getitem
 from functrans.torch._graph.views import imag as imag_row
 from functrans.torch._graph.walk import cotangents_at, stacked
-from functrans.torch._tensors.memory import owned, take
+from functrans.torch._tensors.memory import own_copy, take
 from functrans.torch._tensors.tensor import (
     Tensor,
     edge_of,
@@ -223,7 +223,7 @@ def with_tangent(x: Tensor, tangent: Tensor) -> Tensor:
 def tangent_of(y: Tensor) -> Tensor | None:
     """``J t`` at ``y``, None where it depends on no dual tensor."""
     edge = edge_of(y)
-    duals = [n for n in reached([edge[0]]) if is_live(n)] if edge is not None else []
+    duals = [n for n in reach([edge[0]]) if is_live(n)] if edge is not None else []
     if not duals or edge is None:
         return None
     duals.sort(key=lambda n: n.seq, reverse=True)
@@ -257,7 +257,7 @@ def pushed(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequence[Edge],
 
 def _is_hidden(roots: Sequence[tuple[Edge, np.ndarray]]) -> bool:
     """Whether a path may be for tangents alone."""
-    return any(type(n) is ForwardOnly for n in reached([e[0] for e, _ in roots]))
+    return any(type(n) is ForwardOnly for n in reach([e[0] for e, _ in roots]))
 
 
 def pushed_columns(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequence[Edge],
@@ -283,7 +283,7 @@ def pushed_columns(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequenc
 
     if not n or not roots:
         return [None] * len(ys)
-    if in_one_pass and all(node.batches for node in reached([e[0] for e, _ in roots])):
+    if in_one_pass and all(node.batches for node in reach([e[0] for e, _ in roots])):
         found = iter(vmap(push)(*bases))
     else:
         found = iter(map(stacked, zip(*[push(*row) for row in zip(*bases, strict=True)],
@@ -298,7 +298,7 @@ def pushed_columns(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequenc
 
 def as_tensor(t: Any) -> Tensor:
     """A tangent as users see it, on memory of its own."""
-    return owned(from_value(t))
+    return own_copy(from_value(t))
 
 
 def _there_and_back(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequence[Edge],

@@ -14,7 +14,7 @@ from functrans.torch._graph.levels import forward_value
 from functrans.torch._graph.modes import Packed, PackedTuple, no_grad, state
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, shown
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at, run, walks
-from functrans.torch._tensors.memory import is_alone, owned, take
+from functrans.torch._tensors.memory import is_alone, own_copy, take
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show
 
 # ---- ``GradientEdge``: a place in the graph, to be used where a gradient is asked for
@@ -66,12 +66,12 @@ def saved_attribute(node: Node, name: str) -> Any:
     if name.startswith("_saved_"):
         key = name.removeprefix("_saved_")
         if isinstance(node, ElementwiseNode | RowNode):
-            values = dict(_saved(node))
+            values = dict(_save(node))
             if key in values:
                 return values[key]
     if name.startswith("_raw_saved_") and isinstance(node, ElementwiseNode | RowNode):
         key = name.removeprefix("_raw_saved_")
-        if isinstance(dict(_saved(node)).get(key), Tensor):
+        if isinstance(dict(_save(node)).get(key), Tensor):
             return SavedTensor(node, key)
     raise AttributeError(f"{type(node).__name__!r} object has no attribute {name!r}")
 
@@ -86,7 +86,7 @@ def attribute_names(node: Node) -> list[str]:
     if not isinstance(node, ElementwiseNode | RowNode):
         return sorted(names)
     kept = node.parts if isinstance(node, ElementwiseNode) else node.xs
-    saved = dict(_saved(node)) if kept is not None else {}
+    saved = dict(_save(node)) if kept is not None else {}
     second = _SECOND.get(node.name().partition("Backward")[0], "other")
     found = [n for n in ("self", "result", "dim", "keepdim", second) if n in saved]
     names.update([f"_saved_{n}" for n in found])
@@ -118,7 +118,7 @@ class SavedTensor:
 
         def pack(place: int | None, kept: Any) -> Any:  # one place: operands may be one array
             return kept if place != wanted else Packed(
-                kept, (lambda a: hooked(pack_hook, a), lambda own: unhooked(unpack_hook, own)))
+                kept, (lambda a: hooked(pack_hook, a), lambda own: unhook(unpack_hook, own)))
 
         if isinstance(node, ElementwiseNode):
             node.parts = PackedTuple([
@@ -145,7 +145,7 @@ def hooked(pack: Callable, array: np.ndarray) -> Any:
     return kept
 
 
-def unhooked(unpack: Callable, kept: Any) -> np.ndarray:
+def unhook(unpack: Callable, kept: Any) -> np.ndarray:
     """The array that a user's hook makes of what is kept."""
     t = unpack(kept)
     if not isinstance(t, Tensor):
@@ -156,7 +156,7 @@ def unhooked(unpack: Callable, kept: Any) -> np.ndarray:
     return t._array
 
 
-def _saved(node: ElementwiseNode | RowNode) -> Iterator[tuple[str, Any]]:
+def _save(node: ElementwiseNode | RowNode) -> Iterator[tuple[str, Any]]:
     """What is saved, each under all its names; an error if it was freed or has changed."""
     operands, y = _operands(node)
     marks = {s: s for s, _ in node.marks}
@@ -164,11 +164,11 @@ def _saved(node: ElementwiseNode | RowNode) -> Iterator[tuple[str, Any]]:
     for name, i in _OPERANDS.items():
         x = operands.get(i)
         if x is not None:
-            yield name, _shown(x, node.edges[i], storage)
+            yield name, _show(x, node.edges[i], storage)
     if isinstance(node, ElementwiseNode) and node.available()[0][1] is _SQUARE:
         yield "exponent", 2
     if y is not None:
-        yield "result", _shown(y, (node, 0), storage)
+        yield "result", _show(y, (node, 0), storage)
     if isinstance(node, RowNode):
         for name, option in _OPTIONS.items():
             if option in node.params:
@@ -195,7 +195,7 @@ def saved_tensor(array: Any, storage: Storage | None, edge: Edge | None) -> Tens
     return from_array(array, storage, node, k)
 
 
-def _shown(x: Any, edge: Edge | None, storage: Storage | None) -> Any:
+def _show(x: Any, edge: Edge | None, storage: Storage | None) -> Any:
     """A saved array as a tensor with its history; a number as it is."""
     return saved_tensor(x, storage, edge) if isinstance(x, np.ndarray | np.generic) else x
 
@@ -316,7 +316,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
             if (ct is not None and isinstance(t, Tensor)
                     and ct.dtype.itemsize > t._array.dtype.itemsize):
                 ct = ct.astype(t._array.dtype)
-            out.append(None if ct is None else show(ct) if alone[i] else owned(show(ct)))
+            out.append(None if ct is None else show(ct) if alone[i] else own_copy(show(ct)))
     return tuple(out)
 
 

@@ -34,10 +34,10 @@ from functrans.torch._graph import modes
 from functrans.torch._graph.modes import (
     Packed,
     PackedTuple,
-    marked,
+    mark,
     packed,
     state,
-    unpacked,
+    unpack,
     unusual,
 )
 from functrans.torch._graph.nodes import (
@@ -47,7 +47,7 @@ from functrans.torch._graph.nodes import (
     Storage,
     caller,
     check_marks,
-    freed,
+    free,
     joint,
     latest,
     sequence,
@@ -91,7 +91,7 @@ class RowNode(OpNode):
         self.where = (state.where or caller(5)) if marks else None
         if unusual and state.saving is not None:
             self.xs, self.y = packed(self.xs), packed((self.y,))
-            self.marks = marked(self.marks, self.xs, self.y)
+            self.marks = mark(self.marks, self.xs, self.y)
 
     @property
     def wary(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only
@@ -100,11 +100,11 @@ class RowNode(OpNode):
     def available(self) -> tuple[Sequence, Any]:
         """The operands and the output, unless they were freed, or arrays in them have changed."""
         if self.xs is None:
-            raise freed(self)
+            raise free(self)
         if self.seq > latest.change:
             check_marks(self)
         if type(self.xs) is PackedTuple:
-            return unpacked(self.xs), self.y and unpacked(self.y)[0]
+            return unpack(self.xs), self.y and unpack(self.y)[0]
         return self.xs, self.y
 
     def pull(self, ct: Any, create: bool) -> Sequence:
@@ -182,7 +182,7 @@ class _Zero:
 ZERO = _Zero()
 
 
-def _unpromoted(edge: Edge, saved: Any, dtype: np.dtype) -> Edge:
+def _unpromote(edge: Edge, saved: Any, dtype: np.dtype) -> Edge:
     """The place of ``saved``, which is an operand of type ``dtype`` in the type of the result."""
     if saved.dtype == dtype:
         return edge
@@ -212,12 +212,12 @@ class ElementwiseNode(OpNode):
         self.where = where
         if unusual and state.saving is not None:
             self.parts = modes.packed_parts(parts)
-            self.marks = marked(marks, *[saved for _, _, saved, _ in self.parts])
+            self.marks = mark(marks, *[saved for _, _, saved, _ in self.parts])
 
     def available(self) -> Sequence:
         """The parts, unless they were freed, or the arrays in them have changed."""
         if self.parts is None:
-            raise freed(self)
+            raise free(self)
         if self.seq > latest.change:
             check_marks(self)
         if type(self.parts) is PackedTuple:
@@ -266,7 +266,7 @@ class ElementwiseNode(OpNode):
             if edge is not None:
                 for part in self.parts or ():
                     if part[3] is not None and part[0] == i:
-                        edge = _unpromoted(edge, v, part[3][1])
+                        edge = _unpromote(edge, v, part[3][1])
             out.append(saved_value(v, edge, of))
         return out
 
@@ -289,7 +289,7 @@ class ResultNode(ElementwiseNode):
         saved: Any = (x, y)
         if unusual and state.saving is not None:
             saved = PackedTuple([x, *packed((y,))])
-            self.marks = marked(self.marks, saved)
+            self.marks = mark(self.marks, saved)
             self.parts = PackedTuple([(i, action, saved, unlike)])
         else:
             self.parts = ((i, action, saved, unlike),)

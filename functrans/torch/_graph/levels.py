@@ -21,13 +21,13 @@ from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node
 by_age = attrgetter("seq")  # the newest first
 
 
-def reached(starts: Iterable[Node]) -> list[Node]:
+def reach(starts: Iterable[Node]) -> list[Node]:
     """The nodes that a walk from ``starts`` may pass, each once."""
-    inner, ends = explored(starts)
+    inner, ends = explore(starts)
     return inner + ends
 
 
-def explored(starts: Iterable[Node]) -> tuple[list[Node], list[Node]]:
+def explore(starts: Iterable[Node]) -> tuple[list[Node], list[Node]]:
     """``reached``: the nodes that lead on, and those where paths end."""
     inner, ends = [], []
     found = list(starts)
@@ -347,7 +347,7 @@ class Batch:
 
     def is_outside(self, node: Node) -> bool:
         """Whether nothing that is differentiated inside leads to ``node``."""
-        return not self.own or self.own.isdisjoint(reached([node]))
+        return not self.own or self.own.isdisjoint(reach([node]))
 
 
 def require_entries(what: str) -> None:
@@ -360,7 +360,7 @@ def known_numbers(x: Any) -> np.ndarray:
     """The plain array of a tensor's memory ``x``, if it is the same for all entries."""
     if not isinstance(x, Tracer):
         return x
-    x = x.concrete()
+    x = x.concrete_value()
     if x is None:
         raise ItemOfBatch
     return np.asarray(x)

@@ -251,12 +251,12 @@ def packed(values: Sequence) -> PackedTuple:
     ])
 
 
-def marked(marks: Sequence, *values: Sequence) -> Sequence:
+def mark(marks: Sequence, *values: Sequence) -> Sequence:
     """``marks``, none if all that was packed among ``values`` is on memory of its own."""
     return () if all(x.apart for v in values for x in v if type(x) is Packed) else marks
 
 
-def unpacked(values: Sequence) -> Sequence:
+def unpack(values: Sequence) -> Sequence:
     """``values`` with what was packed unpacked."""
     if type(values) is not PackedTuple:
         return values
@@ -270,7 +270,7 @@ def packed_parts(parts: Sequence) -> PackedTuple:
 
 def unpacked_parts(parts: Sequence) -> Sequence:
     """The way back from ``packed_parts``."""
-    return [(i, action, unpacked(saved), unlike) for i, action, saved, unlike in parts]
+    return [(i, action, unpack(saved), unlike) for i, action, saved, unlike in parts]
 
 
 # ---- Without NumPy's warnings

@@ -343,7 +343,7 @@ def shown(node: Any) -> Any:
     """``node`` as users see it, of a class that goes by its name."""
     kind = type(node)
     if node is not None and kind.seen_as is not None and not issubclass(kind, kind.seen_as):
-        _set_class(node, _titled(kind, node.name()))
+        _set_class(node, _title(kind, node.name()))
     return node
 
 
@@ -352,7 +352,7 @@ _set_class = object.__dict__["__class__"].__set__
 
 
 @functools.lru_cache(1024)  # users' functions may come and go
-def _titled(kind: Any, title: str) -> type:
+def _title(kind: Any, title: str) -> type:
     return type(title, (kind, kind.seen_as), {"__slots__": (), "__module__": kind.__module__})
 
 
@@ -379,7 +379,7 @@ class AccumulateGrad(Node):
         return ()
 
 
-def freed(node: Node) -> RuntimeError:
+def free(node: Node) -> RuntimeError:
     return RuntimeError(
         "Trying to backward through the graph a second time (or directly access saved tensors "
         "after they have already been freed). Saved intermediate values of the graph are freed "

@@ -206,7 +206,7 @@ CUSTOM = (
 )
 
 
-def _refused(t: Tensor, name: str) -> RuntimeError:
+def _refuse(t: Tensor, name: str) -> RuntimeError:
     """The error of writing to a view whose place in its base is not known."""
     if t._node is None:
         subject = (
@@ -231,7 +231,7 @@ def guard(t: Tensor, recorded: bool, name: str) -> None:
         )
     if recorded:
         if t._base is not None and (t._made is not None or t._steps is None):
-            raise _refused(t, name)
+            raise _refuse(t, name)
         root = t if t._base is None else t._base
         if state.only_forward:
             require_no_leaf(name, edge_of(root))
@@ -270,7 +270,7 @@ def refuse_overlap(t: Tensor, other: Any) -> None:
         )
 
 
-def changed(t: Tensor, by: str) -> None:
+def change(t: Tensor, by: str) -> None:
     """Count a change of the memory of ``t``."""
     t._storage.count(by, caller())
 

@@ -26,11 +26,11 @@ from functrans.torch._graph.levels import (
     Route,
     by_age,
     edge_key,
-    explored,
+    explore,
     forward_value,
     leading_to,
     leads_forward,
-    reached,
+    reach,
 )
 from functrans.torch._graph.modes import quietly, set_unusual, state, unusual
 from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, caller
@@ -73,13 +73,13 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     retain, create = retain or has_tangents, create or only_forward
     watch = state.watch
     if watch is None:
-        cts = _started(roots)
+        cts = _start(roots)
     else:
         with watch.scope("torch::autograd::GraphRoot"):
-            cts = _started(roots)
+            cts = _start(roots)
     keys = [*map(edge_key, wanted or ())]
     captured: dict[tuple, Any] = dict.fromkeys(keys)
-    inner, ends = explored(cts)
+    inner, ends = explore(cts)
     route = None if wanted is None else leading_to(inner, ends, captured)
     fields = walks.__dict__
     before, outer = (state.grad, state.only_forward), dict(fields)
@@ -107,7 +107,7 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     return found
 
 
-def _started(roots: Sequence[tuple[Edge, Any]]) -> dict[Node, Any]:
+def _start(roots: Sequence[tuple[Edge, Any]]) -> dict[Node, Any]:
     """The cotangents of the nodes that a walk starts from."""
     cts: dict[Node, Any] = {}
     for (node, k), ct in roots:
@@ -122,7 +122,7 @@ def _has_tangents(roots: Sequence[tuple[Edge, Any]]) -> bool:
 
 def will_pass(node: Node) -> bool:
     """Whether the innermost walk of this thread comes by ``node``."""
-    if node not in reached(walks.starts):
+    if node not in reach(walks.starts):
         return False
     return walks.needed is None or node in walks.needed
 
@@ -174,7 +174,7 @@ def cotangent_rows_at(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge],
     edges = [edge for edge, _ in roots]
     n = roots[0][1].shape[0]
     at_once = at_once and (create or not _has_tangents(roots))
-    passed = reached([node for node, _ in edges]) if at_once else []
+    passed = reach([node for node, _ in edges]) if at_once else []
     if at_once and all([node.batches and node.extras is None for node in passed]):
         def walk(*cts):
             return tuple(cotangents_at(list(zip(edges, cts, strict=True)), wanted, retain, create))
@@ -257,7 +257,7 @@ def _pass_plain(order: Sequence[Node], cts: dict, route: Route | None, captured:
             if node not in needed:
                 continue
         if ct is None or type(ct) is list:
-            pairs: Any = zip(node.edges, _pulled(node, ct, create), strict=False)
+            pairs: Any = zip(node.edges, _pull(node, ct, create), strict=False)
         else:
             pairs = node.bare(ct, create)
             if not node.plain and node.wary:
@@ -333,7 +333,7 @@ def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, 
         if not plain or type(node) is AccumulateGrad:
             if route is None and plain and watch is None:
                 leaf = node.variable
-                leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+                leaf.accumulate(_hook(leaf._hooks, ct, create) if leaf._hooks else ct, create)
                 continue
             ct = _after_hooks(node, ct, create)
             if route is not None and type(node) is AccumulateGrad:
@@ -347,7 +347,7 @@ def _walk(order: Sequence[Any], cts: dict, route: Route | None, captured: dict, 
         if node.extras is not None and node.extras.post_hooks:
             parts = _between_hooks(node, ct, create)
         elif ct is None or type(ct) is list or watch is not None:
-            parts = _pulled(node, ct, create)
+            parts = _pull(node, ct, create)
         else:
             parts = node.pull(ct, create)
         for edge, c in zip(node.edges, parts, strict=False):
@@ -381,7 +381,7 @@ def _add(cts: dict, sums: set, node: Node, k: int, c: Any) -> None:
 _sum = np.add
 
 
-def _pulled(node: Node, ct: Any, create: bool) -> Sequence:
+def _pull(node: Node, ct: Any, create: bool) -> Sequence:
     """``node.pull``, where there is something to pull or the node asks for what is undefined."""
     undefined = ct is None or (type(ct) is list and all([c is None for c in ct]))
     if undefined and not node.takes_undefined:
@@ -406,12 +406,12 @@ def _after_hooks(node: Node, ct: Any, create: bool) -> Any:
     """Apply the hooks of tensors to the cotangent of ``node``, and keep it where it is retained."""
     extras = node.extras
     if type(node) is AccumulateGrad and node.variable._hooks:
-        ct = _hooked(node.variable._hooks, ct, create)
+        ct = _hook(node.variable._hooks, ct, create)
     if extras is None:
         return ct
     cts = [ct] if node.outputs == 1 else list(ct)
     for k, hooks in extras.tensor_hooks.items():
-        cts[k] = _hooked(hooks, cts[k], create)
+        cts[k] = _hook(hooks, cts[k], create)
     for k, ref in extras.retaining.items():
         t = ref()
         if t is not None and cts[k] is not None:
@@ -426,20 +426,20 @@ def _before(node: Any, ct: Any, create: bool) -> AnyArray | list:
     for hook in list(node.extras.pre_hooks.values()):
         new = hook(tuple([None if c is None else show(c) for c in cts]))
         if new is not None:
-            cts = _replaced(hook, cts, new, create)
+            cts = _replace(hook, cts, new, create)
     return cts[0] if node.outputs == 1 else cts
 
 
-def _hooked(hooks: dict, ct: Any, create: bool) -> Any:
+def _hook(hooks: dict, ct: Any, create: bool) -> Any:
     """``ct`` after the hooks of a tensor, in the order in which they were registered."""
     for hook in list(hooks.values()):
         new = hook(None if ct is None else show(ct))
         if new is not None:
-            (ct,) = _replaced(hook, [ct], (new,), create)
+            (ct,) = _replace(hook, [ct], (new,), create)
     return ct
 
 
-def _replaced(hook: Any, cts: Sequence, new: Any, create: bool) -> list:
+def _replace(hook: Any, cts: Sequence, new: Any, create: bool) -> list:
     """The cotangents that the gradients ``new`` stand for, which ``hook`` puts in place of
     ``cts``."""
     new = tuple(new) if isinstance(new, tuple | list) else (new,)
@@ -482,10 +482,10 @@ def _kind(x: Any) -> str:
 def _between_hooks(node: Any, ct: Any, create: bool) -> list:
     """Pass a node that has hooks: they see, and may replace, the cotangents of its operands."""
     arrived = [ct] if node.outputs == 1 else ct
-    out = list(_pulled(node, ct, create))
+    out = list(_pull(node, ct, create))
     for hook in list(node.extras.post_hooks.values()):
         new = hook(tuple([None if c is None else show(c) for c in out]),
                    tuple([None if c is None else show(c) for c in arrived]))
         if new is not None:
-            out = _replaced(hook, out, new, create)
+            out = _replace(hook, out, new, create)
     return out

@@ -54,13 +54,13 @@ class Watch(Observers):
         try:
             name = name if custom else f"aten::{_ATEN.get(name, name)}"
             if self.quick is not None:
-                return self._timed(name, call, args)
-            return self._told(Op(name, args, kwargs or {}, ""), call)
+                return self._time(name, call, args)
+            return self._tell(Op(name, args, kwargs or {}, ""), call)
         finally:
             if storage is not None and storage.changed and storage.changed is not before:
                 storage.changed = storage.changed[0], caller()
 
-    def _told(self, op: Op, call: Callable) -> Any:
+    def _tell(self, op: Op, call: Callable) -> Any:
         nodes = [x._node if type(x) is Tensor else None for x in op.args]
         tokens = [o.begin(op) for o in self.observers]
         out = None
@@ -77,7 +77,7 @@ class Watch(Observers):
             for o, token in zip(self.observers, tokens, strict=True):
                 o.end(token, out)
 
-    def _timed(self, name: str, call: Callable, args: tuple) -> Any:
+    def _time(self, name: str, call: Callable, args: tuple) -> Any:
         """The same for an observer that only writes down times."""
         first = args[0] if args else None
         before = first._node if type(first) is Tensor else None

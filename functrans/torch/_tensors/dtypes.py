@@ -161,7 +161,7 @@ class dtype:
         return f"torch.{self.name}"
 
     def __reduce__(self) -> tuple:
-        return _named, (self.name,)
+        return _name, (self.name,)
 
 
 NUMBERS = frozenset({bool, int, float, complex})  # Python's
@@ -192,7 +192,7 @@ ALL = (
 )
 
 
-def _named(name: str) -> dtype:
+def _name(name: str) -> dtype:
     return next(d for d in ALL if d.name == name)
 
 
@@ -299,12 +299,12 @@ def result_dtype(operands: Any) -> np.dtype:
         if result is None:
             result = d
         elif _category(d) > _category(result):
-            result = _lifted(result, d)
+            result = _lift(result, d)
     assert result is not None, operands
     return result
 
 
-def _lifted(result: np.dtype, d: np.dtype) -> np.dtype:
+def _lift(result: np.dtype, d: np.dtype) -> np.dtype:
     """``result`` in the higher category of ``d``."""
     if _category(result) == FLOAT:  # and d is complex
         return _complex_of(result)

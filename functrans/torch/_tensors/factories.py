@@ -76,7 +76,7 @@ def _of_data(data: Any, dtype: Any) -> np.ndarray:
         if array.dtype.kind == "c" and dtypes.array_dtype(dtype).kind != "c":
             raise TypeError(f"complex numbers cannot become {dtype}; pass their real parts")
         return array.astype(dtypes.array_dtype(dtype), copy=False)
-    if not isinstance(data, np.ndarray | np.generic | Tensor) and not _typed(data):
+    if not isinstance(data, np.ndarray | np.generic | Tensor) and not _is_typed(data):
         if array.dtype == np.float64:
             return array.astype(dtypes.default_float())
         if array.dtype == np.complex128:
@@ -106,10 +106,10 @@ def _ragged(data: Any, dim: int) -> str | None:
     return next(filter(None, [_ragged(part, dim + 1) for part in data]), None)
 
 
-def _typed(data: Any) -> bool:
+def _is_typed(data: Any) -> bool:
     """Whether nested sequences hold arrays or tensors, which bring their type along."""
     if isinstance(data, list | tuple):
-        return bool(data) and _typed(data[0])
+        return bool(data) and _is_typed(data[0])
     return isinstance(data, np.ndarray | np.generic | Tensor)
 
 
@@ -155,7 +155,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     return from_array(array)
 
 
-def _shaped(name: str, make: Callable) -> None:
+def _shape(name: str, make: Callable) -> None:
     """A factory that takes a shape as ``f(2, 3)`` or ``f((2, 3))``, and its variants."""
 
     def of_shape(*size: Any, dtype: np.dtype, generator: Any = None) -> np.ndarray:
@@ -210,7 +210,7 @@ for _name, _make in {
     "zeros": _making(np.zeros), "ones": _making(np.ones), "empty": _making(np.empty),
     "rand": _uniform, "randn": _normal,
 }.items():
-    _shaped(_name, _make)
+    _shape(_name, _make)
 
 
 @factory(None)
@@ -272,10 +272,10 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: np.dtype | None
 @factory()
 def linspace(start: Any, end: Any, steps: int, *, dtype: np.dtype) -> np.ndarray:
     """``steps`` numbers at equal distances from ``start`` to ``end``."""
-    return _spaced("linspace", start, end, steps, dtype).astype(dtype)
+    return _space("linspace", start, end, steps, dtype).astype(dtype)
 
 
-def _spaced(who: str, start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarray:
+def _space(who: str, start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarray:
     """Numbers at equal distances; between whole ends for a type of integers."""
     if steps < 0:
         raise RuntimeError(f"number of steps must be non-negative, but {who} got {steps}")
@@ -294,7 +294,7 @@ def _spaced(who: str, start: Any, end: Any, steps: int, d: np.dtype) -> np.ndarr
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *,
              dtype: np.dtype) -> np.ndarray:
     """``steps`` powers of ``base`` with exponents at equal distances."""
-    return np.power(float(base), _spaced("logspace", start, end, steps, dtype)).astype(dtype)
+    return np.power(float(base), _space("logspace", start, end, steps, dtype)).astype(dtype)
 
 
 @factory(None)

@@ -22,7 +22,7 @@ from functrans.torch._tensors.tensor import Tensor, as_array, from_array, has_hi
 # ---- Whose memory a cotangent is, and which a user's gradient stands for, as ``show`` undoes it
 
 
-def owned(t: Tensor) -> Tensor:
+def own_copy(t: Tensor) -> Tensor:
     """``t`` on memory that nothing else reads."""
     if type(t._array) is ndarray:
         t._array = np.array(t._array)

@@ -141,7 +141,7 @@ def _array(array: np.ndarray, indent: int) -> str:
     short = array.size > OPTIONS.threshold
     texts = np.asarray(_summary(array) if short else array)
     words = _words(texts.reshape(-1))
-    return _nested(np.array(words, object).reshape(texts.shape), indent, array.shape if short
+    return _nest(np.array(words, object).reshape(texts.shape), indent, array.shape if short
                    else None)
 
 
@@ -197,7 +197,7 @@ def _float(v: float, spec: str) -> str:
     return f"{v:.0f}." if spec == "whole" else format(v, spec)
 
 
-def _nested(words: np.ndarray, indent: int, full: tuple | None) -> str:
+def _nest(words: np.ndarray, indent: int, full: tuple | None) -> str:
     if words.ndim == 0:
         return str(words[()]).strip()
     cut = full is not None and full[0] != words.shape[0]
@@ -207,7 +207,7 @@ def _nested(words: np.ndarray, indent: int, full: tuple | None) -> str:
         if cut:
             items.insert(OPTIONS.edgeitems, " ...")
         return _lines(items, indent)
-    parts = [_nested(w, indent + 1, inner) for w in words]
+    parts = [_nest(w, indent + 1, inner) for w in words]
     if cut:
         parts.insert(OPTIONS.edgeitems, "...")
     gap = "," + "\n" * (words.ndim - 1) + " " * (indent + 1)

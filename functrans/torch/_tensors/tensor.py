@@ -351,10 +351,10 @@ class Tensor(Facts, Retaining):
         return copied
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        return _unpickled, (np.array(self._array), self.requires_grad)
+        return _unpickle, (np.array(self._array), self.requires_grad)
 
 
-def _unpickled(array: np.ndarray, requires: bool) -> Tensor:
+def _unpickle(array: np.ndarray, requires: bool) -> Tensor:
     t = from_array(array)
     t._requires = requires
     return t

@@ -60,7 +60,7 @@ class _TensorAnomaly(Anomaly):
                 line = _metadata(op.prim).get("line_", "an unknown line")
                 raise RuntimeError(
                     f"Function '{op.name}' returned nan values in its {k}th output. {place}The "
-                    f"operation ran at {line}; {self.cause(_saved(op.prim), ct, index)}."
+                    f"operation ran at {line}; {self.cause(_save(op.prim), ct, index)}."
                 )
 
     def failed(self, token: Any, failure: BaseException) -> None:
@@ -107,7 +107,7 @@ def _nan(x: Any) -> bool:
     return is_nan(_plain(x))
 
 
-def _saved(node: Any) -> list:
+def _save(node: Any) -> list:
     """The arrays that a node has saved, to be shown."""
     xs = getattr(node, "xs", None)
     if xs is None:

@@ -72,14 +72,14 @@ def _central(f, flat, at, step, eps, avals):
     """The slopes of the outputs, where the entries ``at`` move by ``step``, ``eps`` times one."""
     x, entry = flat[at].copy(), at if type(at) is int else 0
     flat[at] = x + step
-    high = _moved(f, avals, entry, eps)
+    high = _move(f, avals, entry, eps)
     flat[at] = x - step
-    low = _moved(f, avals, entry, eps)
+    low = _move(f, avals, entry, eps)
     flat[at] = x
     return [(h - m) / (2 * eps) for h, m in zip(high, low, strict=True)]
 
 
-def _moved(f: Callable[[], Sequence[Tensor]], avals: Sequence, k: int, eps: float) -> list:
+def _move(f: Callable[[], Sequence[Tensor]], avals: Sequence, k: int, eps: float) -> list:
     """The outputs at a moved point, which must be of the same shapes and types."""
     ys = f()
     for y, (shape, dtype) in zip(ys, avals, strict=True):

@@ -382,18 +382,18 @@ def _iter_filter(condition: Callable, allow_unknown: bool = False,
 
 def _unflatten(input: Any, proto: Any) -> Any:
     """The items of ``input``, in order, in the nesting of ``proto``."""
-    return _filled(iter(input), proto)
+    return _fill(iter(input), proto)
 
 
-def _filled(items: Iterator, proto: Any) -> Any:
+def _fill(items: Iterator, proto: Any) -> Any:
     if hasattr(proto, "_jit_wrap"):
         return proto._jit_wrap(list(items))
     if proto is None:
         return None
     if isinstance(proto, list | tuple):
-        return _rebuilt(proto, [_filled(items, p) for p in proto])
+        return _rebuilt(proto, [_fill(items, p) for p in proto])
     if isinstance(proto, dict):
-        return {k: _filled(items, p) for k, p in proto.items()}
+        return {k: _fill(items, p) for k, p in proto.items()}
     return next(items)
 
 

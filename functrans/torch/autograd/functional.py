@@ -27,7 +27,7 @@ from functrans.torch._graph.levels import open_level
 from functrans.torch._graph.modes import enable_grad, state
 from functrans.torch._graph.nodes import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
-from functrans.torch._tensors.memory import owned, take
+from functrans.torch._tensors.memory import own_copy, take
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show
 
 
@@ -132,7 +132,7 @@ class _Point:
                     f"{what} of the user-provided function is independent of input {i}. This is "
                     f"not allowed in the strict mode of {self.who}; pass strict=False to get zeros."
                 )
-            t = from_array(np.zeros(*aval)) if ct is None else owned(show(ct))
+            t = from_array(np.zeros(*aval)) if ct is None else own_copy(show(ct))
             if self.strict and recorded and not t.requires_grad:
                 raise RuntimeError(
                     "While computing the hessian, found that the jacobian of the user-provided "

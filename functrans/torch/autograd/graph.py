@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from functrans.torch._graph.engine import GradientEdge, get_gradient_edge, hooked, unhooked
+from functrans.torch._graph.engine import GradientEdge, get_gradient_edge, hooked, unhook
 from functrans.torch._graph.modes import set_unusual, state
 from functrans.torch._graph.nodes import Node, RemovableHandle
 from functrans.torch._graph.walk import walks, will_pass
@@ -55,7 +55,7 @@ class saved_tensors_hooks:
             set_unusual(saving=before)
 
     def _unpack(self, kept: Any) -> np.ndarray:
-        return unhooked(self.unpack_hook, kept)
+        return unhook(self.unpack_hook, kept)
 
 
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):

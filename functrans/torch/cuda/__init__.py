@@ -36,7 +36,7 @@ def _nothing(name: str) -> Callable[..., None]:
     return named(f, name, "Does nothing: there is no device that it would be done to.")
 
 
-def _refused(name: str) -> Callable[..., NoReturn]:
+def _refuse(name: str) -> Callable[..., NoReturn]:
     def f(*args: Any, **kwargs: Any) -> NoReturn:
         raise AssertionError(f"Torch not compiled with CUDA enabled: cuda.{name}: {_NONE}")
 
@@ -45,10 +45,10 @@ def _refused(name: str) -> Callable[..., NoReturn]:
 
 manual_seed, manual_seed_all = _nothing("manual_seed"), _nothing("manual_seed_all")
 empty_cache, init = _nothing("empty_cache"), _nothing("init")
-current_device, set_device = _refused("current_device"), _refused("set_device")
-synchronize, get_device_name = _refused("synchronize"), _refused("get_device_name")
-memory_allocated, Event = _refused("memory_allocated"), _refused("Event")
-Stream, current_stream = _refused("Stream"), _refused("current_stream")
+current_device, set_device = _refuse("current_device"), _refuse("set_device")
+synchronize, get_device_name = _refuse("synchronize"), _refuse("get_device_name")
+memory_allocated, Event = _refuse("memory_allocated"), _refuse("Event")
+Stream, current_stream = _refuse("Stream"), _refuse("current_stream")
 
 __all__ = [
     "Event", "Stream", "amp", "current_device", "current_stream", "device_count", "empty_cache",

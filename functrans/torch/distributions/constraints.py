@@ -213,16 +213,16 @@ def is_dependent(constraint: object) -> bool:
     return isinstance(constraint, Dependent)
 
 
-def _transposed(x: np.ndarray) -> np.ndarray:
+def _transpose(x: np.ndarray) -> np.ndarray:
     return x.swapaxes(-1, -2)
 
 
 def _symmetric(x: np.ndarray) -> np.ndarray | np.bool:
-    return np.isclose(x, _transposed(x), atol=1e-6).all((-2, -1))
+    return np.isclose(x, _transpose(x), atol=1e-6).all((-2, -1))
 
 
 def _least_eigenvalue(x: np.ndarray) -> np.ndarray:
-    return np.linalg.eigvalsh((x + _transposed(x)) / 2)[..., 0]
+    return np.linalg.eigvalsh((x + _transpose(x)) / 2)[..., 0]
 
 
 def _lower(x: np.ndarray) -> np.ndarray | np.bool:

@@ -50,7 +50,7 @@ class Normal(_OfLocationAndScale):
     variance = property(lambda d: d.scale.square())
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.loc + normal(self._extended(sample_shape), self.loc) * self.scale
+        return self.loc + normal(self._extend(sample_shape), self.loc) * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self.checked(value)
@@ -278,7 +278,7 @@ class StudentT(Distribution):
         return finite.masked_fill(df <= 1, math.nan)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended(sample_shape)
+        shape = self._extend(sample_shape)
         half = (self.df / 2).expand(shape)
         z = 2 * Gamma(half, 1.0, False).rsample()
         return self.loc + self.scale * normal(shape, self.df) * (z / self.df).rsqrt()
@@ -336,7 +336,7 @@ class Gamma(OfShapeAndRate):
     variance = property(lambda d: d.concentration / d.rate.square())
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended(sample_shape)
+        shape = self._extend(sample_shape)
         return standard_gamma(self.concentration.expand(shape)) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:

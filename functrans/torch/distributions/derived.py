@@ -119,19 +119,19 @@ class MixtureSameFamily(Distribution):
         """``x`` with a dimension of components."""
         return x.unsqueeze(-1 - len(self.event_shape))
 
-    def _weighed(self, x: Tensor) -> Tensor:
+    def _weigh(self, x: Tensor) -> Tensor:
         """The mean over components."""
         n = len(self.event_shape)
         shares = self.mixture_distribution.probs
         return (shares.reshape(*shares.shape, *[1] * n) * x).sum(-1 - n)
 
-    mean = property(lambda d: d._weighed(d.component_distribution.mean))
+    mean = property(lambda d: d._weigh(d.component_distribution.mean))
 
     @property
     def variance(self) -> Tensor:
         parts = self.component_distribution
-        inside = self._weighed(parts.variance)
-        return inside + self._weighed((parts.mean - self._apart(self.mean)) ** 2)
+        inside = self._weigh(parts.variance)
+        return inside + self._weigh((parts.mean - self._apart(self.mean)) ** 2)
 
     def cdf(self, value: Tensor) -> Tensor:
         return (self.component_distribution.cdf(self._apart(value))

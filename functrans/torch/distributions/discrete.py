@@ -29,10 +29,10 @@ class _ByProbability(Distribution):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         self._given, value = ("probs", probs) if logits is None else ("logits", logits)
         (value,) = broadcast(value)
-        self.__dict__[self._given] = self._normalised(value)
+        self.__dict__[self._given] = self._normalise(value)
         super().__init__(value.shape if self._binary else value.shape[:-1], (), validate_args)
 
-    def _normalised(self, value: Tensor) -> Tensor:
+    def _normalise(self, value: Tensor) -> Tensor:
         return value
 
     @property
@@ -52,9 +52,9 @@ class _ByProbability(Distribution):
         logits, value = broadcast(self.logits, value)
         return NN["binary_cross_entropy_with_logits"](logits, value, reduction="none")
 
-    def _drawn(self, draw: Any, sample_shape: Any) -> Tensor:
+    def _draw(self, draw: Any, sample_shape: Any) -> Tensor:
         p = self.probs.detach()
-        shape = self._extended(sample_shape)
+        shape = self._extend(sample_shape)
         return from_array(np.asarray(draw(np.broadcast_to(p._array, shape))).astype(
             p._array.dtype))
 
@@ -70,7 +70,7 @@ class Bernoulli(_ByProbability):
     variance = property(lambda d: d.probs * (1 - d.probs))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        return self._drawn(lambda p: random.source().random(p.shape) < p, sample_shape)
+        return self._draw(lambda p: random.source().random(p.shape) < p, sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         return -self._losses(self.checked(value))
@@ -80,7 +80,7 @@ class Bernoulli(_ByProbability):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """0 and 1 along a first dimension."""
-        return self._listed(factories.tensor([0.0, 1.0], dtype=self.probs.dtype), expand)
+        return self._list(factories.tensor([0.0, 1.0], dtype=self.probs.dtype), expand)
 
 
 class Geometric(_ByProbability):
@@ -102,7 +102,7 @@ class Geometric(_ByProbability):
     variance = property(lambda d: (1 / d.probs - 1) / d.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        return self._drawn(lambda p: random.source().geometric(p) - 1, sample_shape)
+        return self._draw(lambda p: random.source().geometric(p) - 1, sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         value, probs = broadcast(self.checked(value), self.probs)
@@ -134,7 +134,7 @@ class Binomial(_ByProbability):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         n = self.total_count._array.astype(np.int64)
-        return self._drawn(lambda p: random.source().binomial(n, p), sample_shape)
+        return self._draw(lambda p: random.source().binomial(n, p), sample_shape)
 
     @C.dependent_property(is_discrete=True)
     def support(self) -> C.Constraint:
@@ -161,7 +161,7 @@ class Binomial(_ByProbability):
         """0 to ``total_count`` along a first dimension."""
         n = self._same_count("enumerate_support") + 1
         values = np.arange(n).astype(self.total_count._array.dtype)
-        return self._listed(from_array(values), expand)
+        return self._list(from_array(values), expand)
 
 
 class Poisson(Distribution):
@@ -179,7 +179,7 @@ class Poisson(Distribution):
     variance = property(lambda d: d.rate)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = random.source().poisson(self.rate._array, self._extended(sample_shape))
+        drawn = random.source().poisson(self.rate._array, self._extend(sample_shape))
         return from_array(np.asarray(drawn).astype(self.rate._array.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ class Categorical(_ByProbability):
     _binary = False
     _num_events = property(lambda d: d.param_shape[-1])
 
-    def _normalised(self, value: Tensor) -> Tensor:
+    def _normalise(self, value: Tensor) -> Tensor:
         if value.dim() < 1:
             raise ValueError(f"`{self._given}` parameter must be at least one-dimensional.")
         if self._given == "probs":
@@ -213,7 +213,7 @@ class Categorical(_ByProbability):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         p = self.probs.detach()
-        u = uniform((*self._extended(sample_shape), 1), p)._array
+        u = uniform((*self._extend(sample_shape), 1), p)._array
         total = np.cumsum(p._array, -1)
         total = total / total[..., -1:]
         return from_array((u > total).sum(-1).astype(np.int64))
@@ -234,7 +234,7 @@ class Categorical(_ByProbability):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All classes along a first dimension."""
-        return self._listed(from_array(np.arange(self._num_events)), expand)
+        return self._list(from_array(np.arange(self._num_events)), expand)
 
 
 class OfOdds(Distribution):
@@ -282,7 +282,7 @@ class OneHotCategorical(OfOdds):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All vectors with one 1 along a first dimension."""
         eye = np.eye(self.event_shape[0], dtype=self.probs._array.dtype)
-        return self._listed(from_array(eye), expand)
+        return self._list(from_array(eye), expand)
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):

@@ -122,12 +122,12 @@ class Distribution:
                 parameters[name] = value.expand(*batch_shape, *value.shape[lead:])
         return type(self)(**parameters, validate_args=False)
 
-    def _listed(self, values: Tensor, expand: bool) -> Tensor:
+    def _list(self, values: Tensor, expand: bool) -> Tensor:
         """``values`` along a first dimension; ``expand``: for each distribution of the batch."""
         values = values.reshape(-1, *[1] * len(self.batch_shape), *self.event_shape)
         return values.expand(-1, *self.batch_shape, *self.event_shape) if expand else values
 
-    def _extended(self, sample_shape: Any) -> tuple:
+    def _extend(self, sample_shape: Any) -> tuple:
         shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
         return (*shape, *self._batch_shape, *self._event_shape)
 
@@ -148,7 +148,7 @@ class Distribution:
     # names that distributions written for torch use
 
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
-        return Size(self._extended(sample_shape))
+        return Size(self._extend(sample_shape))
 
     def _validate_sample(self, value: Tensor) -> None:
         self.checked(value)
@@ -215,7 +215,7 @@ class ByInverse(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         like = next(t for name, t in self.__dict__.items() if name in self.arg_constraints)
-        return self.icdf(uniform(self._extended(sample_shape), like))
+        return self.icdf(uniform(self._extend(sample_shape), like))
 
 
 class Independent(Distribution):

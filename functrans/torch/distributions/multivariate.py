@@ -91,10 +91,10 @@ class MultivariateNormal(OfMatrix):
 
     mean = property(lambda d: d.loc)
     mode = property(lambda d: d.loc)
-    variance = property(lambda d: d._factor.square().sum(-1).expand(d._extended(())))
+    variance = property(lambda d: d._factor.square().sum(-1).expand(d._extend(())))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        eps = normal(self._extended(sample_shape), self.loc)
+        eps = normal(self._extend(sample_shape), self.loc)
         return self.loc + (self._factor @ eps.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ class Dirichlet(Distribution):
     mode = property(lambda d: mode_of_shares(d.concentration))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        x = standard_gamma(self.concentration.expand(self._extended(sample_shape)))
+        x = standard_gamma(self.concentration.expand(self._extend(sample_shape)))
         return x / x.sum(-1, True)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ class Beta(OfTwoShapes):
         FUNCTIONS["stack"]([d.concentration1, d.concentration0], -1))[..., 0])
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended(sample_shape)
+        shape = self._extend(sample_shape)
         x, y = [standard_gamma(c.expand(shape)) for c in (self.concentration1,
                                                           self.concentration0)]
         return x / (x + y)
@@ -254,7 +254,7 @@ class Wishart(OfMatrix):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """By Bartlett's decomposition."""
-        shape = self._extended(sample_shape)
+        shape = self._extend(sample_shape)
         df = self.df.unsqueeze(-1) - counted(shape[-1], self.df)
         on = Chi2(df.expand(shape[:-1]), False).rsample().sqrt()
         L = self._factor @ (lower(normal(shape, on), -1) + embedded(on))
@@ -299,7 +299,7 @@ class LKJCholesky(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """By the onion method: row after row a length and a direction."""
-        shape = self._extended(sample_shape)
+        shape = self._extend(sample_shape)
         half = 0.5 * np.maximum(np.arange(self.dim) - 1, 0)
         c = self.concentration.detach().unsqueeze(-1)
         places = from_array(half.astype(c._array.dtype))
@@ -362,7 +362,7 @@ class LowRankMultivariateNormal(Distribution):
     scale_tril = property(lambda d: cholesky(d.covariance_matrix))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended(sample_shape)
+        shape = self._extend(sample_shape)
         one = normal((*shape[:-1], self.cov_factor.shape[-1]), self.loc)
         of_factor = (self.cov_factor @ one.unsqueeze(-1)).squeeze(-1)
         return self.loc + of_factor + self.cov_diag.sqrt() * normal(shape, self.loc)

@@ -225,7 +225,7 @@ class FisherSnedecor(Distribution):
             self.df1 * (d - 2).square() * (d - 4))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended(sample_shape)
+        shape = self._extend(sample_shape)
         one, two = [Gamma((df / 2).expand(shape), df / 2, False).rsample()
                     for df in (self.df1, self.df2)]
         return one / two
@@ -265,7 +265,7 @@ class VonMises(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         loc, kappa = self.loc._array, self.concentration._array
-        drawn = random.source().vonmises(0.0, kappa, self._extended(sample_shape)) + loc
+        drawn = random.source().vonmises(0.0, kappa, self._extend(sample_shape)) + loc
         return from_array(((drawn + np.pi) % (2 * np.pi) - np.pi).astype(loc.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -286,7 +286,7 @@ class NegativeBinomial(Binomial):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         r, p = self.total_count._array, self.probs._array
-        drawn = random.source().negative_binomial(r, 1 - p, self._extended(sample_shape))
+        drawn = random.source().negative_binomial(r, 1 - p, self._extend(sample_shape))
         return from_array(drawn.astype(p.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -323,7 +323,7 @@ class Multinomial(OfOdds):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         p = self.probs._array.astype(np.float64)
-        shape = self._extended(sample_shape)[:-1]
+        shape = self._extend(sample_shape)[:-1]
         drawn = random.source().multinomial(self.total_count, p / p.sum(-1, keepdims=True), shape)
         return from_array(drawn.astype(self.probs._array.dtype))
 
@@ -357,7 +357,7 @@ class LogitRelaxedBernoulli(OfOdds):
         super().__init__(self.odds.batch_shape, (), False)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = uniform(self._extended(sample_shape), self.logits)
+        u = uniform(self._extend(sample_shape), self.logits)
         return (u.log() - (-u).log1p() + self.logits) / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -389,7 +389,7 @@ class RelaxedOneHotCategorical(OfOdds):
         super().__init__(self.odds.batch_shape, self.odds.logits.shape[-1:], validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        noise = Gumbel(0.0, 1.0, False).rsample(self._extended(sample_shape)).to(self.logits.dtype)
+        noise = Gumbel(0.0, 1.0, False).rsample(self._extend(sample_shape)).to(self.logits.dtype)
         return METHODS["softmax"]((self.logits + noise) / self.temperature, -1)
 
     def log_prob(self, value: Tensor) -> Tensor:

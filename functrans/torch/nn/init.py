@@ -37,7 +37,7 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     return tensor.shape[1] * size, tensor.shape[0] * size
 
 
-def _kept(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+def _keep(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     """The standard deviation, by which what flows through keeps its size."""
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
@@ -46,24 +46,24 @@ def _kept(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     return calculate_gain(nonlinearity, a) / math.sqrt(max(_fans(tensor)[mode == "fan_out"], 1))
 
 
-def _filled(tensor: Tensor, value: Any) -> Tensor:
+def _fill(tensor: Tensor, value: Any) -> Tensor:
     with no_grad():
         return tensor.copy_(value) if isinstance(value, Tensor) else tensor.fill_(value)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One number everywhere."""
-    return _filled(tensor, val)
+    return _fill(tensor, val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
     """Ones."""
-    return _filled(tensor, 1.0)
+    return _fill(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
     """Zeros."""
-    return _filled(tensor, 0.0)
+    return _fill(tensor, 0.0)
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
@@ -137,14 +137,14 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in",
                      nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """Uniform, with the variance gain**2 / fan."""
-    bound = math.sqrt(3) * _kept(tensor, a, mode, nonlinearity)
+    bound = math.sqrt(3) * _keep(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in",
                     nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """Normal, with the variance gain**2 / fan."""
-    return normal_(tensor, 0.0, _kept(tensor, a, mode, nonlinearity), generator)
+    return normal_(tensor, 0.0, _keep(tensor, a, mode, nonlinearity), generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:

@@ -26,7 +26,7 @@ class SGD(Optimizer):
             nesterov=nesterov, maximize=maximize))
 
     def _update(self, x, g, state, group):
-        g = _decayed(x, g, group)
+        g = _decay(x, g, group)
         if momentum := group["momentum"]:
             first = state.get("momentum_buffer") is None
             v = buffer(state, "momentum_buffer", x)
@@ -50,7 +50,7 @@ class Adam(Optimizer):
             maximize=maximize, decoupled_weight_decay=decoupled_weight_decay))
 
     def _update(self, x, g, state, group):
-        g, lr = _decayed(x, g, group), group["lr"]
+        g, lr = _decay(x, g, group), group["lr"]
         (b1, b2), step = group["betas"], counted(state)
         m = buffer(state, "exp_avg", x)
         m += (1 - b1) * (g - m)
@@ -86,7 +86,7 @@ class Adamax(Optimizer):
             extra, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize))
 
     def _update(self, x, g, state, group):
-        g = _decayed(x, g, group)
+        g = _decay(x, g, group)
         (b1, b2), step = group["betas"], counted(state)
         m, top = buffer(state, "exp_avg", x), buffer(state, "exp_inf", x)
         m += (1 - b1) * (g - m)
@@ -108,7 +108,7 @@ class RMSprop(Optimizer):
 
     def _update(self, x, g, state, group):
         counted(state)
-        g = _decayed(x, g, group)
+        g = _decay(x, g, group)
         alpha = group["alpha"]
         v = _mean(state, "square_avg", g * g, alpha)
         if group["centered"]:
@@ -138,7 +138,7 @@ class Adagrad(Optimizer):
 
     def _update(self, x, g, state, group):
         step = counted(state)
-        g = _decayed(x, g, group)
+        g = _decay(x, g, group)
         total = buffer(state, "sum", x, group["initial_accumulator_value"])
         total += g * g
         rate = group["lr"] / (1 + (step - 1) * group["lr_decay"])
@@ -158,7 +158,7 @@ class Adadelta(Optimizer):
 
     def _update(self, x, g, state, group):
         counted(state)
-        g = _decayed(x, g, group)
+        g = _decay(x, g, group)
         rho, eps = group["rho"], group["eps"]
         v = _mean(state, "square_avg", g * g, rho)
         change = np.sqrt(buffer(state, "acc_delta", x) + eps) / np.sqrt(v + eps) * g
@@ -181,7 +181,7 @@ class NAdam(Optimizer):
             maximize=maximize))
 
     def _update(self, x, g, state, group):
-        g, lr = _decayed(x, g, group), group["lr"]
+        g, lr = _decay(x, g, group), group["lr"]
         (b1, b2), step, decay = group["betas"], counted(state), group["momentum_decay"]
         mu, following = [b1 * (1 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1)]
         product = buffer(state, "mu_product", np.zeros((), np.float32), 1.0)
@@ -194,7 +194,7 @@ class NAdam(Optimizer):
         x -= lr * following / (1 - float(product) * following) * (m / size)
 
 
-def _decayed(x: np.ndarray, g: np.ndarray, group: dict[str, Any]) -> np.ndarray:
+def _decay(x: np.ndarray, g: np.ndarray, group: dict[str, Any]) -> np.ndarray:
     """The gradient with weight decay, which is applied to ``x`` itself where decoupled."""
     decay = group["weight_decay"]
     if not decay:
@@ -227,7 +227,7 @@ class RAdam(Optimizer):
             decoupled_weight_decay=decoupled_weight_decay, maximize=maximize))
 
     def _update(self, x, g, state, group):
-        g = _decayed(x, g, group)
+        g = _decay(x, g, group)
         (b1, b2), step = group["betas"], counted(state)
         m = buffer(state, "exp_avg", x)
         m += (1 - b1) * (g - m)
@@ -282,7 +282,7 @@ class ASGD(Optimizer):
 
     def _update(self, x, g, state, group):
         step, lambd, lr = counted(state), group["lambd"], group["lr"]
-        g = _decayed(x, g, group)
+        g = _decay(x, g, group)
         number = np.zeros((), np.float32)
         rate, part = buffer(state, "eta", number, lr), buffer(state, "mu", number, 1.0)
         mean = buffer(state, "ax", x)

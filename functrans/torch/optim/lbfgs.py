@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._graph.modes import no_grad
-from functrans.torch._graph.views import changed
+from functrans.torch._graph.views import change
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.optim.optimizer import Optimizer, as_real, evaluated
 
@@ -50,7 +50,7 @@ class LBFGS(Optimizer):
         at = 0
         for p, x in zip(self._params, start, strict=True):
             as_real(p._array)[...] = x + (t * d[at : at + x.size]).reshape(x.shape)
-            changed(p, "step")
+            change(p, "step")
             at += x.size
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -207,10 +207,10 @@ def strong_wolfe(at: Callable[[float], tuple[float, np.ndarray]], t: float, d: n
         count += 1
     else:
         bracket, turn = [start, now], limit
-    return _zoomed(look, bracket, turn, count, loss, slope, width, tolerance, c1, c2, limit)
+    return _zoom(look, bracket, turn, count, loss, slope, width, tolerance, c1, c2, limit)
 
 
-def _zoomed(look: Callable[[float], Point], bracket: list[Point], turn: int, count: int,
+def _zoom(look: Callable[[float], Point], bracket: list[Point], turn: int, count: int,
             loss: float, slope: float, width: float, tolerance: float, c1: float, c2: float,
             limit: int) -> tuple[float, np.ndarray, float, int]:
     """The bracket made smaller until a point in it is good enough."""

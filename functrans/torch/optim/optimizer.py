@@ -15,13 +15,13 @@ from functrans.torch._functions.outputs import any_requires
 from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import enable_grad, no_grad, state
 from functrans.torch._graph.nodes import RemovableHandle
-from functrans.torch._graph.views import changed
+from functrans.torch._graph.views import change
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 # ---- Functions that an optimiser calls before and after its steps, and around its state dicts
 
 
-def _hooked(step: Callable) -> Callable:
+def _hook(step: Callable) -> Callable:
     """``step`` between the hooks that are registered for it."""
 
     @functools.wraps(step)
@@ -47,7 +47,7 @@ class Hooked:
 
     def __init_subclass__(cls) -> None:
         if "step" in vars(cls):
-            cls.step = _hooked(cls.step)  # type: ignore[attr-defined]  # it is among its names
+            cls.step = _hook(cls.step)  # type: ignore[attr-defined]  # it is among its names
 
     def hooks(self, moment: str) -> list[Callable]:
         """The hooks that are called at a moment, in order."""
@@ -163,7 +163,7 @@ class Optimizer(Hooked):
         self._update(as_real(p._array), as_real(g), kept, group)
         if kept:
             self.state[p] = kept
-        changed(p, "step")
+        change(p, "step")
 
     def _update(self, x: np.ndarray, g: np.ndarray, state: dict[str, Any],
                 group: dict[str, Any]) -> None:

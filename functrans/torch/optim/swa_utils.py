@@ -75,13 +75,13 @@ class AveragedModel(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
 
-    def _averaged(self, model: Module) -> list[Tensor]:
+    def _average(self, model: Module) -> list[Tensor]:
         buffers = list(model.buffers()) if self.use_buffers else []
         return [p.detach() for p in [*model.parameters(), *buffers]]
 
     def update_parameters(self, model: Module) -> None:
         """Take the parameters of ``model`` into the averages."""
-        ours, theirs = self._averaged(self.module), self._averaged(model)
+        ours, theirs = self._average(self.module), self._average(model)
         count = int(self.n_averaged)
         with no_grad():
             if count and self.multi_avg_fn is not None:

@@ -19,7 +19,7 @@ from functrans import tree
 from functrans.torch._graph.graph import Storage
 from functrans.torch._graph.levels import edge_key
 from functrans.torch._graph.modes import enable_grad, is_grad_enabled
-from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, caller, check_marks, freed
+from functrans.torch._graph.nodes import AccumulateGrad, Edge, Node, caller, check_marks, free
 from functrans.torch._graph.walk import run
 from functrans.torch._tensors.random import random_from, random_state
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
@@ -58,7 +58,7 @@ class CheckpointNode(Node):
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         if self.repeat is None:
-            raise freed(self)
+            raise free(self)
         check_marks(self)
         ends = [Boundary(()) for _ in self.sources]
         with enable_grad():
@@ -180,12 +180,12 @@ def checkpoint_sequential(functions: Any, segments: int, input: Any,
     size = max(1, len(chain) // segments)
     starts = [i * size for i in range(min(segments, len(chain)))]
     for start, end in zip(starts, [*starts[1:], len(chain)], strict=True):
-        input = checkpoint(_composed(chain[start:end]), input, use_reentrant=use_reentrant,
+        input = checkpoint(_compose(chain[start:end]), input, use_reentrant=use_reentrant,
                            **options)
     return input
 
 
-def _composed(chain: Sequence[Callable]) -> Callable:
+def _compose(chain: Sequence[Callable]) -> Callable:
     def composed(x: Any) -> Any:
         for f in chain:
             x = f(x)

@@ -11,7 +11,7 @@ import numpy as np
 from functrans.extend import TABLE, AnyArray, split_key
 from functrans.torch._functions.calculus import cosine_similarity, pdist
 from functrans.torch._functions.elementwise import logsigmoid, softplus
-from functrans.torch._functions.failures import WrongValue, unmultiplied
+from functrans.torch._functions.failures import WrongValue, unmultiply
 from functrans.torch._functions.indexing import index_array
 from functrans.torch._functions.outputs import RowCall, are_plain
 from functrans.torch._functions.reductions import axes
@@ -35,7 +35,7 @@ _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 @op(space=NN)
 def relu6(input):
     """input kept between 0 and 6, where the slope is 0."""
-    return _bounded(input, 0, 6)
+    return _bound(input, 0, 6)
 
 
 @op(space=NN)
@@ -43,10 +43,10 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
     """input kept between two bounds, where the slope is 0."""
     if min_val > max_val:
         raise WrongValue(f"hardtanh: min_val {min_val} is greater than max_val {max_val}")
-    return _bounded(input, min_val, max_val)
+    return _bound(input, min_val, max_val)
 
 
-def _bounded(x: Any, low: float, high: float) -> AnyArray:
+def _bound(x: Any, low: float, high: float) -> AnyArray:
     if x.dtype.kind == "b":
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if x.dtype.kind == "u" and low < 0:
@@ -237,7 +237,7 @@ _dropout("feature_alpha_dropout", "``alpha_dropout`` of whole channels.", _to_lo
 # ---- linear maps, tables
 
 
-def _mapped(input, weight, bias=None):
+def _map(input, weight, bias=None):
     if input.dtype != weight.dtype:
         names = scalar_name(input), scalar_name(weight)
         raise RuntimeError(
@@ -248,12 +248,12 @@ def _mapped(input, weight, bias=None):
     transposed = np.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight
     if not input.ndim or input.shape[-1] != weight.shape[-1]:
         who = "mm" if bias is None else "addmm"
-        raise RuntimeError(unmultiplied(who, input.shape or (1,), transposed.shape))
+        raise RuntimeError(unmultiply(who, input.shape or (1,), transposed.shape))
     y = np.matmul(input, transposed)
     return y if bias is None else y + bias
 
 
-_linear, _affine = [op(_mapped, method=False, name="linear", title=title, by_row=linear_row)
+_linear, _affine = [op(_map, method=False, name="linear", title=title, by_row=linear_row)
                     for title in ("MmBackward0", "AddmmBackward0")]
 
 
@@ -304,7 +304,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None,
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= n
     if max_norm is not None:
-        _renormalised(weight, index, max_norm, norm_type)
+        _renormalise(weight, index, max_norm, norm_type)
     y = _rows_of(weight, index.copy(), padding_idx)
     if scale_grad_by_freq and y.requires_grad:
         count = np.bincount(index.reshape(-1), minlength=n)[index][..., None]
@@ -312,7 +312,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None,
     return y
 
 
-def _renormalised(weight: Tensor, index: np.ndarray, max_norm: float, norm_type: float) -> None:
+def _renormalise(weight: Tensor, index: np.ndarray, max_norm: float, norm_type: float) -> None:
     """Scale the rows that are looked up down to a norm."""
     rows = np.unique(index)
     size = np.linalg.vector_norm(weight._array[rows], axis=1, ord=norm_type)
@@ -365,7 +365,7 @@ def embedding_bag(
     if padding_idx is not None:
         kept = index != padding_idx % weight.shape[0]
     if max_norm is not None:
-        _renormalised(weight, index, max_norm, norm_type)
+        _renormalise(weight, index, max_norm, norm_type)
     scale = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     return _bagged(weight, index.copy(), bags, count, mode, scale, kept)
 
@@ -402,7 +402,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
 # ---- in place, and where names are
 
 
-def _switched(f: Callable) -> Callable:
+def _switch(f: Callable) -> Callable:
     """``f`` with a flag ``inplace``."""
     write = in_place(f, f"{f.__name__}_")
 
@@ -430,7 +430,7 @@ for _names, _space in ((("relu6", "hardtanh", "hardsigmoid", "hardswish", "thres
                        (("relu", "leaky_relu", "elu", "silu"), METHODS),
                        (("selu", "celu"), FUNCTIONS)):
     for _name in _names:
-        NN[_name] = _switched(_space[_name])
+        NN[_name] = _switch(_space[_name])
         NN[f"{_name}_"] = in_place(NN[_name], f"{_name}_")
 for _name in ("softmax", "log_softmax", "softmin"):
     NN[_name] = _softmax(NN.get(_name) or METHODS[_name])

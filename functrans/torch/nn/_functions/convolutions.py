@@ -27,7 +27,7 @@ def each(x: Any, n: int) -> tuple[int, ...]:
     return many * n if len(many) == 1 else many
 
 
-def padded(x: Any, pads: Any, value: Any = 0) -> AnyArray:
+def pad(x: Any, pads: Any, value: Any = 0) -> AnyArray:
     """``x`` with so many entries before and after each of its last dimensions."""
     if not any(a or b for a, b in pads):
         return x
@@ -58,7 +58,7 @@ def _same(sizes: Any, spreads: Any) -> list:
     return [(t // 2, t - t // 2) for t in total]
 
 
-def _checked(who: str, x: Any, weight: Any, bias: Any, n: int) -> bool:
+def _is_checked(who: str, x: Any, weight: Any, bias: Any, n: int) -> bool:
     """Whether ``x`` is a batch; RuntimeError where it does not fit ``weight``."""
     if weight.ndim != n + 2:
         raise RuntimeError(f"{who}: Expected {n + 2}-dimensional weight, but got "
@@ -73,7 +73,7 @@ def _checked(who: str, x: Any, weight: Any, bias: Any, n: int) -> bool:
     return x.ndim == n + 2
 
 
-def _biased(y: Any, bias: Any, n: int, batched: bool) -> AnyArray:
+def _add_bias(y: Any, bias: Any, n: int, batched: bool) -> AnyArray:
     """``y``, a batch, with its bias; the image alone where ``batched`` is False."""
     if bias is not None:
         y = y + bias.reshape((-1, *[1] * n))
@@ -84,7 +84,7 @@ def _convolution(n: int) -> Callable:
     name = f"conv{n}d"
 
     def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-        batched = _checked(name, input, weight, bias, n)
+        batched = _is_checked(name, input, weight, bias, n)
         x = input if batched else input[None]
         sizes, steps, spreads = weight.shape[2:], each(stride, n), each(dilation, n)
         if x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
@@ -100,19 +100,19 @@ def _convolution(n: int) -> Callable:
             raise RuntimeError("padding='same' is not supported for strided convolutions")
         pads = (_same(sizes, spreads) if padding == "same" else
                 [(p, p) for p in each(0 if padding == "valid" else padding, n)])
-        x = padded(x, pads)
+        x = pad(x, pads)
         if any(s < d * (k - 1) + 1 for s, k, d in zip(x.shape[2:], sizes, spreads, strict=True)):
             raise RuntimeError(f"Calculated padded input size per channel: {list(x.shape[2:])}. "
                                f"Kernel size: {list(sizes)}. Kernel size can't be greater than "
                                "actual input size")
-        y = _correlated(windows(x, sizes, steps, spreads), weight, groups, n)
-        return _biased(y, bias, n, batched)
+        y = _correlate(windows(x, sizes, steps, spreads), weight, groups, n)
+        return _add_bias(y, bias, n, batched)
 
     return op(conv, name, f"The correlation of each channel with a kernel, over {n} dimensions.",
               title="ConvolutionBackward0", space=FUNCTIONS)
 
 
-def _correlated(x: Any, weight: Any, groups: int, n: int) -> AnyArray:
+def _correlate(x: Any, weight: Any, groups: int, n: int) -> AnyArray:
     """Windows ``x``, of shape (batch, channel, *places, *kernel), times the kernels."""
     batch, places, size = x.shape[0], x.shape[2 : 2 + n], math.prod(weight.shape[1:])
     out = weight.shape[0] // groups
@@ -124,12 +124,12 @@ def _correlated(x: Any, weight: Any, groups: int, n: int) -> AnyArray:
     return y.transpose((1, 0, 3, 2)).reshape((batch, groups * out, *places))
 
 
-def _transposed(n: int) -> Callable:
+def _transpose(n: int) -> Callable:
     name = f"conv_transpose{n}d"
 
     def conv(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
              dilation=1):
-        batched = _checked(name, input, weight, bias, n)
+        batched = _is_checked(name, input, weight, bias, n)
         x = input if batched else input[None]
         steps, spreads, pads, more = [each(v, n) for v in (stride, dilation, padding,
                                                            output_padding)]
@@ -142,9 +142,9 @@ def _transposed(n: int) -> Callable:
         lengths = [(k - 1) * d + (s - 1) * t + 1
                    for k, d, s, t in zip(sizes, spreads, places, steps, strict=True)]
         y = overlapping(_spread(x, weight, groups), lengths, steps, spreads)
-        y = padded(y, [(0, max(m, 0)) for m in more])
+        y = pad(y, [(0, max(m, 0)) for m in more])
         y = y[(..., *[slice(p, s + m - p) for p, s, m in zip(pads, lengths, more, strict=True)])]
-        return _biased(y, bias, n, batched)
+        return _add_bias(y, bias, n, batched)
 
     return op(conv, name, f"The transpose of ``conv{n}d`` with respect to its input.",
               title="ConvolutionBackward0", space=FUNCTIONS)
@@ -162,7 +162,7 @@ def _spread(x: Any, weight: Any, groups: int) -> AnyArray:
 
 for _n in (1, 2, 3):
     NN[f"conv{_n}d"] = _convolution(_n)
-    NN[f"conv_transpose{_n}d"] = _transposed(_n)
+    NN[f"conv_transpose{_n}d"] = _transpose(_n)
 
 
 @op(space=NN, title="Im2ColBackward0")
@@ -173,7 +173,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
                            f"{input.ndim}D")
     x = input if input.ndim == 4 else input[None]
     sizes = each(kernel_size, 2)
-    x = padded(x, [(p, p) for p in each(padding, 2)])
+    x = pad(x, [(p, p) for p in each(padding, 2)])
     x = windows(x, sizes, each(stride, 2), each(dilation, 2))
     x = x.transpose((0, 1, 4, 5, 2, 3)).reshape(
         (x.shape[0], x.shape[1] * math.prod(sizes), math.prod(x.shape[2:4])))

@@ -125,7 +125,7 @@ def _standardise(x, axis, eps):
     return y, scale
 
 
-def _projected(g, y, scale, axis):
+def _project(g, y, scale, axis):
     """The tangent of y and its cotangent: their map is symmetric."""
     mean = np.mean(g, axis=axis, keepdims=True)
     return scale * (g - mean - y * np.mean(g * y, axis=axis, keepdims=True))
@@ -134,13 +134,13 @@ def _projected(g, y, scale, axis):
 def _standardise_jvp(ts, ys, xs, axis, eps):
     y, scale = ys
     slope = np.mean(ts[0] * y, axis=axis, keepdims=True)
-    return _projected(ts[0], y, scale, axis), -np.square(scale) * slope
+    return _project(ts[0], y, scale, axis), -np.square(scale) * slope
 
 
 def _standardise_vjp(cts, ys, xs, wanted, axis, eps):
     y, scale = ys
     ct, ct_scale = cts
-    out = None if ct is None else _projected(ct, y, scale, axis)
+    out = None if ct is None else _project(ct, y, scale, axis)
     if ct_scale is not None:
         n = math.prod([y.shape[i] for i in axis])
         more = -(ct_scale * np.square(scale) / n) * y
@@ -174,7 +174,7 @@ def mse_row(input, target, size_average=None, reduce=None, reduction="mean", wei
     if not (size_average is None and reduce is None and weight is None
             and are_plain(input, target) and input._array.shape == target._array.shape):
         return None
-    return _reduced(mark_row(_square(input - target), input, target), reduction)
+    return _reduce(mark_row(_square(input - target), input, target), reduction)
 
 
 def logits_row(input, target, weight=None, size_average=None, reduce=None, reduction="mean",
@@ -182,10 +182,10 @@ def logits_row(input, target, weight=None, size_average=None, reduce=None, reduc
     if not (weight is pos_weight is size_average is reduce is None
             and are_plain(input, target) and input._array.shape == target._array.shape):
         return None
-    return _reduced(_logits(input, target), reduction)
+    return _reduce(_logits(input, target), reduction)
 
 
-def _reduced(x: Tensor, reduction: str) -> Tensor | None:
+def _reduce(x: Tensor, reduction: str) -> Tensor | None:
     if reduction == "mean":
         return _mean(x)
     return _sum(x) if reduction == "sum" else x if reduction == "none" else None

@@ -144,11 +144,11 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
         raise NotImplementedError(f"Got {input.ndim}D input, but {mode} mode needs "
                                   f"{_DIMENSIONS[mode] + 2}D input")
     for i, (m, scale) in enumerate(zip(lengths, scales, strict=True)):
-        input = _resized(input, 2 + i, m, scale, mode, bool(align_corners))
+        input = _resize(input, 2 + i, m, scale, mode, bool(align_corners))
     return input
 
 
-def _resized(x: Any, axis: int, m: int, scale: float | None, mode: str, aligned: bool) -> AnyArray:
+def _resize(x: Any, axis: int, m: int, scale: float | None, mode: str, aligned: bool) -> AnyArray:
     n = x.shape[axis]
     if mode in ("nearest", "nearest-exact"):
         ratio = np.float32(n / m) if scale is None else np.float32(1 / scale)
@@ -228,7 +228,7 @@ def affine_grid(theta, size, align_corners=None):
     return y.reshape((size[0], *size[2:], n))
 
 
-def _reflected(at: Any, n: int, aligned: bool) -> np.ndarray:
+def _reflect(at: Any, n: int, aligned: bool) -> np.ndarray:
     low, high = (0, n - 1) if aligned else (-0.5, n - 0.5)
     if high <= low:
         return at * 0
@@ -255,10 +255,10 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         elif padding_mode == "border":
             x = np.where(x <= 0, 0, np.where(x >= length - 1, length - 1, x)).astype(grid.dtype)
         elif padding_mode == "reflection":
-            x = _reflected(x, length, aligned)
+            x = _reflect(x, length, aligned)
         at.append(x)
     if mode == "nearest":
-        y = _gathered(input, [np.rint(plain(x)).astype(np.int64) for x in at], lengths)
+        y = _gather(input, [np.rint(plain(x)).astype(np.int64) for x in at], lengths)
         return np.where(np.ones((), bool), y, np.sum(grid))  # which has no slope in the grid
     low = [np.floor(plain(x)) for x in at]  # in the type of the grid, as the weights shall be
     reach = range(-1, 3) if mode == "bicubic" else range(2)
@@ -270,7 +270,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             weight = weight * height(x - k, c)
         places = [_inside(k + c, length, padding_mode, aligned)
                   for k, c, length in zip(low, corner, lengths, strict=True)]
-        part = _gathered(input, places, lengths)
+        part = _gather(input, places, lengths)
         part = part * weight[:, None]
         total = part if total is None else total + part
     return total
@@ -302,11 +302,11 @@ def _far(d: Any, a: float = -0.75) -> AnyArray:
 def _inside(k: np.ndarray, n: int, padding_mode: str, aligned: bool) -> np.ndarray:
     """Whole places, moved inside as ``padding_mode`` says."""
     if padding_mode == "reflection":
-        k = _reflected(k, n, aligned)
+        k = _reflect(k, n, aligned)
     return (np.clip(k, 0, n - 1) if padding_mode == "border" else k).astype(np.int64)
 
 
-def _gathered(x: Any, at: list, lengths: Any) -> AnyArray:
+def _gather(x: Any, at: list, lengths: Any) -> AnyArray:
     """The pixels at whole places, 0 outside."""
     inside = np.ones(at[0].shape, bool)
     for k, length in zip(at, lengths, strict=True):

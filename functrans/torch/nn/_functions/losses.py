@@ -19,7 +19,7 @@ from functrans.torch._functions.table import (
     no_booleans,
     op,
     plain,
-    promoted,
+    promote,
 )
 from functrans.torch._graph.levels import anywhere
 from functrans.torch._tensors import dtypes
@@ -58,7 +58,7 @@ def _old(size_average: Any, reduce: Any, reduction: str) -> str:
     return "sum" if size_average is False else "mean"
 
 
-def _weighted(loss: Any, weight: Any, reduction: str, who: str) -> AnyArray:
+def _weight(loss: Any, weight: Any, reduction: str, who: str) -> AnyArray:
     if weight is None:
         return reduced(loss, reduction, who)
     loss = loss * weight
@@ -76,7 +76,7 @@ def _difference(x: Any, y: Any) -> AnyArray:
         shape = np.broadcast_shapes(x.shape, y.shape)
     except ValueError as failure:
         raise RuntimeError(misfit("sub", x.shape, y.shape)) from failure
-    return np.subtract(*promoted(*[np.broadcast_to(v, shape) for v in (x, y)]))
+    return np.subtract(*promote(*[np.broadcast_to(v, shape) for v in (x, y)]))
 
 
 @op(space=NN, by_row=mse_row)
@@ -84,14 +84,14 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     """(input - target)**2."""
     d = _difference(input, target)
     floats_only("mse_cpu", d)
-    return _weighted(np.square(d), weight, _old(size_average, reduce, reduction), "mse_loss")
+    return _weight(np.square(d), weight, _old(size_average, reduce, reduction), "mse_loss")
 
 
 @op(space=NN)
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """|input - target|; where they agree its slope is 0."""
     d = _difference(input, target)
-    return _weighted(np.absolute(d), weight, _old(size_average, reduce, reduction), "l1_loss")
+    return _weight(np.absolute(d), weight, _old(size_average, reduce, reduction), "l1_loss")
 
 
 @op(space=NN)
@@ -117,7 +117,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     size = np.absolute(d)
     loss = np.where(size <= delta, 0.5 * np.square(d), delta * (size - 0.5 * delta))
     loss = loss.astype(input.dtype)
-    return _weighted(loss, weight, reduction, "huber_loss")
+    return _weight(loss, weight, reduction, "huber_loss")
 
 
 # ---- probabilities
@@ -154,7 +154,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
         raise RuntimeError(f"result type {scalar_name(input)} can't be cast to the desired output "
                            f"type {scalar_name(target)}; the target must be of a floating type")
     if pos_weight is None:
-        loss = ROWS["logits"](*promoted(input, target))
+        loss = ROWS["logits"](*promote(input, target))
     else:
         loss = (1 - target) * _softplus(input) + pos_weight * target * _softplus(-input)
     loss = loss.astype(target.dtype)
@@ -169,7 +169,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     """target (log(target) - input); ``log_target``: the targets are logarithms."""
     if input.dtype.kind in "biu" or target.dtype.kind in "biu":
         raise RuntimeError("kl_div: Integral inputs not supported.")
-    input, target = promoted(input, target)
+    input, target = promote(input, target)
     if log_target:
         loss = np.exp(target) * (target - input)
     else:
@@ -187,17 +187,17 @@ def poisson_nll_loss(input, target, log_input=True, full=False, size_average=Non
                      reduce=None, reduction="mean"):
     """exp(x) - t x for logarithms x of rates, or x - t log(x + eps); ``full``: Stirling's term."""
     if log_input:
-        loss = np.subtract(*promoted(np.exp(floating(input)),
-                                     np.multiply(*promoted(target, input))))
+        loss = np.subtract(*promote(np.exp(floating(input)),
+                                     np.multiply(*promote(target, input))))
     else:
         logs = np.log(floating(input) + eps)
-        loss = np.subtract(*promoted(input, np.multiply(*promoted(target, logs))))
+        loss = np.subtract(*promote(input, np.multiply(*promote(target, logs))))
     target = floating(target)
     if full:
         large = target > 1
         t = np.where(large, target, 1)
         stirling = t * np.log(t) - t + 0.5 * np.log(2 * math.pi * t)
-        loss = np.add(*promoted(loss, np.where(large, stirling, 0).astype(target.dtype)))
+        loss = np.add(*promote(loss, np.where(large, stirling, 0).astype(target.dtype)))
     return reduced(loss, _old(size_average, reduce, reduction), "poisson_nll_loss")
 
 
@@ -231,10 +231,10 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
              reduction="mean"):
     """-input at the class ``target``, classes along dimension 1; mean by ``weight`` of classes."""
     reduction = _old(size_average, reduce, reduction)
-    return _picked(input, target, weight, ignore_index, reduction, "nll_loss")
+    return _pick(input, target, weight, ignore_index, reduction, "nll_loss")
 
 
-def _picked(x, target, weight, ignored, reduction, who, smoothing=0.0):
+def _pick(x, target, weight, ignored, reduction, who, smoothing=0.0):
     """-x at the targets."""
     axis = 0 if x.ndim == 1 else 1
     shape = x.shape[:axis] + x.shape[axis + 1 :]
@@ -282,7 +282,7 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     axis = 0 if input.ndim == 1 else 1
     if target.shape != input.shape or target.dtype.kind in "iu":
         logs = _log_softmax.body(input, axis)  # less the sum a row: that of the greatest is lost
-        return _picked(logs, target, weight, ignore_index, reduction, "cross_entropy",
+        return _pick(logs, target, weight, ignore_index, reduction, "cross_entropy",
                        label_smoothing)
     if target.dtype.kind not in "fV":
         raise RuntimeError("Expected floating point type for target with class probabilities, got "
@@ -332,7 +332,7 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 @op(space=NN)
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target input))."""
-    x, y = promoted(input, target)
+    x, y = promote(input, target)
     try:
         shape = np.broadcast_shapes(x.shape, y.shape)
     except ValueError as failure:
@@ -352,7 +352,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
         raise RuntimeError(
             f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found "
             f"inputs with sizes {list(input1.shape)} and {list(input2.shape)}.")
-    input1, input2 = promoted(floating(input1), floating(input2))
+    input1, input2 = promote(floating(input1), floating(input2))
     dtype = input1.dtype
     input1, input2 = in_single(input1), in_single(input2)
     dot = np.sum(input1 * input2, axis=-1)
@@ -366,7 +366,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 @op(space=NN)
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of x1 - x2 + eps along the last dimension."""
-    d = floating(np.subtract(*promoted(x1, x2)))
+    d = floating(np.subtract(*promote(x1, x2)))
     d = d if d.ndim else d.reshape(1)
     return np.linalg.vector_norm(d + eps, axis=-1, ord=p, keepdims=keepdim)
 
@@ -447,7 +447,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
                                 reduction="mean"):
     """The mean over classes of the binary cross entropy of logits."""
-    x, y = promoted(input, target)
+    x, y = promote(input, target)
     no_booleans(target)
     loss = _softplus(x) - x * y
     loss = loss if weight is None else loss * weight

@@ -47,7 +47,7 @@ FUNCTIONS["adaptive_max_pool1d"] = NN["adaptive_max_pool1d_with_indices"]
 FUNCTIONS["affine_grid_generator"] = NN["affine_grid"]
 
 
-def _ordered(name: str, arguments: str) -> None:
+def _order(name: str, arguments: str) -> None:
     """``nn.functional.name`` with its arguments in the order of ``torch``, a number for the
     reduction, and arguments about cuDNN, which mean nothing here."""
     function, names = NN[name], arguments.split()
@@ -64,20 +64,20 @@ def _ordered(name: str, arguments: str) -> None:
     FUNCTIONS[name] = named(f, name, f"``nn.functional.{name}`` with torch's order of arguments.")
 
 
-_ordered("binary_cross_entropy_with_logits", "input target weight pos_weight reduction")
-_ordered("cosine_embedding_loss", "input1 input2 target margin reduction")
-_ordered("ctc_loss",
+_order("binary_cross_entropy_with_logits", "input target weight pos_weight reduction")
+_order("cosine_embedding_loss", "input1 input2 target margin reduction")
+_order("ctc_loss",
          "log_probs targets input_lengths target_lengths blank reduction zero_infinity")
-_ordered("hinge_embedding_loss", "input target margin reduction")
-_ordered("kl_div", "input target reduction")
-_ordered("margin_ranking_loss", "input1 input2 target margin reduction")
-_ordered("poisson_nll_loss", "input target log_input full eps reduction")
-_ordered("triplet_margin_loss", "anchor positive negative margin p eps swap reduction")
-_ordered("layer_norm", "input normalized_shape weight bias eps cudnn_enable")
-_ordered("group_norm", "input num_groups weight bias eps cudnn_enabled")
-_ordered("batch_norm",
+_order("hinge_embedding_loss", "input target margin reduction")
+_order("kl_div", "input target reduction")
+_order("margin_ranking_loss", "input1 input2 target margin reduction")
+_order("poisson_nll_loss", "input target log_input full eps reduction")
+_order("triplet_margin_loss", "anchor positive negative margin p eps swap reduction")
+_order("layer_norm", "input normalized_shape weight bias eps cudnn_enable")
+_order("group_norm", "input num_groups weight bias eps cudnn_enabled")
+_order("batch_norm",
          "input weight bias running_mean running_var training momentum eps cudnn_enabled")
-_ordered("instance_norm",
+_order("instance_norm",
          "input weight bias running_mean running_var use_input_stats momentum eps cudnn_enabled")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from functrans.extend import AnyArray
 from functrans.torch._functions.table import NN, op
 from functrans.torch._tensors.tensor import Tensor
-from functrans.torch.nn._functions.convolutions import padded, windows
+from functrans.torch.nn._functions.convolutions import pad, windows
 from functrans.torch.nn._functions.direct import standard_row
 
 
@@ -155,7 +155,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """Divided by a power of the squares in neighbouring channels."""
     x = np.moveaxis(np.square(input), 1, -1)
-    x = padded(x, [(size // 2, (size - 1) // 2)])
+    x = pad(x, [(size // 2, (size - 1) // 2)])
     total = np.sum(windows(x, (size,), (1,), (1,)), axis=-1) / size
     return input / np.power(np.moveaxis(total, -1, 1) * alpha + k, beta)
 

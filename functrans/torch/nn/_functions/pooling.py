@@ -15,7 +15,7 @@ from functrans.torch._functions.table import NN, op, plain
 from functrans.torch._graph.nodes import named
 from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, from_array
-from functrans.torch.nn._functions.convolutions import each, padded, windows
+from functrans.torch.nn._functions.convolutions import each, pad, windows
 
 # ---- Pooling: means, norms and extremes of windows
 
@@ -63,7 +63,7 @@ def _cover(x: Any, sizes: Any, steps: Any, pads: Any, spreads: Any, counts: Any,
     ends = []
     for length, k, t, p, d, c in zip(x.shape[2:], sizes, steps, pads, spreads, counts, strict=True):
         ends.append((p, max((c - 1) * t + d * (k - 1) + 1 - length - p, 0)))
-    x = padded(x, ends, value)
+    x = pad(x, ends, value)
     keep = [(c - 1) * t + d * (k - 1) + 1 for k, t, d, c in zip(sizes, steps, spreads, counts,
                                                                strict=True)]
     return x[(..., *[slice(k) for k in keep])]
@@ -142,7 +142,7 @@ def _at(x: Any, index: np.ndarray, batched: bool) -> Extreme:
     return Extreme(y, index) if batched else Extreme(y[0], index[0])
 
 
-def _unpooled(n: int) -> Callable:
+def _unpool(n: int) -> Callable:
     def unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
         (sizes, steps, *_), pads = _geometry(n, kernel_size, stride, 0), each(padding, n)
         lengths = [(s - 1) * t - 2 * p + k for s, t, p, k in zip(
@@ -233,7 +233,7 @@ def _adaptive_greatest(n: int) -> Callable:
 for _n in (1, 2, 3):
     NN[f"avg_pool{_n}d"] = _average(_n)
     NN[f"max_pool{_n}d"] = _greatest(_n)
-    NN[f"max_unpool{_n}d"] = _unpooled(_n)
+    NN[f"max_unpool{_n}d"] = _unpool(_n)
     NN[f"lp_pool{_n}d"] = _norm(_n)
     NN[f"adaptive_avg_pool{_n}d"] = _adaptive_average(_n)
     NN[f"adaptive_max_pool{_n}d"] = _adaptive_greatest(_n)

@@ -222,15 +222,15 @@ def _hiding(mask: Tensor | None, padding: Tensor | None, q: Tensor, k: Tensor,
         if mask.shape != (*lead, queries, given):
             raise RuntimeError(f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but "
                                f"should be {(*lead, queries, given)}.")
-        mask = NN["pad"](_added(mask, q), (0, keys - given)).reshape(
+        mask = NN["pad"](_add(mask, q), (0, keys - given)).reshape(
             *((batch, heads) if lead else (1, 1)), queries, keys)
     if padding is not None:
-        padding = NN["pad"](_added(padding, q), (0, keys - given))[:, None, None, :]
+        padding = NN["pad"](_add(padding, q), (0, keys - given))[:, None, None, :]
         mask = padding if mask is None else mask + padding
     return mask
 
 
-def _added(mask: Tensor, like: Tensor) -> Tensor:
+def _add(mask: Tensor, like: Tensor) -> Tensor:
     """Minus infinity where a mask of booleans hides; another mask as it is."""
     if mask.dtype.name != "bool":
         return mask

@@ -144,7 +144,7 @@ class ParameterList(_List):
         return self
 
     def extra_repr(self) -> str:
-        return _listed(self._parameters, lambda p: str(p.dtype))
+        return _list(self._parameters, lambda p: str(p.dtype))
 
 
 class _Dict(Module):
@@ -218,10 +218,10 @@ class ParameterDict(_Dict):
         self._parameters[key] = part  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
-        return _listed(self._parameters, lambda p: p.type())
+        return _list(self._parameters, lambda p: p.type())
 
 
-def _listed(parameters: Mapping[str, Any], kind: Callable[[Any], str]) -> str:
+def _list(parameters: Mapping[str, Any], kind: Callable[[Any], str]) -> str:
     """Parameters by name, with their type and size."""
     return "\n".join([f"  ({name}): Parameter containing: [{kind(p)} of size "
                       f"{'x'.join(map(str, p.shape))}]" for name, p in parameters.items()])

@@ -113,7 +113,7 @@ class Recurrent(Module):
     def forward(self, input: Any, hx: Any = None) -> tuple:
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)
-        return self._padded(input, hx, None)
+        return self._pad(input, hx, None)
 
     def _packed(self, input: PackedSequence, hx: Any) -> tuple:
         """The layers along sequences of different lengths, each from its first to its last."""
@@ -124,13 +124,13 @@ class Recurrent(Module):
         x, lengths = pad_packed_sequence(plain, self.batch_first)
         times = np.arange(len(input.batch_sizes._array))[:, None, None]
         alive = [from_array(a) for a in times < lengths._array[:, None]]
-        y, last = self._padded(x, hx, alive)
+        y, last = self._pad(x, hx, alive)
         if back is not None:
             last = tuple([h[:, back] for h in last]) if self._memory else last[:, back]
         y = pack_padded_sequence(y, lengths, self.batch_first)
         return y._replace(sorted_indices=there, unsorted_indices=back), last
 
-    def _padded(self, input: Tensor, hx: Any, alive: list[Tensor] | None) -> tuple:
+    def _pad(self, input: Tensor, hx: Any, alive: list[Tensor] | None) -> tuple:
         """``alive``: at each time, which sequences have not ended."""
         flat = input.dim() == 2
         x = input.unsqueeze(1) if flat else (input.transpose(0, 1) if self.batch_first else input)

@@ -181,9 +181,9 @@ class Stateful:
             for hook in list(module._load_state_dict_post_hooks.values()):
                 hook(module, result)
         if strict and result.unexpected_keys:
-            wrong.insert(0, f"Unexpected key(s) in state_dict: {_quoted(result.unexpected_keys)}.")
+            wrong.insert(0, f"Unexpected key(s) in state_dict: {_quote(result.unexpected_keys)}.")
         if strict and result.missing_keys:
-            wrong.insert(0, f"Missing key(s) in state_dict: {_quoted(result.missing_keys)}.")
+            wrong.insert(0, f"Missing key(s) in state_dict: {_quote(result.missing_keys)}.")
         if wrong:
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t"
                                + "\n\t".join(wrong))
@@ -231,5 +231,5 @@ def _load(name: str, x: Tensor, given: Mapping[str, Any], assign: bool, result: 
             x.copy_(given[name])
 
 
-def _quoted(names: list) -> str:
+def _quote(names: list) -> str:
     return ", ".join([f'"{n}"' for n in names])

@@ -9,7 +9,7 @@ from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn.parameter import Parameter
 
 
-def _fused(weight: Tensor, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float,
+def _fuse(weight: Tensor, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float,
            scale: Tensor | None, shift: Tensor | None, axis: int) -> tuple[Parameter, Parameter]:
     """W and b of x -> scale (W x + b - mean) / sqrt(var + eps) + shift."""
     factor = (var + eps).rsqrt() * (1 if scale is None else scale)
@@ -25,7 +25,7 @@ def fuse_conv_bn_weights(conv_w: Tensor, conv_b: Tensor | None, bn_rm: Tensor, b
                          bn_eps: float, bn_w: Tensor | None, bn_b: Tensor | None,
                          transpose: bool = False) -> tuple[Parameter, Parameter]:
     """Weights and bias of a convolution with the normalisation that follows."""
-    return _fused(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, int(transpose))
+    return _fuse(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, int(transpose))
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
@@ -43,7 +43,7 @@ def fuse_linear_bn_weights(linear_w: Tensor, linear_b: Tensor | None, bn_rm: Ten
                            bn_rv: Tensor, bn_eps: float, bn_w: Tensor, bn_b: Tensor,
                            ) -> tuple[Parameter, Parameter]:
     """Weights and bias of a linear map with the normalisation that follows."""
-    return _fused(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
+    return _fuse(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:

@@ -112,7 +112,7 @@ def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:
     size = norm_except_dim(weight, 2, hook.dim).detach()  # type: ignore[arg-type]  # it is there
     module.register_parameter(f"{name}_g", Parameter(size))
     module.register_parameter(f"{name}_v", Parameter(weight.data))
-    return _hooked(module, hook)
+    return _hook(module, hook)
 
 
 def spectral_norm(module: _M, name: str = "weight", n_power_iterations: int = 1,
@@ -126,10 +126,10 @@ def spectral_norm(module: _M, name: str = "weight", n_power_iterations: int = 1,
     module.register_parameter(f"{name}_orig", weight)
     module.register_buffer(f"{name}_u", u)
     module.register_buffer(f"{name}_v", v)
-    return _hooked(module, hook)
+    return _hook(module, hook)
 
 
-def _hooked(module: _M, hook: _Hook) -> _M:
+def _hook(module: _M, hook: _Hook) -> _M:
     setattr(module, hook.name, hook.compute(module).detach())
     module.register_forward_pre_hook(hook)
     return module
@@ -141,7 +141,7 @@ def _refuse_second(module: Module, kind: type, name: str) -> None:
                            f"{name}")
 
 
-def _removed(module: _M, kind: type[_Hook], name: str, ends: tuple) -> _M:
+def _remove(module: _M, kind: type[_Hook], name: str, ends: tuple) -> _M:
     for key, (hook, _) in list(module._forward_pre_hooks.items()):
         if isinstance(hook, kind) and hook.name == name:
             with no_grad():
@@ -158,9 +158,9 @@ def _removed(module: _M, kind: type[_Hook], name: str, ends: tuple) -> _M:
 
 def remove_weight_norm(module: _M, name: str = "weight") -> _M:
     """Let a weight be a parameter again."""
-    return _removed(module, WeightNorm, name, ("_g", "_v"))
+    return _remove(module, WeightNorm, name, ("_g", "_v"))
 
 
 def remove_spectral_norm(module: _M, name: str = "weight") -> _M:
     """Let a weight be a parameter again."""
-    return _removed(module, SpectralNorm, name, ("_orig", "_u", "_v"))
+    return _remove(module, SpectralNorm, name, ("_orig", "_u", "_v"))
