@@ -1,4 +1,4 @@
-"""Code in the manner of packages that know nothing of functrans, for tests/test_patch.py.
+"""Code in the manner of packages that know nothing of functrans, for tests/interop/test_patch.py.
 
 Written here, after what such packages do: names imported from NumPy, arrays that are filled in,
 ``float``, ``math``, classes that keep state.

@@ -1,4 +1,4 @@
-"""Ways to read the world, and to change it: what ``tests/test_changing_world.py`` draws from.
+"""Ways to read the world, and to change it: what ``tests/jit/test_changing_world.py`` draws from.
 
 A way is a source text that makes a part of a world, an expression that reads it, and statements
 that change what the expression is. In all of them ``_N`` ends the names of a part.

@@ -3,7 +3,7 @@
 from tests.planted.error import errors_in
 
 MATRICES = "functrans/_transforms/matrices/"
-FREE, BUDGET = "tests/test_matrix_free.py::", "tests/test_matrix_budget.py::"
+FREE, BUDGET = "tests/transforms/test_matrix_free.py::", "tests/transforms/test_matrix_budget.py::"
 
 ERRORS = errors_in({
     MATRICES + "laplacian.py": [
@@ -49,44 +49,44 @@ ERRORS = errors_in({
          BUDGET + "test_an_array_that_is_also_read_is_refused"),
         ("matrices by colours: a known zero ends a dependence",
          "Walk(zeros=False, most=most)", "Walk(most=most)",
-         "tests/test_jacobians.py::test_colours_change_no_entry_of_a_matrix"),
+         "tests/transforms/test_jacobians.py::test_colours_change_no_entry_of_a_matrix"),
         ("matrices by colours: what is not finite is placed all the same",
          "if any([isinstance(y, np.ndarray) and not is_finite(y) for y in products]):",
          "if not products:",
-         "tests/test_jacobians.py::test_colours_change_no_bit_where_no_program_is_written"),
+         "tests/transforms/test_jacobians.py::test_colours_change_no_bit_where_no_program_is_written"),
         ("matrices by colours: entries are read where they are written",
          "astype(np.intp) * size + entries", "astype(np.intp) + entries * size",
-         "tests/test_jacobians.py::test_from_48_directions_on_a_hessian_is_written_by_its_colours"),
+         "tests/transforms/test_jacobians.py::test_from_48_directions_on_a_hessian_is_written_by_its_colours"),
     ],
     "functrans/_transforms/matrices/diagonals.py": [
         ("diagonals by colours: each leaf reads the colors of the first",
          "[colors[end - a.size : end], np.arange(a.size)]", "[colors[: a.size], np.arange(a.size)]",
-         "tests/test_colored_diagonals.py::test_many_entries_that_hardly_meet_take_few_products"),
+         "tests/transforms/test_colored_diagonals.py::test_many_entries_that_hardly_meet_take_few_products"),
     ],
     "functrans/_ops/along_axes.py": [
         ("residuals: the shares are not divided by their sum",
          "    e /= total\n    return y, e\n", "    return y, e\n",
-         "tests/test_row_kernels.py::test_the_gradient_of_logsumexp_takes_the_shares_of_its_value"),
+         "tests/compile/test_row_kernels.py::test_the_gradient_of_logsumexp_takes_the_shares_of_its_value"),
     ],
     "functrans/_compile/run/row_kernels.py": [
         ("a row is added up in another order than NumPy's",
          "code.op('urem i64 %width, 8')", "code.op('urem i64 %width, 16')",
-         "tests/test_row_kernels.py::test_rows_are_added_up_as_numpy_does"),
+         "tests/compile/test_row_kernels.py::test_rows_are_added_up_as_numpy_does"),
     ],
     "functrans/_kernels/large.py": [
         ("rows with an infinity are added up without NumPy's warning",
          "return y if y is not None and is_finite(y) else None  # NumPy warns of others",
          "return y",
-         "tests/test_row_kernels.py::test_what_row_sums_leave_to_numpy"),
+         "tests/compile/test_row_kernels.py::test_what_row_sums_leave_to_numpy"),
     ],
     "functrans/_kernels/routines.py": [
         ("substitution: the other triangle",
          "upper = lower != by_columns", "upper = lower == by_columns",
-         "tests/test_linalg.py::test_substitution_reads_one_triangle_in_any_order_in_memory"),
+         "tests/numpy/test_linalg.py::test_substitution_reads_one_triangle_in_any_order_in_memory"),
     ],
     "functrans/_compile/ir/expand.py": [
         ("native: taps in the order of a correlation",
          "(count - 1 - j, n - j, None)", "(j, n - count + 1 + j, None)",
-         "tests/test_native.py::test_convolutions_with_few_taps_and_many"),
+         "tests/compile/test_native.py::test_convolutions_with_few_taps_and_many"),
     ],
 })

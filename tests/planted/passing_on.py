@@ -2,8 +2,8 @@
 
 from tests.planted.error import errors_in
 
-PATCH, EXPORT = "tests/test_patch.py::", "tests/test_export.py::"
-BRIDGES = "tests/test_interop.py::"
+PATCH, EXPORT = "tests/interop/test_patch.py::", "tests/jit/test_export.py::"
+BRIDGES = "tests/interop/test_interop.py::"
 QUADRATURE = "tests/scipy/test_quadrature.py::"
 SOLVERS = "tests/scipy/test_solvers_in_programs.py::"
 
@@ -31,7 +31,7 @@ ERRORS = errors_in({
          "        return f()\n    finally:\n        _runs.set(before)\n",
          "    before = _runs.get()\n    _runs.set((*before, run))\n    y = f()\n"
          "    _runs.set(before)\n    return y\n",
-         "tests/test_interrupts.py::test_later_calls_are_as_if_nothing_had_been_interrupted"),
+         "tests/core/test_interrupts.py::test_later_calls_are_as_if_nothing_had_been_interrupted"),
     ],
     "functrans/_export/exported.py": [
         ("export: a library's function has the name of one of C's",

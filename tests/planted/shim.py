@@ -41,7 +41,7 @@ ERRORS = errors_in({
     "functrans/_compile/run/add_kernels.py": [
         ("rows are added below a table",
          'code.select("i64", below, code.op(f"add i64 {k}, %rows"), k)', "k",
-         "tests/test_row_kernels.py::test_rows_are_added_where_an_index_says"),
+         "tests/compile/test_row_kernels.py::test_rows_are_added_where_an_index_says"),
     ],
     "functrans/torch/_graph/walk.py": [
         ("torch: hooks run in the opposite order",
@@ -193,23 +193,23 @@ ERRORS = errors_in({
     "functrans/_kernels/large.py": [
         ("a one-pass kernel takes arrays of another byte order",
          "if not (settings().compiles and dtype.isnative):", "if not settings().compiles:",
-         "tests/test_row_kernels.py::test_what_kernels_do_not_take"),
+         "tests/compile/test_row_kernels.py::test_what_kernels_do_not_take"),
     ],
     "functrans/_compile/run/row_kernels.py": [
         ("a kernel takes a number for an array",
          "for i in range(numbers.bit_length()) if numbers >> i & 1}", "for i in range(0)}",
-         "tests/test_row_kernels.py::test_operands_may_be_repeated"),
+         "tests/compile/test_row_kernels.py::test_operands_may_be_repeated"),
         ("a kernel computes in single precision",
          'w.single(w.code.libm(f, "double", w.double(x)))', "w.code.libm(f, w.t, x)",
-         "tests/test_row_kernels.py::test_single_precision_is_rounded_from_double"),
+         "tests/compile/test_row_kernels.py::test_single_precision_is_rounded_from_double"),
         ("a one-pass kernel loses the share of infinity",
          'w.code.select(w.t, same, w.number(0), w.op("sub", x, top))', 'w.op("sub", x, top)',
-         "tests/test_row_kernels.py::test_special_rows_are_those_of_small_arrays"),
+         "tests/compile/test_row_kernels.py::test_special_rows_are_those_of_small_arrays"),
     ],
     "functrans/_ops/slopes.py": [
         ("the slope of an odd power loses its sign",
          "if n % 2 and type(y)", "if n % 3 and type(y)",
-         "tests/test_whole_powers.py"),
+         "tests/ops/test_whole_powers.py"),
     ],
     "functrans/torch/_graph/nodes.py": [
         ("torch: a walk takes what was saved for unchanged",

@@ -2,9 +2,9 @@
 
 from tests.planted.error import errors_in
 
-PATTERNS = "tests/test_sparse_patterns.py"
-COLORINGS = "tests/test_sparse_colorings.py"
-DERIVATIVES = "tests/test_sparse_derivatives.py"
+PATTERNS = "tests/transforms/test_sparse_patterns.py"
+COLORINGS = "tests/transforms/test_sparse_colorings.py"
+DERIVATIVES = "tests/transforms/test_sparse_derivatives.py"
 
 ERRORS = errors_in({
     "functrans/_transforms/sparse/coloring.py": [

@@ -2,9 +2,9 @@
 
 from tests.planted.error import errors_in
 
-VIEWS = "tests/test_views_and_copies.py::test_the_value_is_that_of_numpy"
-ENVIRONMENT = "tests/test_jit_environment.py::"
-WRITING = "tests/test_writing.py::"
+VIEWS = "tests/numpy/test_views_and_copies.py::test_the_value_is_that_of_numpy"
+ENVIRONMENT = "tests/jit/test_jit_environment.py::"
+WRITING = "tests/numpy/test_writing.py::"
 KEPT = WRITING + "test_what_the_backward_needs_survives_writes_in_place"
 
 ERRORS = errors_in({
@@ -41,14 +41,14 @@ ERRORS = errors_in({
         ("writing: a constant that was read stays after a write",
          "self.array, self.borrowed = self.array.copy(), False\n        self.version += 1",
          "self.array, self.borrowed = self.array.copy(), False",
-         "tests/test_views_and_copies.py::test_a_constant_is_read_anew_behind_each_write"),
+         "tests/numpy/test_views_and_copies.py::test_a_constant_is_read_anew_behind_each_write"),
         ("writing: numbers are NaN for the function too",
          "            numbers = numbers.copy()\n            self.array.fill",
          "            self.array.fill",
-         "tests/test_views_and_copies.py::test_what_was_handed_out_keeps_its_numbers_inside"),
+         "tests/numpy/test_views_and_copies.py::test_what_was_handed_out_keeps_its_numbers_inside"),
         ("writing: the imaginary half is the real one",
          """(value, x.imag) if self.key == "real" else (x.real, value)""", "(value, x.imag)",
-         "tests/test_native_complex.py::test_functions_of_the_parts_change_no_other_part"),
+         "tests/compile/test_native_complex.py::test_functions_of_the_parts_change_no_other_part"),
         ("writing: what holds plain numbers keeps them",
          "            self.array.fill(np.nan)\n", "",
          WRITING + "test_plain_numpy_sees_nan_where_traced_values_were_written"),
@@ -58,7 +58,7 @@ ERRORS = errors_in({
          KEPT),
         ("writing: axes go back as they came",
          "np.argsort(self.order).tolist()", "self.order",
-         "tests/test_views_and_copies.py::test_axes_in_a_turn_are_written_as_they_lie"),
+         "tests/numpy/test_views_and_copies.py::test_axes_in_a_turn_are_written_as_they_lie"),
     ],
     "functrans/_transforms/reverse/tracer.py": [
         ("writing: cotangents that others have are written in place",
@@ -73,7 +73,7 @@ ERRORS = errors_in({
     "functrans/_transforms/reverse/checkpoint.py": [
         ("checkpoint: a later value is read when it is run again",
          "                self._require_earlier(trace, start)\n", "",
-         "tests/test_checkpoint.py::test_a_value_from_around_that_is_another_in_the_backward_pass"),
+         "tests/transforms/test_checkpoint.py::test_a_value_from_around_that_is_another_in_the_backward_pass"),
     ],
     "functrans/_core/writing.py": [
         ("writing: arrays of other functions are written to",
@@ -94,17 +94,17 @@ ERRORS = errors_in({
     "functrans/numpy/operators.py": [
         ("writing: a list times a count is a product",
          "    return not n.shape and n.dtype.kind in kinds\n", "    return False\n",
-         "tests/test_traced_integers.py::test_sequences_are_repeated_and_not_multiplied"),
+         "tests/jit/test_traced_integers.py::test_sequences_are_repeated_and_not_multiplied"),
     ],
     "functrans/numpy/indexing.py": [
         ("writing: integers are decided by their low bits",
          "(n >> bits * i & (1 << bits) - 1)", "(n >> bits * i & 1)",
-         "tests/test_traced_integers.py::test_plain_arrays_take_a_few_traced_places"),
+         "tests/jit/test_traced_integers.py::test_plain_arrays_take_a_few_traced_places"),
     ],
     "functrans/_transforms/options.py": [
         ("arguments: the last of a list is another than the one of its number",
          "        steps.append(_steps(x, children)[at])\n", "        steps.append(step)\n",
-         "tests/test_paths_into_containers.py::test_a_path_that_leads_nowhere_is_refused"),
+         "tests/jit/test_paths_into_containers.py::test_a_path_that_leads_nowhere_is_refused"),
     ],
     "functrans/_transforms/staging/names.py": [
         ("writing: what makes an object is not looked at",
@@ -118,13 +118,13 @@ ERRORS = errors_in({
          ENVIRONMENT + "test_what_objects_of_python_hold_may_change"),
         ("jit: what a class lacks is not noted where only the function asks for it",
          "(read & behind | asked)", "(read & behind & asked)",
-         "tests/test_changing_world.py::test_an_attribute_that_a_class_comes_to_have_is_seen"),
+         "tests/jit/test_changing_world.py::test_an_attribute_that_a_class_comes_to_have_is_seen"),
     ],
     "functrans/numpy/functionalized.py": [
         ("writing: plain values given to x.flat go beside the traced entries",
          "    if self.is_plain() and all_plain(value):\n        self.own_window().flat",
          "    if all_plain(value):\n        self.own_window().flat",
-         "tests/test_views_and_copies.py::test_the_value_is_that_of_numpy"),
+         "tests/numpy/test_views_and_copies.py::test_the_value_is_that_of_numpy"),
     ],
     "functrans/_transforms/mutation.py": [
         ("writing: what is in tables is not looked at",

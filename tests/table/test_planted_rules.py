@@ -36,10 +36,11 @@ CHECKS: dict[str, list[Check]] = {
 # Rules that are wrong without harm at the samples, and the tests that look at them elsewhere.
 ELSEWHERE = {
     # the derivative of vectors whose flag is set, which samples have not
-    ("vectors_if", "jvp"): "tests/test_coinciding.py",
-    ("vectors_if", "vjp"): "tests/test_coinciding.py",
+    ("vectors_if", "jvp"): "tests/ops/test_coinciding.py",
+    ("vectors_if", "vjp"): "tests/ops/test_coinciding.py",
     # a number in place of an array
-    **{("item", mode): "tests/test_typed_calls.py" for mode in ("jvp", "vjp", "batch", "abstract")},
+    **{("item", mode): "tests/jit/test_typed_calls.py"
+       for mode in ("jvp", "vjp", "batch", "abstract")},
 }
 NOTICED = (AssertionError, ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError)
 

@@ -10,7 +10,7 @@ import functrans.torch as torch
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import watched_threads
 from functrans.torch.autograd import profiler
-from tests.test_profile import valid_trace
+from tests.tools.test_profile import valid_trace
 
 ROOT, LEAF = "torch::autograd::GraphRoot", "torch::autograd::AccumulateGrad"
 

@@ -137,7 +137,7 @@ def test_grids_and_bands_take_as_few_colors_as_are_known(P, kind, fewest, ours):
     *[("27 points", box(12, 3))] * THOROUGH,
 ], ids=lambda p: p if isinstance(p, str) else "")
 def test_the_page_s_table_of_grids_is_what_is_found(label, P):
-    page = (Path(__file__).parent.parent / "docs" / "sparse.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "sparse.md").read_text()
     row = next(line for line in page.splitlines() if line.startswith(f"| {label} |"))
     fewest, *written = map(int, row.strip("| ").split(" | ")[1:])
     orders = ["largest_first"] + ["saturation"] * (label != "27 points")  # the same, and slow

@@ -94,7 +94,7 @@ def outcomes():
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c",
              f"import {__name__} as tests; tests.main()"],
-            capture_output=True, text=True, timeout=300, cwd=Path(__file__).parent.parent,
+            capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[2],
         )
     except subprocess.TimeoutExpired as stuck:
         last = (stuck.stderr or b"").decode().splitlines()[-1]

@@ -7,7 +7,7 @@ import pytest
 import functrans as ft
 import functrans.scipy.linalg as fl
 from functrans._transforms.rounding import systems
-from tests.test_certify import exact_gradient, excess
+from tests.transforms.test_certify import exact_gradient, excess
 
 HILBERT = 1 / (np.arange(3)[:, None] + np.arange(3) + 1.0)
 

@@ -6,7 +6,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as np
 from functrans._transforms.reverse.walk import MANY
-from tests.test_rolling import assert_same, both
+from tests.compile.test_rolling import assert_same, both
 
 M = onp.random.default_rng(0).normal(size=(16, 16)).round(1)
 C = onp.linspace(-1.0, 1.0, 16)

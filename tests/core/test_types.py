@@ -13,8 +13,8 @@ import pytest
 import functrans as ft
 from benchmarks.coverage import CONSTANTS, VARIABLES, calls
 
-HERE = Path(__file__).parent / "typing"
-STUBS = runpy.run_path(str(Path(__file__).parents[1] / "docs" / "stubs.py"))
+HERE = Path(__file__).parents[1] / "typing"
+STUBS = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "stubs.py"))
 CHECKERS = {
     "pyright": ["-m", "pyright", "--pythonpath", sys.executable],
     "mypy": ["-m", "mypy", f"--cache-dir={os.devnull}", "--follow-imports=silent",

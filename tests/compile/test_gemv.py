@@ -10,8 +10,8 @@ import functrans as ft
 from functrans._compile.run import gemm, gemv
 from functrans._compile.run.machine import local
 from functrans._kernels import routines
+from tests.compile.test_gemm import DTYPES, whole_numbers
 from tests.covering import covering
-from tests.test_gemm import DTYPES, whole_numbers
 
 BLAS = routines.available()
 LENGTHS = [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 100, 130]

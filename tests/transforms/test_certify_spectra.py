@@ -11,7 +11,7 @@ from functrans._ops import fourier
 from functrans._ops.eigenvalues import eig as eigenvalues_row
 from functrans._transforms.rounding.certify import COMPLEX
 from functrans.errors import UnsupportedError
-from tests.test_certify import exact_gradient, excess
+from tests.transforms.test_certify import exact_gradient, excess
 
 
 def dft(xs, sign=-1):

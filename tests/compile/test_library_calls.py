@@ -19,8 +19,8 @@ from functrans._compile.schedule.kernels import Call, HostStep, Kernel
 from functrans._kernels import routines
 from functrans._ops.linalg import triangular_solve
 from functrans._transforms.reach import make_program
+from tests.core.test_memory_safety import FILLED, checks_of, needs_mprotect, run_apart
 from tests.covering import covering
-from tests.test_memory_safety import FILLED, checks_of, needs_mprotect, run_apart
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 

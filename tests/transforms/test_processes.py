@@ -54,7 +54,7 @@ def run(script, tmp_path, *options):
     env.pop("OPENBLAS_NUM_THREADS", None)  # a fork is to meet BLAS's threads too
     command = [sys.executable, "-W", "error", *options, "-c", SETUP + textwrap.dedent(script)]
     done = subprocess.run(command, env=env, timeout=PATIENCE, capture_output=True, text=True,
-                          cwd=Path(__file__).parents[1])
+                          cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
     return done
 

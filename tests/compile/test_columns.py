@@ -10,7 +10,7 @@ from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Const, evaluate
 from functrans._compile.schedule.kernels import HostStep, Kernel
 from functrans._transforms.staging.staging import stage
-from tests.test_passes import SPECIAL, same_bits
+from tests.compile.test_passes import SPECIAL, same_bits
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 

@@ -12,7 +12,7 @@ import functrans as ft
 from functrans._ops.linalg import triangular_solve
 from functrans.errors import NotDifferentiable, UnsupportedError
 from functrans.testing import check_grads
-from tests.test_contractions import close
+from tests.numpy.test_contractions import close
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 

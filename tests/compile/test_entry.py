@@ -19,7 +19,7 @@ from functrans._compile.run.native import NativeProgram
 from functrans._ops.declare import Elementwise
 from functrans._transforms.reach import make_program
 from functrans._transforms.staging.jit import Jitted
-from tests.test_native import FUNCTIONS, frozen, misaligned, same
+from tests.compile.test_native import FUNCTIONS, frozen, misaligned, same
 from tests.threads import at_once
 
 pytestmark = pytest.mark.usefixtures("seldom_optimised")

@@ -16,7 +16,7 @@ from functrans.errors import ArgumentError, UnsupportedError
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
 from functrans.testing import check_grads
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from functrans._compile.ir.structured import Branch, Loop, Ruled
 from functrans._compile.schedule.kernels import HostStep
 from functrans.errors import ConcretizationError, ShapeError, UnsupportedError
 from tests.covering import covering
-from tests.test_custom import (
+from tests.transforms.test_custom import (
     CLOSING,
     TRANSFORMS,
     closed,

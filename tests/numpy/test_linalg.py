@@ -10,7 +10,7 @@ import scipy.linalg
 import functrans as ft
 from functrans._ops.linalg import triangular_solve
 from functrans.scipy import linalg
-from tests.test_contractions import check_vmap, close, draw
+from tests.numpy.test_contractions import check_vmap, close, draw
 
 la = np.linalg
 

@@ -6,7 +6,7 @@ import pytest
 import functrans as ft
 from functrans.errors import UnsupportedError
 from tests.covering import THOROUGH, covering
-from tests.test_numba_numbers import in_place_of_numpy
+from tests.numba.test_numba_numbers import in_place_of_numpy
 
 numba = pytest.importorskip("numba")  # an extra: its releases follow NumPy's after a while
 njit = numba.njit
