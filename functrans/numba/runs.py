@@ -258,7 +258,8 @@ class Runs:
     ) -> Recorded:
         kind = taped(depth, strong)
         operands = self._constants(xs, active, kind)
-        addressed = [i for i in active if self.by_address and depth == 0 and self._is_addressed(xs, i)]
+        by_address = self.by_address and depth == 0
+        addressed = [i for i in active if by_address and self._is_addressed(xs, i)]
         block = tapes.numbers.take(
             kind.words * sum([xs[i].size for i in active if i not in addressed]))
         node, at, offsets = 1, 0, []

@@ -604,13 +604,6 @@ def test_old_names_of_reductions_are_understood():
         assert loss.equal(F.mse_loss(WAVES, 0 * WAVES, reduction=new))
 
 
-def test_what_a_mask_leaves_out_adds_nothing():
-    x, kept = WAVES[0], torch.tensor([True, False, True, False])
-    for masks in ({"input_mask": kept}, {"other_mask": kept}):
-        y = torch.masked.logaddexp(x, x, **masks)
-        np.testing.assert_allclose(y, x + np.log(1 + kept.numpy()), rtol=1e-14)
-
-
 def test_a_layer_without_running_statistics_normalises_by_the_batch_in_evaluation_too():
     y = nn.BatchNorm1d(2, eps=0.0, track_running_stats=False).eval()(WAVES[:2, :2].float())
     np.testing.assert_allclose(y.detach().abs(), 1, rtol=1e-4)

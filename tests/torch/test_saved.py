@@ -72,7 +72,8 @@ TWO = {
         ("ab", "b", "ab"): "div",
         ("ab", "ab", "ab"): "atan2 logaddexp logaddexp2 maximum minimum fmax fmin",
         ("ab", "", "ab"): "remainder fmod",
-        ("yab", "ya", "yb"): "hypot",
+        # torch lets the other operand be changed; the slope's own derivative here reads it
+        ("yab", "yab", "yab"): "hypot",
     }.items()
     for name in names.split()
 } | {
