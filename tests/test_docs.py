@@ -178,7 +178,7 @@ def test_the_lists_of_public_names_are_made_of_the_imports():
 
 
 def test_figures_of_the_readme_stand_where_the_pages_numbers_go():
-    filled = runpy.run_path(str(ROOT / "docs" / "figures.py"))["_fill"]
+    filled = runpy.run_path(str(ROOT / "docs" / "figures.py"))["_filled"]
     assert filled("of 1 calls 22 are right", r"of (\d+) calls (\d+)", ["30", "4"]) == (
         "of 30 calls 4 are right"
     )

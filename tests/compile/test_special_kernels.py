@@ -102,7 +102,8 @@ def test_coefficients_are_those_of_an_interpolation_at_chebyshevs_points(name):
 
 
 def test_every_polynomial_is_recomputed():
-    assert {n for n in vars(special_kernels) if n.isupper()} == set(INTERPOLATED)
+    tables = {n for n, v in vars(special_kernels).items() if n.isupper() and type(v) is tuple}
+    assert tables == set(INTERPOLATED)
 
 
 def log_ndtr(x):

@@ -371,7 +371,7 @@ def careless(monkeypatch, tmp_path):
         made = types.ModuleType(module.__name__)
         exec(compile(source.replace(text, new), module.__file__, "exec"), vars(made))
         for user in users:
-            for name in ("overwritten", "placed", "allocate"):
+            for name in ("overwrite", "placed", "allocate"):
                 if hasattr(user, name) and hasattr(made, name):
                     monkeypatch.setattr(user, name, getattr(made, name))
 

@@ -13,13 +13,15 @@ import pytest
 
 import functrans as ft
 import functrans.scipy.linalg
+import functrans.scipy.ndimage
+import functrans.scipy.signal
 import functrans.scipy.special
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._ops.sparse import Pattern, directly
 
-# imported for the rows that they declare
+# imported for the rows that they declare, whichever test comes first
 assert ft.numpy and functrans.scipy.linalg and functrans.scipy.special
-
+assert functrans.scipy.ndimage and functrans.scipy.signal
 
 # of sparse matrices, the first with two entries in one place
 PLACES = Pattern([0, 1, 2, 2, 0], [1, 0, 1, 1, 0], (3, 2))
