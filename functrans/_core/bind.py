@@ -490,7 +490,7 @@ def may_have_nan(x: Any) -> bool:
     return not _known_finite(x) if isinstance(x, Tracer) else x != x
 
 
-def known(x: Any) -> Any:
+def known_value(x: Any) -> Any:
     """The plain value of ``x``, None where it is traced and not known."""
     return x.concrete_value() if isinstance(x, Tracer) else x
 

@@ -201,7 +201,7 @@ def _without_python(s: Source) -> list[str]:
 
 def build(s: Source, path: Path) -> None:
     """Compile and link the library."""
-    called = plain_c.called(s.text)
+    called = plain_c.call(s.text)
     brought = plain_c.missing(called)
     if brought:
         raise UnsupportedError(

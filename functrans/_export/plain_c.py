@@ -476,7 +476,7 @@ class Called(NamedTuple):
     special: set[str]
 
 
-def called(text: str) -> Called:
+def call(text: str) -> Called:
     return Called(set(re.findall(rf"call void @{routines.PREFIX}(\w+)\(", text)),
                   set(re.findall(rf"@{formulas.PREFIX}(\w+)\(", text)))
 

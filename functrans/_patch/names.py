@@ -22,7 +22,7 @@ from functrans._core.patching import patched
 from functrans._core.scipy_names import NAMES
 from functrans._core.writing import hand, writing
 from functrans._patch import swaps as mathematics
-from functrans._patch.swaps import Group, Swap, added, shield
+from functrans._patch.swaps import Group, Swap, add, shield
 from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
 from functrans.numpy.writable import Writable
 from functrans.scipy.programs import handed_parts
@@ -353,7 +353,7 @@ def of_module(module: ModuleType) -> Callable[[], list[Swap]]:
         there |= {id(np): _NUMPY, id(np.ndarray): fnp.ndarray}
         swaps = [Swap(module, name, x, there[id(x)])
                  for name, x in vars(module).items() if id(x) in there]
-        return swaps if "float" in vars(module) else [*swaps, added(module, "float", Float)]
+        return swaps if "float" in vars(module) else [*swaps, add(module, "float", Float)]
 
     return make
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.array import dtype_of
-from functrans._core.bind import AnyArray, Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known_value
 from functrans._core.patching import patched
 from functrans._core.unswapped import (
     are_away,
@@ -63,7 +63,7 @@ class Swap(NamedTuple):
             setattr(self.owner, self.name, self.original)
 
 
-def added(owner: Any, name: str, other: Any) -> Swap:
+def add(owner: Any, name: str, other: Any) -> Swap:
     """A name that ``owner`` does not have otherwise."""
     return Swap(owner, name, _ABSENT, other)
 
@@ -291,7 +291,7 @@ def _as_python(module: ModuleType, name: str, ours: Callable) -> Callable:
                 f"{user_line()}: {module.__name__}.{name} takes numbers, but got "
                 f"{', '.join(map(repr, xs))}; NumPy's functions take arrays."
             )
-        numbers = list(map(known, xs))
+        numbers = list(map(known_value, xs))
         if original is not None and not any([x is None for x in numbers]):
             original(*numbers)
         return ours(*xs)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import Array
-from functrans._core.bind import Tracer, known
+from functrans._core.bind import Tracer, known_value
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import move_axis
 from functrans._transforms.staging.staging import example_of
@@ -207,7 +207,7 @@ def _bound(i, n, mode):
         return i % n
     if mode == "clip":
         return ops.clip(i, 0, n - 1)
-    value = known(i)
+    value = known_value(i)
     if value is not None and np.any((np.asarray(value) < 0) | (np.asarray(value) >= n)):
         raise ValueError("invalid entry in coordinates array")
     return i

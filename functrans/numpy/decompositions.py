@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import AnyArray, Tracer, bind, known
+from functrans._core.bind import AnyArray, Tracer, bind, known_value
 from functrans._ops import decompositions as rows
 from functrans._ops.calls import stop
 from functrans._ops.eigenvalues import eig as _eig_row
@@ -162,7 +162,7 @@ def lstsq(a, b, rcond=None):
     s = bind(rows.svd, a, kind="values")[1]
     fixed = _constant(s)
     rank = np.count_nonzero(fixed > fixed[:1] * rcond, axis=-1).astype(np.int32)
-    value = known(rank)
+    value = known_value(rank)
     residuals: Any = np.real(np.zeros(0, dtype))
     if m > n and (value is None or value == n):
         errors = (b - a @ x).reshape((m, -1))

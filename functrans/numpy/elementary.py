@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans._core import scipy_names
 from functrans._core.array import PYTHON_SCALARS, dtype_of, plain
-from functrans._core.bind import AnyArray, Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known_value
 from functrans._core.warned import STATE, USUAL, WARNED
 from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
@@ -225,7 +225,7 @@ def real_if_close(a, tol=100):
     a = as_operand(a)
     if a.dtype.kind != "c":
         return a
-    value = known(a)
+    value = known_value(a)
     if value is None:
         raise ConcretizationError(
             f"{user_line()}: np.real_if_close: the dtype of the result would depend on the values "
@@ -449,7 +449,7 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """``num`` values from ``start`` to ``stop`` with constant ratios."""
     start, stop = as_operand(start), as_operand(stop)
-    if any([np.any(known(v) == 0) for v in (start, stop)]):
+    if any([np.any(known_value(v) == 0) for v in (start, stop)]):
         raise ValueError("Geometric sequence cannot include zero")
     asked = [] if dtype is None else [np.dtype(dtype)]
     wide = np.result_type(start.dtype, stop.dtype, np.float64, *asked)  # as NumPy

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.array import PYTHON_SCALARS, dtype_of, finfo
-from functrans._core.bind import AnyArray, Tracer, bind, bind_operands, cast, is_finite, known
+from functrans._core.bind import AnyArray, Tracer, bind, bind_operands, cast, is_finite, known_value
 from functrans._core.plain import summed
 from functrans._kernels import sizes
 from functrans._ops import elementwise as ops
@@ -140,7 +140,7 @@ def scale_beyond(top: Any, low: float, high: float, count: int = 1
     None if 1 for all. ``count``: so many times ``top`` there may be.
     """
     top, high = stop(top), high / max(count, 1)
-    value = known(top)
+    value = known_value(top)
     if value is not None and np.all(
             (value > low) & (value < high) | (value == 0) | ~np.isfinite(value)):
         return None
@@ -154,7 +154,7 @@ def scale_beyond(top: Any, low: float, high: float, count: int = 1
 
 def is_within(y: Any, low: float, high: float) -> bool:
     """Whether the numbers are known, and all between these."""
-    value = known(y)
+    value = known_value(y)
     if value is None or not value.shape:
         return value is not None and bool(low < value < high)
     return bool(np.all((value > low) & (value < high)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import AnyArray, Tracer, bind, known
+from functrans._core.bind import AnyArray, Tracer, bind, known_value
 from functrans._ops import eigenvalues as rows
 from functrans.errors import warn
 from functrans.numpy.arrange import vander
@@ -176,7 +176,7 @@ def roots(p):
     if len(p) - lead < 2:
         return np.zeros(0)
     r = bind(rows.roots, p, lead=lead)
-    values = known(r)
+    values = known_value(r)
     if p.dtype.kind == "c" or values is None or np.any(values.imag):
         return r
     return np.real(r)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import dtype_of
-from functrans._core.bind import AnyArray, known
+from functrans._core.bind import AnyArray, known_value
 from functrans.errors import ConcretizationError, user_line
 from functrans.numpy.structure import as_operand, numpy_like
 
@@ -25,7 +25,7 @@ NARROW = "fbhBH"
 
 def _any(outside: Callable, x: Any, name: str) -> bool:
     """Whether ``outside`` holds for an entry of the real ``x``; an error if it is not concrete."""
-    values = known(x)
+    values = known_value(x)
     if values is None:
         raise ConcretizationError(
             f"{user_line()}: np.emath.{name}: whether the result is complex would depend on the "

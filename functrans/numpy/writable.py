@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import Array, frozen_copy, plain
-from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, bind, known, newest_trace
+from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, bind, known_value, newest_trace
 from functrans._core.primitive import Primitive
 from functrans._core.writing import current
 from functrans._ops import indexing as rows
@@ -81,7 +81,7 @@ class Name(Tracer):
         return self.current()
 
     def concrete_value(self) -> Any:
-        return known(self.current())
+        return known_value(self.current())
 
     def is_finite(self) -> bool:
         x = self.current()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from functrans._core.bind import Tracer, known
+from functrans._core.bind import Tracer, known_value
 from functrans._core.scipy_names import NAMES, no_counterpart
 from functrans._core.writing import handed_to, stood_for, writing
 from functrans.errors import ConcretizationError, FunctransError, UnsupportedError, user_line
@@ -53,7 +53,7 @@ def require_finite(x: Any) -> None:
         for v in x.values() if isinstance(x, dict) else x:
             require_finite(v)
     elif isinstance(x, Tracer | np.ndarray):
-        value = known(x)
+        value = known_value(x)
         if value is not None and np.asarray(value).dtype.kind in "fc" and not (
                 np.isfinite(value).all()):
             raise ValueError("array must not contain infs or NaNs")

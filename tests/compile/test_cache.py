@@ -462,9 +462,9 @@ def test_off_neither_reads_nor_writes(where, compiled):
 def test_off_ends_with_its_block_and_holds_in_its_thread_only():
     seen = []
     with contextlib.suppress(ZeroDivisionError), ft.cache.off():
-        seen += [elsewhere(Context().run, store.enabled), store.enabled()]
+        seen += [elsewhere(Context().run, store.is_enabled), store.is_enabled()]
         raise ZeroDivisionError
-    assert [*seen, store.enabled()] == [True, False, True]
+    assert [*seen, store.is_enabled()] == [True, False, True]
 
 
 def kept(monkeypatch, megabytes: str, sizes: list[int], used=()) -> list[int]:

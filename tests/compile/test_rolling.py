@@ -14,7 +14,7 @@ from functrans._compile.rolling import pieces
 from functrans._compile.rolling.body import constant, plainly
 from functrans._compile.rolling.by_rows import by_rows
 from functrans._compile.rolling.parts import computed_earlier, read_by_parts
-from functrans._compile.rolling.rolled import rolled
+from functrans._compile.rolling.rolled import roll
 from functrans._core.array import Aval
 from functrans._ops import elementwise as ops
 from functrans._ops.along_axes import softmax
@@ -29,7 +29,7 @@ def both(f, *args, least=12):
     program = optimise(ft.jit(f).lower(*args).program)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "LEAST", least)
-        return program, rolled(program, lambda body: True)
+        return program, roll(program, lambda body: True)
 
 
 def loops(program):
@@ -526,7 +526,7 @@ def test_functions_of_columns_are_of_the_same_entries(read, reverse):
 )
 def test_what_compiles_as_fast_written_out_stays_written_out(f):
     program = optimise(ft.jit(f).lower(onp.ones(12)).program)
-    assert rolled(program, lambda body: True) is program
+    assert roll(program, lambda body: True) is program
 
 
 def test_a_loop_that_is_one_kernel_stays_one_kernel():
@@ -536,14 +536,14 @@ def test_a_loop_that_is_one_kernel_stays_one_kernel():
         return x
 
     program = optimise(ft.jit(f).lower(onp.ones(1000)).program)
-    assert rolled(program, lambda body: True) is program
+    assert roll(program, lambda body: True) is program
     assert loops(both(f, onp.ones(1000), least=100)[1]) == [200]
 
 
 def test_a_body_that_is_not_native_stays_written_out():
     program = optimise(ft.jit(recurrence).lower(0.9, onp.ones(400)).program)
-    assert loops(rolled(program, lambda body: True)) == [399]
-    assert rolled(program, lambda body: False) is program
+    assert loops(roll(program, lambda body: True)) == [399]
+    assert roll(program, lambda body: False) is program
 
 
 @pytest.mark.parametrize("ago", [2, 4, 6, 12])

@@ -55,14 +55,14 @@ def is_real(a: Atom) -> bool:
     return aval_of_atom(a).dtype.kind in "biuf"
 
 
-def known(a: Atom) -> Any:
+def known_value(a: Atom) -> Any:
     """The value of an operand that is a constant, else None."""
     return a.value if isinstance(a, Const) else None if isinstance(a, Var) else a
 
 
 def is_all(a: Atom, number: float) -> bool:
     """Whether every entry of ``a`` is known to be ``number``; zeros of both signs are equal."""
-    x = known(a)
+    x = known_value(a)
     if type(x) in PYTHON_SCALARS:
         return x == number
     # the first entry alone says no most of the time
@@ -95,7 +95,7 @@ def _is_number(a, number, eqn):
     if not is_all(a, number):
         return False
     signed = number == 0 and is_float(eqn.outputs[0])
-    return not signed or bool((np.signbit(known(a)) == np.signbit(number)).all())
+    return not signed or bool((np.signbit(known_value(a)) == np.signbit(number)).all())
 
 
 def _times_minus_one(eqn, producers):
@@ -149,7 +149,7 @@ def _by_itself(eqn, producers):
 
 def _is_tame(a: Atom) -> bool:
     """Whether ``a`` is known to be finite and nowhere zero: strong zero then has nothing to do."""
-    x = known(a)
+    x = known_value(a)
     return x is not None and bool(np.all(np.isfinite(x)) and np.all(np.not_equal(x, 0)))
 
 
@@ -174,7 +174,7 @@ def _choose(eqn, producers):
     condition, x, y = eqn.inputs
     if x is y and isinstance(x, Var):
         return x
-    c = known(condition)
+    c = known_value(condition)
     if c is None:
         return None
     return x if np.all(c) else None if np.any(c) else y

@@ -38,7 +38,7 @@ ALONE = 10_000
 SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE, ARRIVED = range(1, 6)
 
 
-def refused(status: int) -> BaseException:
+def refuse(status: int) -> BaseException:
     """What NumPy raises where a step cannot go on."""
     error = REFUSALS[status - 1]
     return type(error)(*error.args)

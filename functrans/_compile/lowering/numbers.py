@@ -71,7 +71,7 @@ def called(name: str) -> str:
     return f"plain_{name}" if name in LOGARITHMS else name
 
 
-def filled(text: str, words: Mapping[str, object]) -> str:
+def fill(text: str, words: Mapping[str, object]) -> str:
     """A text in which names in angle brackets stand for numbers and texts."""
     return re.sub("<([a-z.]+)>", lambda name: str(words[name[1]]), text)
 

@@ -106,7 +106,7 @@ class Stretch(NamedTuple):
 # ---- numbers for equations
 
 
-def numbered(program: Program) -> np.ndarray:
+def number(program: Program) -> np.ndarray:
     """A number for each equation; one that is like no other where its params cannot be compared."""
     numbers: dict[Any, int] = {}
     return np.array([_number(eqn, numbers) for eqn in program.eqns], np.uint64)

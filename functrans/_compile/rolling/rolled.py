@@ -48,7 +48,7 @@ from functrans._compile.rolling.pieces import (
     columns,
     entries,
     free_parts,
-    numbered,
+    number,
     stretches,
     usable,
     with_pieces,
@@ -65,7 +65,7 @@ ENTRIES = 4
 SMALL = 64
 
 
-def rolled(program: Program, native: Callable[[Program], bool]) -> Program:
+def roll(program: Program, native: Callable[[Program], bool]) -> Program:
     """The program with loops where it has like pieces, if their bodies are ``native``."""
     if len(program.eqns) < pieces.LEAST // 4:
         return program
@@ -119,7 +119,7 @@ def _find(program: Program, native: Callable[[Program], bool]) -> list[Body]:
     eqns = program.eqns
     defined = {v: (i, o) for i, eqn in enumerate(eqns) for o, v in enumerate(eqn.outputs)}
     found: list[Pieces] = []
-    for s in stretches(numbered(program), pieces.LEAST // 4):
+    for s in stretches(number(program), pieces.LEAST // 4):
         for part in free_parts(s, [(p.start, p.stop) for p in found]):
             found += align(eqns, defined, part)
     home = entries(eqns)
@@ -266,7 +266,7 @@ class _Writer:
         entries = [operand for _, operand in body.arrays.values()]
         reverse = self._backward(entries)
         arrays = [self.array(x[::-1] if reverse else x) for x in entries]
-        row = Loop("rolled", rolled(program, self.native), len(consts), len(body.state), n,
+        row = Loop("rolled", roll(program, self.native), len(consts), len(body.state), n,
                    plainly, reverse=reverse)
         inputs = (*consts, *map(self.read, body.first), *arrays)
         weak = row.weak_outputs()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.emit.entry_code import OFFSETS
-from functrans._compile.lowering.numbers import filled
+from functrans._compile.lowering.numbers import fill
 from functrans._compile.run.entry import Method, is_supported, new_function
 from functrans._compile.run.machine import kept_native, local
 from functrans._core.locks import compiler
@@ -104,6 +104,6 @@ def _function() -> tuple[Any, int, np.ndarray] | None:
              for i, name in enumerate(("variable", "original", "other", "unset", "functions"))}
     words["data"] = OFFSETS["data"]
     with compiler():
-        loaded = local().compile_own(filled(TEXT, words), ["gate"], "functions in others' places")
+        loaded = local().compile_own(fill(TEXT, words), ["gate"], "functions in others' places")
     known = [address_of(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
     return loaded.code, address_of(loaded.functions["gate"]), np.array(known, np.uintp)

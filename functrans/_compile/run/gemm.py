@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from functrans._compile.lowering.numbers import Code, filled
+from functrans._compile.lowering.numbers import Code, fill
 from functrans._compile.run import gemv
 from functrans._kernels import routines
 from functrans._kernels.routines import PREFIX, address_of
@@ -361,4 +361,4 @@ def _entry(letter: str, size: int, most: int, fewest: int) -> str:
     parameters = [f"ptr %p{i}" for i in range(13)] + ["i64 %p13", "i64 %p14"]
     words = {"parameters": ", ".join(parameters), "letter": letter, "type": TYPES[letter],
              "least": LEAST, "most": most, "fewest": fewest, "bytes": _room(size) + BITS // 8}
-    return filled(ENTRY, words)
+    return fill(ENTRY, words)

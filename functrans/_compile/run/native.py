@@ -26,9 +26,9 @@ from functrans._compile.ir.program import (
     evaluate,
     interpret,
 )
-from functrans._compile.lowering.library import refused
+from functrans._compile.lowering.library import refuse
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
-from functrans._compile.rolling.rolled import rolled
+from functrans._compile.rolling.rolled import roll
 from functrans._compile.run import store
 from functrans._compile.run.entry import entry_of
 from functrans._compile.run.frame import Frame, Host, Layout, Segment
@@ -139,7 +139,7 @@ class Framed:
             for slot, shape, dtype in makes:
                 slots[slot] = empty(shape, dtype)
             if status := run(slots):
-                raise refused(status)
+                raise refuse(status)
             for slot in drops:
                 slots[slot] = None
         outputs = []
@@ -313,7 +313,7 @@ class Executable:
     @once
     def program(self) -> Program:
         """What is compiled: functions with rules written out, the passes, and loops rolled up."""
-        return by_columns(rolled(optimise(inline(self.staged)), in_native_steps))
+        return by_columns(roll(optimise(inline(self.staged)), in_native_steps))
 
     @once
     def _key(self) -> str | None:

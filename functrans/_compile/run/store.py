@@ -106,7 +106,7 @@ def directory() -> Path:
     return Path(base) / "functrans"
 
 
-def enabled() -> bool:
+def is_enabled() -> bool:
     """Whether code is read from disk and kept there."""
     return _on.get() and os.environ.get("FUNCTRANS_CACHE", "1") != "0"
 
@@ -164,7 +164,7 @@ def get(key: str) -> bytes | None:
 
 def find(key: str) -> tuple[dict[str, str], bytes] | None:
     """The notes and the object code kept under a key."""
-    if not enabled():
+    if not is_enabled():
         return None
     try:
         where = directory()
@@ -189,7 +189,7 @@ def find(key: str) -> tuple[dict[str, str], bytes] | None:
 
 def put(key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> None:
     """Keep object code under a key; ``notes``, at least one, are lines for human readers."""
-    if not enabled():
+    if not is_enabled():
         return
     data = pack(MAGIC, key, code, notes)
     try:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS
-from functrans._compile.lowering.numbers import filled
+from functrans._compile.lowering.numbers import fill
 from functrans._compile.run.entry import is_supported
 from functrans._compile.run.machine import kept_native
 from functrans._compile.run.workers import of_own, workers
@@ -149,7 +149,7 @@ def _native() -> Callable[[list, int, float], int] | None:
         return None
     words = {"most": MOST, "mask": sum(EXCEPTIONS[machine]), "items": LIST_ITEMS,
              "count": LIST_COUNT, "data": ARRAY_DATA}
-    return of_own(lambda _: filled(TEXT, words), "chunks", "NumPy's loops on threads")
+    return of_own(lambda _: fill(TEXT, words), "chunks", "NumPy's loops on threads")
 
 
 def run(

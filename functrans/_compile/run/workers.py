@@ -27,7 +27,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any
 
-from functrans._compile.lowering.numbers import filled
+from functrans._compile.lowering.numbers import fill
 from functrans._compile.run.machine import Machine, NativeUnavailable, kept_native, local
 from functrans._core.locks import Lock, compiler
 from functrans._kernels import large
@@ -479,4 +479,4 @@ def _text(machine: str) -> str:
         "futex": FUTEX[machine], "spin": SPIN, "glance": GLANCE, "wake": WAKE, "late": LATE,
         "wanted": WANTED, "patience": PATIENCE, "stopped": STOPPED,
     }
-    return filled(TEXT.replace("<job>\n", JOB), words)
+    return fill(TEXT.replace("<job>\n", JOB), words)

@@ -29,7 +29,7 @@ from functrans.errors import NotDifferentiable, user_line
 # ---- Arguments without a derivative, and others that rules of several files need
 
 
-def refused(function: str, argument: str) -> Callable:
+def refuse(function: str, argument: str) -> Callable:
     """The action of an argument that has no derivative here: it raises, and names both."""
 
     def action(g: Any) -> AnyArray:
@@ -80,7 +80,7 @@ def ufunc(name: str, *actions: Callable | str | None, **options: Any) -> Element
     what ``cython_special`` has under the name, unless ``libm`` or a formula says otherwise. With a
     domain, the slope is taken for infinite or undefined at its ends.
     """
-    rules = [refused(f"scipy.special.{name}", a) if isinstance(a, str) else a for a in actions]
+    rules = [refuse(f"scipy.special.{name}", a) if isinstance(a, str) else a for a in actions]
     if "libm" not in options and "formula" not in options:
         options.setdefault("cython", name)
     options.setdefault("singular", "domain" in options)

@@ -16,7 +16,7 @@ from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, Elementwise, elementwise, where
 from functrans._ops.elementwise import absolute, arccos, cos, exp, floor, log, rint, sign, trunc
 from functrans._ops.special.bessel import i0, i0e, i1, i1e
-from functrans._ops.special.declare import column, cosm1, log1p, refused, ufunc
+from functrans._ops.special.declare import column, cosm1, log1p, refuse, ufunc
 from functrans._ops.special.densities import log_ndtr, xdivy, xlog1py, xlogy
 from functrans._ops.special.gamma import gammaln, psi, psi_increase
 from functrans._ops.special.incomplete import (
@@ -182,7 +182,7 @@ def _row(name: str, formula: Callable, *actions: Any, **options: Any) -> Element
 # row: floor(x1) + x2, whose x1 has no derivative, so that one that is taken in it raises
 counts = _row(
     "special.counts", lambda of: lambda x1, x2: of.floor(x1) + x2,
-    refused("a discrete distribution of scipy.stats", "its counts (k, n of binom, loc)"),
+    refuse("a discrete distribution of scipy.stats", "its counts (k, n of binom, loc)"),
     lambda g: g,
 )
 standardised = _row(

@@ -22,7 +22,7 @@ from functrans._transforms.reverse.api import push_forward
 from functrans._transforms.reverse.nodes import CallNode, recorded
 from functrans._transforms.reverse.tracer import VJPTracer
 from functrans._transforms.reverse.vjp import Node, VJPTrace, pull_back, transpose
-from functrans._transforms.rules.staged_calls import LazilyStaged, enter, fitted
+from functrans._transforms.rules.staged_calls import LazilyStaged, enter, fit
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import ArgumentError, LeakedTracerError, UnsupportedError
 
@@ -76,7 +76,7 @@ class ForwardRuled(RuledCall):
         return ForwardRule(LazilyStaged(f"the rule of {self.name}", flat, consts))
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
-        ys, ts = self.rule(primals, filled(primals, tangents))
+        ys, ts = self.rule(primals, fill(primals, tangents))
         if trace is not None:
             outside(self.name, trace, (*ys, *ts))
         return ys, ts
@@ -91,7 +91,7 @@ class ForwardRuled(RuledCall):
         inputs = [t for t in tangents if t is not None]
         start = len(trace.tape)
         with np.errstate(all="ignore"):
-            ys, ts = self.rule(primals, filled(primals, tangents))
+            ys, ts = self.rule(primals, fill(primals, tangents))
         linear.closed = True
         # a loop under jit is one op, of values and tangents alike
         ys = [linear.lower(y) for y in ys]
@@ -191,7 +191,7 @@ class ReverseRuled(RuledCall):
         def fwd(primals: Sequence) -> tuple[list, list, tuple]:
             with reopened(trace):
                 ys, residuals, rest = self.fwd(
-                    [wrapped(trace, x, b) for x, b in zip(primals, batched, strict=True)]
+                    [wrap(trace, x, b) for x, b in zip(primals, batched, strict=True)]
                 )
                 mine = [type(r) is BatchTracer and r.owner is trace for r in residuals]
                 values = [r.value if m else r for r, m in zip(residuals, mine, strict=True)]
@@ -201,7 +201,7 @@ class ReverseRuled(RuledCall):
             mine, inner = rest
             with reopened(trace):
                 arg_cts = self.bwd(
-                    [wrapped(trace, r, m) for r, m in zip(residuals, mine, strict=True)],
+                    [wrap(trace, r, m) for r, m in zip(residuals, mine, strict=True)],
                     inner,
                     [None if c is None else BatchTracer(trace, c) for c in cts],
                 )
@@ -268,7 +268,7 @@ class ForwardRule:
 
         def rule(primals: Sequence, tangents: Sequence) -> tuple:
             ys, ts = self.jvp(consts, list(primals), list(tangents))
-            return fitted(row, ys), ts
+            return fit(row, ys), ts
 
         return ForwardRuled(row.name, *unbound(row, consts, rule))
 
@@ -296,10 +296,10 @@ class ReverseRule:
 
         def fwd(primals: Sequence) -> tuple:
             ys, residuals = self.fwd(consts, list(primals))
-            return fitted(row, ys), residuals, [aval_of(y) for y in ys]
+            return fit(row, ys), residuals, [aval_of(y) for y in ys]
 
         def bwd(residuals: Sequence, avals: Sequence, cts: Sequence) -> list:
-            return self.bwd(fixed, list(residuals), filled(avals, cts))
+            return self.bwd(fixed, list(residuals), fill(avals, cts))
 
         return ReverseRuled(row.name, *unbound(row, consts, fwd, bwd))
 
@@ -369,7 +369,7 @@ def push_rule(
     return placed(tangents, active, [None] * len(ys))
 
 
-def filled(primals: Sequence, tangents: Sequence) -> list:
+def fill(primals: Sequence, tangents: Sequence) -> list:
     """Tangents as a rule is given them: zeros where absent, None where there can be none."""
     return [
         zeros_like(x) if t is None and is_inexact(x) else t
@@ -420,7 +420,7 @@ def _lowered_value(x: Any, trace: VJPTrace) -> Any:
     return tuple(map(trace.lower, x)) if type(x) is tuple else trace.lower(x)
 
 
-def wrapped(trace: Any, x: Any, batched: bool) -> Any:
+def wrap(trace: Any, x: Any, batched: bool) -> Any:
     """An operand for a function that runs under a batching trace, again or for the first time."""
     if not batched and isinstance(x, Tracer) and x.owner.level > trace.level:
         # a rule's tangent: newer than the trace, so that by itself it would take the calls
@@ -439,7 +439,7 @@ def in_batch(name: str, trace: Any, rule: Callable, batched: Sequence[bool]) -> 
     """A rule, from lists of values to lists, on values with a batch axis, likewise."""
 
     def entered(xs: Sequence) -> list:
-        return [None if x is None else wrapped(trace, x, b)
+        return [None if x is None else wrap(trace, x, b)
                 for x, b in zip(xs, batched, strict=True)]
 
     def run(*lists: Sequence) -> tuple[list, ...]:

@@ -359,7 +359,7 @@ def tangent_like(name: str, t: Any, y: Any) -> AnyArray | None:
     return (
         None
         if t is None or not is_inexact(y)
-        else fitted(f"{name}: the rule's tangent", "output", t, y)
+        else fit(f"{name}: the rule's tangent", "output", t, y)
     )
 
 
@@ -368,11 +368,11 @@ def cotangent_like(name: str, ct: Any, x: Any) -> AnyArray | None:
     return (
         None
         if ct is None or not is_inexact(x)
-        else fitted(f"{name}: bwd's cotangent", "argument", plain(ct), x)
+        else fit(f"{name}: bwd's cotangent", "argument", plain(ct), x)
     )
 
 
-def fitted(what: str, whose: str, t: Any, x: Any) -> AnyArray:
+def fit(what: str, whose: str, t: Any, x: Any) -> AnyArray:
     if not isinstance(t, np.ndarray | np.generic | Tracer | int | float | complex):
         raise ArgumentError(f"{what} must be an array, but is {describe(t)}")
     if shape_of(t) != shape_of(x):

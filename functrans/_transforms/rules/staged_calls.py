@@ -178,7 +178,7 @@ def _without_derivative(name: str, inside: str, x: Any) -> Any:
     return RuleCall(Ruled(name, Program((v,), (), (v,)), 0, _Refused(text), RuleCall))(x)[0]
 
 
-def fitted(row: Ruled, ys: Sequence) -> list:
+def fit(row: Ruled, ys: Sequence) -> list:
     """Outputs that a rule returned, in the dtypes of the function's own."""
     wanted = [aval_of_atom(a) for a in row.program.outputs]
     for y, want in zip(ys, wanted, strict=True):

@@ -31,7 +31,7 @@ from functrans._transforms.sparse.sets import (
     Csr,
     Interactions,
     Sets,
-    combined,
+    combine,
     identity,
     of_matrix,
     sparse,
@@ -142,7 +142,7 @@ def _count_steps(xs: Operands, prim: Loop) -> int | None:
 def _stack(parts: Sequence[Sets | None], shape: tuple[int, ...], length: int) -> Sets | None:
     """The entries of all steps, and empty sets for those that were not run."""
     whole = [*parts, *[None] * (length - len(parts))]
-    return combined(whole, [shape[1:]] * length, lambda *rows: np.stack(rows))
+    return combine(whole, [shape[1:]] * length, lambda *rows: np.stack(rows))
 
 
 def _until_stable(walk: Walking, xs: Operands, prim: Loop) -> Sequence[Sets | None]:

@@ -37,7 +37,7 @@ from functrans._transforms.sparse.sets import (
     UNKNOWN,
     Interactions,
     Sets,
-    combined,
+    combine,
     union,
 )
 from functrans._transforms.sparse.sets import (
@@ -107,7 +107,7 @@ def _moving(xs: Operands, interactions: Interactions | None) -> list[Sets | None
 def _joining(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
     prim, params = xs.eqn.prim, xs.params
     shapes = [a.shape for a in xs.avals]
-    return [combined(xs.sets, shapes, lambda *parts: prim.impl(*parts, **params))]
+    return [combine(xs.sets, shapes, lambda *parts: prim.impl(*parts, **params))]
 
 
 def _same(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
@@ -123,7 +123,7 @@ def _scatter_set(xs: Operands, interactions: Interactions | None) -> list[Sets |
     def write(x: np.ndarray, v: np.ndarray) -> np.ndarray:
         return indexing.scatter_set.impl(x, v, *indices, **params)
 
-    return [combined(xs.sets[:2], shapes, write)]
+    return [combine(xs.sets[:2], shapes, write)]
 
 
 def _scatter_add(xs: Operands, interactions: Interactions | None) -> list[Sets | None] | None:

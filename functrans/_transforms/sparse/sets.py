@@ -147,7 +147,7 @@ def _merge(a: Term, b: Term) -> Term | None:
     return Term(greater, a.table) if fits else None
 
 
-def combined(parts: Sequence[Sets | None], shapes: Sequence[tuple],
+def combine(parts: Sequence[Sets | None], shapes: Sequence[tuple],
              join: Callable[..., np.ndarray]) -> Sets | None:
     """The sets of what ``join`` makes of several arrays, whose entries it moves and does not mix.
     """

@@ -25,7 +25,7 @@ from functrans._transforms.staging.paths import (
     Node,
     Source,
     TraceTree,
-    called,
+    call,
     decides,
     reach,
 )
@@ -204,7 +204,7 @@ def _results(paths: TraceTree, ends: Sequence[Walk]) -> list[Sequence] | None:
         if args is None:
             return None
         paths.use(node)
-        columns.append(called(node.piece.entry, args))
+        columns.append(call(node.piece.entry, args))
         _require_like(paths, ends[0].node, columns[0], node, columns[-1])
     return columns
 

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overloa
 import numpy as np
 
 from functrans import tree
-from functrans._core.bind import known
+from functrans._core.bind import known_value
 from functrans._inspect.lowered import Explanation, Lowered
 from functrans.config import config
 
@@ -99,7 +99,7 @@ def warned(run: Callable, f: Callable, args: tuple, kwargs: dict) -> Any:
     odd = bool(_flags and _raised(_flags))
     if odd or not all(map(_is_finite, tree.leaves(y))):
         leaves, structure = tree.flatten((args, kwargs))
-        values = list(map(known, leaves))
+        values = list(map(known_value, leaves))
         if not any([x is None for x in values]):  # else in a batch, or in another program
             with config(jit=False):
                 again, named = tree.unflatten(structure, values)
@@ -108,7 +108,7 @@ def warned(run: Callable, f: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def _is_finite(y: Any) -> bool:
-    y = known(y)
+    y = known_value(y)
     return not isinstance(y, float | complex | np.ndarray | np.generic) or bool(
         np.isfinite(y).all()
     )

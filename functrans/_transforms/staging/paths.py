@@ -210,7 +210,7 @@ class TraceTree:
         self.use(node)
         entry = node.piece.entry
         assert entry is not None
-        outs = called(entry, args)
+        outs = call(entry, args)
         self.walks += 1
         settled = self.walks * CALLS_BEFORE_PLAN >= len(self.leaves)
         if settled and node not in self.tried and entry.verified is not None:
@@ -450,7 +450,7 @@ def decides(node: Node, values: dict) -> bool:
     if piece.entry is not None:
         if args is None:
             return False
-        _put(piece, called(piece.entry, args), values)
+        _put(piece, call(piece.entry, args), values)
     return read((node.test,), values) is not None
 
 
@@ -461,7 +461,7 @@ def _put(piece: Segment, ys: Sequence, values: dict) -> None:
             values[k] = values[k].item()
 
 
-def called(entry: Entry, args: list) -> Sequence:
+def call(entry: Entry, args: list) -> Sequence:
     if newest_trace(args) is not None:
         return JitCall(entry)(*args)
     return entry.checked(args)

@@ -18,7 +18,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from scipy import integrate
 from scipy.special import roots_legendre
 
-from functrans._core.bind import AnyArray, Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known_value
 from functrans._ops.calls import stop
 from functrans._ops.elementwise import cos, sin
 from functrans._ops.structure import move_axis
@@ -453,7 +453,7 @@ def cumulative_simpson(y, *, x=None, dx=1.0, axis=-1, initial=None):
     """
     place = normalize_axis_index(axis, np.ndim(y))
     given = [None if v is None else as_operand(v) for v in (x, dx, initial)]
-    plain = list(map(known, given))
+    plain = list(map(known_value, given))
     if all([a is None or b is not None for a, b in zip(given, plain, strict=True)]):
         si.cumulative_simpson(np.zeros(np.shape(y)), x=plain[0], dx=plain[1], axis=axis,
                               initial=plain[2])  # SciPy's checks

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import AnyArray, known
+from functrans._core.bind import AnyArray, known_value
 from functrans._ops.declare import where
 from functrans._ops.sparse import Pattern, directly
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
@@ -48,7 +48,7 @@ def filled(y: Any, xs: Sequence, outside: Any, fill: Any) -> AnyArray:
 def finite_or_nan(y: Any, ok: Any = True) -> AnyArray:
     """Values that SciPy takes only if all are finite, and ``ok``; else, where a run alone tells,
     all NaN."""
-    if known(y) is not None and known(ok) is not None:
+    if known_value(y) is not None and known_value(ok) is not None:
         return y
     return np.where(np.all(np.isfinite(y)) & ok, y, np.nan * y)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import interpolate
 
-from functrans._core.bind import AnyArray, bind, known
+from functrans._core.bind import AnyArray, bind, known_value
 from functrans._core.locks import lazy
 from functrans._ops import sparse
 from functrans._ops.sparse import Pattern
@@ -206,7 +206,7 @@ def _close(y: Any, axis: int) -> AnyArray:
     """The values of a periodic spline: SciPy's error where they do not close, or NaN."""
     ends = take(y, 0, axis=axis), take(y, -1, axis=axis)
     closed = np.isclose(*ends, atol=1e-15)
-    plain = known(closed)
+    plain = known_value(closed)
     if plain is not None and not np.all(plain):
         raise ValueError("First and last points does not match while periodic case expected")
     return y if plain is not None else np.where(np.all(closed), y, np.nan * y)
@@ -301,7 +301,7 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
     ones = np.ones(y.shape[0])
     x, w = np.asarray(x, float), as_operand(ones if w is None else w)
     # SciPy's checks, and its knots
-    weights, strength = known(w), known(lam)
+    weights, strength = known_value(w), known_value(lam)
     spline = wrapped(si.make_smoothing_spline(
         x, 0 * ones, ones if weights is None else weights, 1.0 if strength is None else strength))
     return _with_traced(spline, _smooth(x, y, w, lam), axis)

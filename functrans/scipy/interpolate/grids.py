@@ -11,7 +11,7 @@ import numpy as np
 from scipy import interpolate
 from scipy.sparse.linalg import spsolve
 
-from functrans._core.bind import AnyArray, known
+from functrans._core.bind import AnyArray, known_value
 from functrans._ops.structure import move_axis
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_floats, as_operand
@@ -89,7 +89,7 @@ class RegularGridInterpolator:
         outside: Any = False
         for i, (x, g) in enumerate(zip(columns, self.grid, strict=True)):
             inside = (x >= g[0]) & (x <= g[-1])
-            within = known(inside)
+            within = known_value(inside)
             if self.bounds_error and within is not None and not np.all(within):
                 raise ValueError(f"One of the requested xi is out of bounds in dimension {i}")
             outside = outside | np.logical_not(inside)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import interpolate
 
-from functrans._core.bind import AnyArray, known
+from functrans._core.bind import AnyArray, known_value
 from functrans._ops.structure import move_axis
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import take
@@ -126,19 +126,19 @@ class _Evaluated:
 
 
 def _are_falling(knots: Any) -> bool:
-    plain = known(knots)
+    plain = known_value(knots)
     return plain is not None and plain[0] > plain[-1]
 
 
 def _like(knots: Any) -> AnyArray:
     """The knots as SciPy may check them: where they are not known, others that increase."""
-    plain = known(knots)
+    plain = known_value(knots)
     return np.arange(float(knots.shape[0])) if plain is None else plain
 
 
 def _sound(x: Any, y: Any) -> tuple[AnyArray, AnyArray]:
     """Knots and values; NaN where a run alone tells that SciPy would refuse them."""
-    if known(x) is not None and known(y) is not None:
+    if known_value(x) is not None and known_value(y) is not None:
         return x, y
     ok = np.all(np.diff(x) > 0) & np.all(np.isfinite(x)) & np.all(np.isfinite(y))
     return finite_or_nan(x, ok), finite_or_nan(y, ok)
@@ -200,7 +200,7 @@ def _values(who: str, x: Any, y: Any, axis: int) -> tuple[Any, Any, int]:
     axis = normalize_axis_index(axis, y.ndim)
     if y.dtype.kind == "c" and who != "CubicHermiteSpline":
         raise ValueError(f"`{who}` only works with real values for `y`.")
-    plain, values = _like(x), known(y)
+    plain, values = _like(x), known_value(y)
     n = x.shape[0] if x.ndim == 1 else -1
     if y.shape[axis] != n or n < 2 or np.any(np.diff(plain) <= 0):
         si.PchipInterpolator(plain, np.zeros(y.shape[axis]))  # raises
@@ -272,7 +272,7 @@ class CubicSpline(_Interpolant, si.CubicSpline):
         pair: Any = [bc_type] * 2 if isinstance(bc_type, str) else list(bc_type)
         plain = [end if isinstance(end, str) else (end[0], np.zeros(np.shape(end[1])))
                  for end in pair]
-        values = known(y)
+        values = known_value(y)
         # SciPy's checks, of plain values
         like = si.CubicSpline(_like(x), np.zeros(y.shape, y.dtype) if values is None else values,
                               axis, bc_type if bc_type == "periodic" else tuple(plain), extrapolate)

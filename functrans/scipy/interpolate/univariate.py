@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import interpolate
 
-from functrans._core.bind import AnyArray, known
+from functrans._core.bind import AnyArray, known_value
 from functrans._core.locks import lazy
 from functrans._ops.declare import where
 from functrans._ops.structure import move_axis
@@ -101,7 +101,7 @@ class interp1d:
         return below, above
 
     def _require_inside(self, x: Any) -> None:
-        plain = known(x)
+        plain = known_value(x)
         if self._plain.bounds_error and plain is not None:
             self._plain(np.asarray(plain))  # raises
 
@@ -209,7 +209,7 @@ def beyond_ends(spline: BSpline, x: Any, nu: int, ext: int) -> AnyArray:
     low, high = spline.t[spline.k], spline.t[len(spline.t) - spline.k - 1]
     outside = (x < low) | (x > high)
     if ext == 2:
-        beyond = known(outside)
+        beyond = known_value(outside)
         if beyond is None or np.any(beyond):
             raise ValueError("Found x value not in the domain" if beyond is not None else
                              f"{user_line()}: ext=2 asks whether points are inside, which is not "

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg as sl
 
 from functrans._core.array import Aval
-from functrans._core.bind import AnyArray, Tracer, bind, known
+from functrans._core.bind import AnyArray, Tracer, bind, known_value
 from functrans._ops import linalg as rows
 from functrans._ops import matrix_functions
 from functrans._ops.calls import stop
@@ -56,7 +56,7 @@ def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
 def _pivot(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
     """The matrix, LAPACK's exchanges, and the factors of its rows in their order."""
     a = linear_algebra.matrices(a)
-    plain: Any = known(a)
+    plain: Any = known_value(a)
     if plain is None or plain.ndim > 2:
         raise (Numberless if a.ndim == 2 else UnsupportedError)(
             f"{user_line()}: functrans.scipy.linalg.{function} exchanges rows by their values, "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-from functrans._core.bind import AnyArray, Tracer, bind, known
+from functrans._core.bind import AnyArray, Tracer, bind, known_value
 from functrans._ops import filters as rows
 from functrans._ops.structure import along, move_axis
 from functrans.errors import UnsupportedError, user_line
@@ -60,7 +60,7 @@ def _signal(x: Any) -> AnyArray:
 
 def _normalise(b: Any, a: Any) -> tuple[Any, Any]:
     """Taps whose first one of ``a`` is 1, without zeros before it where they are known."""
-    if (lead := known(a)) is not None:
+    if (lead := known_value(a)) is not None:
         if not np.any(lead):
             raise ValueError("There must be at least one nonzero `a` coefficient.")
         a = a[int(np.argmax(lead != 0)) :]
@@ -269,7 +269,7 @@ def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
     """The filter with sections of second order, applied forward and backward."""
     sos, x = _sections(sos), _signal(x)
     axis = one_axis(axis, x.ndim)
-    sections = known(sos)
+    sections = known_value(sos)
     if sections is None and padlen is None and padtype is not None:
         raise UnsupportedError(f"{user_line()}: sosfiltfilt got sections whose numbers are not "
                                "known here, and counts those of first order: pass padlen.")

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import linalg
 
-from functrans._core.bind import AnyArray, bind, known
+from functrans._core.bind import AnyArray, bind, known_value
 from functrans._ops import limits
 from functrans._ops import sparse as rows
 from functrans.errors import SolverError, UnsupportedError, user_line
@@ -188,7 +188,7 @@ STEP = 2.0
 
 
 def _norm(A: SparseArray) -> float:
-    data = known(A.data)
+    data = known_value(A.data)
     if data is None:
         raise UnsupportedError(
             f"{user_line()}: expm_multiply takes as many steps as the size of the matrix says, "

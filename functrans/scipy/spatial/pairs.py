@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import distance as sd
 
-from functrans._core.bind import AnyArray, Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known_value
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import counterpart, published
@@ -212,7 +212,7 @@ def squareform(X, force="no", checks=True):
                          f"{x.ndim}-dimensional array is not permitted")
     if x.shape[0] != x.shape[1]:
         raise ValueError("The matrix argument must be square.")
-    plain = known(x)
+    plain = known_value(x)
     if checks and plain is not None:
         sd.is_valid_dm(plain, throw=True, name="X")
     return x[np.triu_indices(x.shape[0], 1)]

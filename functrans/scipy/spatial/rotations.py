@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial import transform
 
 from functrans import tree
-from functrans._core.bind import AnyArray, known
+from functrans._core.bind import AnyArray, known_value
 from functrans._ops.calls import stop
 from functrans._ops.structure import move_axis
 from functrans._transforms.rules.custom import custom_jvp
@@ -191,7 +191,7 @@ class Rotation:
         quat = _vectors(quat, "quat", 4)
         quat = np.roll(quat, -1, axis=-1) if scalar_first else quat
         size = square(quat)
-        if normalize and known(size) is not None and not np.all(known(size)):
+        if normalize and known_value(size) is not None and not np.all(known_value(size)):
             raise ValueError("Found zero norm quaternions in `quat`.")
         self._quat = quat / np.sqrt(size) if normalize else quat
 
@@ -209,7 +209,7 @@ class Rotation:
         if matrix.shape[-2:] != (3, 3):
             raise ValueError(f"Expected `matrix` to have shape (..., 3, 3), got {matrix.shape}.")
         if not assume_valid:
-            value = known(matrix)
+            value = known_value(matrix)
             if value is not None and np.any(np.linalg.det(value) <= 0):
                 raise ValueError(
                     "Non-positive determinant (left-handed or null coordinate frame) in rotation "
@@ -322,7 +322,7 @@ class Rotation:
         """
         axes, fixed = axes_of(seq, (3,))
         angles, locked = euler(self._quat, axes if fixed else axes[::-1], fixed)
-        if not suppress_warnings and np.any(known(locked)):
+        if not suppress_warnings and np.any(known_value(locked)):
             warn("Gimbal lock detected. Setting third angle to zero since it is not possible to "
                  "uniquely determine all angles.")
         return np.rad2deg(angles) if degrees else angles
@@ -365,7 +365,7 @@ class Rotation:
         axes = range(n) if axis is None else [axis] if isinstance(axis, int) else axis
         squares = self._quat[..., :, None] * self._quat[..., None, :]
         if weights is not None:
-            value = known(weights)
+            value = known_value(weights)
             if value is not None and np.any(np.asarray(value) < 0):
                 raise ValueError("`weights` must be non-negative.")
             squares = as_operand(weights)[..., None, None] * squares

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from scipy import special as sp
 
-from functrans._core.bind import AnyArray, Tracer, is_finite, is_staged, known
+from functrans._core.bind import AnyArray, Tracer, is_finite, is_staged, known_value
 from functrans._ops import along_axes
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
@@ -110,7 +110,7 @@ def log_softmax(x, axis=None):
         return x - logsumexp(x, axis, keepdims=True)
     axes = _axes(axis, x.ndim)
     y = None if is_staged(x) else x - np.logaddexp.reduce(x, axis=axes, keepdims=True)
-    value = None if y is None else known(y)
+    value = None if y is None else known_value(y)
     if value is not None and not np.any(value > NEAR_ONE):
         return y
     # of a share that may be 1 to rounding the slope is that of the others
@@ -212,7 +212,7 @@ def multigammaln(a, d):
     """The logarithm of the multivariate gamma function: sum of gammaln(a - j / 2), j < d."""
     d = int(_constant("multigammaln", "d, the dimension", d))
     a = as_operand(a)
-    value = known(a)
+    value = known_value(a)
     if value is not None and np.any(np.asarray(value) <= (d - 1) / 2):
         raise ValueError(f"condition a ({value!r}) > 0.5 * (d-1) ({(d - 1) / 2:f}) not met")
     constant = d * (d - 1) * 0.25 * math.log(math.pi)

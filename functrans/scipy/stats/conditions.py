@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import AnyArray, Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known_value
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
@@ -20,7 +20,7 @@ from functrans.scipy.implicit import Numberless, concrete, orders_of
 
 def asked(question: Callable, *xs: Any) -> Any:
     """A condition on ``xs``, of plain values where they are known."""
-    plain = [known(x) for x in xs]
+    plain = [known_value(x) for x in xs]
     return question(*(xs if any([p is None for p in plain]) else plain))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats as theirs
 
-from functrans._core.bind import AnyArray, Tracer, known
+from functrans._core.bind import AnyArray, Tracer, known_value
 from functrans._ops import linalg as rows
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
@@ -169,7 +169,7 @@ class MultivariateT(_Density):
         """The logarithm of the density, by the Cholesky factor of the shape matrix."""
         if allow_singular:
             raise self._lacks("logpdf with allow_singular")
-        plain = known(df)
+        plain = known_value(df)
         if plain is not None and np.all(plain == np.inf):
             return multivariate_normal.logpdf(x, loc, shape)
         gap, shape, dim = _place(x, loc, shape)
@@ -225,7 +225,7 @@ class Dirichlet(Named):
         if x.shape[0] != n:
             raise ValueError(f"Vector 'x' must have {n} or {n - 1} entries, as 'alpha' has {n}, "
                              f"but its shape is {x.shape}.")
-        _check_simplex(known(x))
+        _check_simplex(known_value(x))
         return x, (alpha - 1).reshape((n, *(1,) * (x.ndim - 1))), _log_beta(alpha)
 
     @method
@@ -299,7 +299,7 @@ def _log_beta(alpha: Any) -> AnyArray:
 
 def _positive(name: str, x: Any) -> AnyArray:
     x = _real(x)
-    plain = known(x)
+    plain = known_value(x)
     if plain is not None and np.min(plain, initial=np.inf) <= 0:
         raise ValueError(f"All parameters must be greater than 0, but {name} is {plain!r}")
     if x.ndim != 1:
@@ -437,7 +437,7 @@ def _of_wishart(df: Any, scale: Any) -> tuple[Any, Any, int]:
     """The degrees of freedom, the scale as a matrix, and its dimension."""
     scale, df = _real(scale), _real(df)
     dim = scale.shape[0] if scale.ndim else 1
-    plain = known(df)
+    plain = known_value(df)
     if plain is not None and np.any(plain <= dim - 1):
         raise ValueError("Degrees of freedom must be greater than the dimension of scale "
                          "matrix minus 1.")

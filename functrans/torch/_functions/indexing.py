@@ -17,7 +17,7 @@ from functrans.torch._graph.custom import NoDerivative
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.levels import anywhere, require_entries
 from functrans.torch._graph.modes import state
-from functrans.torch._graph.observed import observed, observed_unary
+from functrans.torch._graph.observed import observe, observed_unary
 from functrans.torch._graph.views import change, getitem, guard, rebase, refuse_overlap, view
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import result_dtype
@@ -157,7 +157,7 @@ def _picked(x, key):
     return getitem(x, *indices, pattern=pattern)
 
 
-@partial(observed, name="setitem")
+@partial(observe, name="setitem")
 def put(self: Tensor, key: Any, value: Any) -> None:
     """``self[key] = value``."""
     key = _key(_entries_of(key, 4))

@@ -114,7 +114,7 @@ def computes_wide(name: str) -> bool:
     return name in _WIDE
 
 
-def widened(name: str, operands: Sequence, options: dict[str, Any]) -> np.dtype | None:
+def widen(name: str, operands: Sequence, options: dict[str, Any]) -> np.dtype | None:
     """The type of a result of these operands if it is of half precision, else None."""
     found = [x for x in (*operands, *options.values()) if getattr(x, "dtype", None) is not None]
     if not any([_is_half(x) for x in found]):

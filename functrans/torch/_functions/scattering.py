@@ -33,13 +33,13 @@ def _split(x: Any, key: tuple) -> tuple[Any, list]:
     return pattern, list(np.broadcast_arrays(*indices)) if len(indices) > 1 else list(indices)
 
 
-def written(x: Any, key: tuple, value: Any) -> Any:
+def write(x: Any, key: tuple, value: Any) -> Any:
     """``x`` with ``value`` at the places of ``key``."""
     pattern, indices = _split(x, key)
     return _scatter_set(x, value.astype(x.dtype), *indices, pattern=pattern)
 
 
-def added(x: Any, key: tuple, value: Any) -> AnyArray:
+def add(x: Any, key: tuple, value: Any) -> AnyArray:
     """``x`` with ``value`` added at the places of ``key``."""
     pattern, indices = _split(x, key)
     return _scatter_add(x, value.astype(x.dtype), *indices, pattern=pattern)
@@ -88,12 +88,12 @@ def _source(x: Any, src: Any, index: np.ndarray) -> AnyArray:
 
 @_whole
 def _set_along(x, dim, index, src):
-    return written(x, _places(dim, index, x.ndim), src)
+    return write(x, _places(dim, index, x.ndim), src)
 
 
 @_whole
 def _add_along(x, dim, index, src):
-    return added(x, _places(dim, index, x.ndim), src)
+    return add(x, _places(dim, index, x.ndim), src)
 
 
 @_whole
@@ -186,7 +186,7 @@ def _extreme(ufunc: Any) -> Callable[..., AnyArray]:
         mine, theirs = plain(x) == y, plain(src) == y[key]
         count = mine.astype(x.dtype)
         np.add.at(count, key, theirs.astype(x.dtype))
-        share = added(np.where(mine, x, 0), key, np.where(theirs, src, 0))
+        share = add(np.where(mine, x, 0), key, np.where(theirs, src, 0))
         return _moving_as(y, share / np.maximum(count, 1))
 
     return extreme
@@ -202,7 +202,7 @@ def _limit(sign: int) -> Callable[[np.dtype], float]:
     return limit
 
 
-_REDUCTIONS = {"sum": added, "mean": added, "prod": _product, "amax": _extreme(np.maximum),
+_REDUCTIONS = {"sum": add, "mean": add, "prod": _product, "amax": _extreme(np.maximum),
                "amin": _extreme(np.minimum)}
 _NEUTRAL = {"sum": lambda d: 0, "mean": lambda d: 0, "prod": lambda d: 1, "amax": _limit(-1),
             "amin": _limit(1)}
@@ -229,7 +229,7 @@ def index_add(x, dim, index, source, *, alpha=1):
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension. "
             f"Got self.shape = {list(x.shape)} source.shape = {list(source.shape)}")
-    return added(whole, key, source if alpha == 1 else source * alpha).reshape(x.shape)
+    return add(whole, key, source if alpha == 1 else source * alpha).reshape(x.shape)
 
 
 @op
@@ -238,7 +238,7 @@ def index_copy(x, dim, index, source):
     _type("index_copy", x, source)
     whole, key = _slices("index_copy", x, dim, index)
     source = source if source.ndim else source.reshape(1)
-    return written(whole, key, source).reshape(x.shape)
+    return write(whole, key, source).reshape(x.shape)
 
 
 @op
@@ -249,7 +249,7 @@ def index_fill(x, dim, index, value):
         raise RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor "
                            f"with {value.ndim} dimension(s).")
     shape = plain(whole)[key].shape
-    return written(whole, key, np.broadcast_to(np.asarray(value) if type(value) in NUMBERS
+    return write(whole, key, np.broadcast_to(np.asarray(value) if type(value) in NUMBERS
                                               else value, shape)).reshape(x.shape)
 
 
@@ -271,7 +271,7 @@ def index_put(x, indices, values, accumulate=False):
     same_type_put(x, values)
     shape = plain(x)[key].shape
     values = values.reshape(values.shape[max(values.ndim - len(shape), 0) :])
-    return (added if accumulate else written)(x, key, np.broadcast_to(values, shape))
+    return (add if accumulate else write)(x, key, np.broadcast_to(values, shape))
 
 
 @op
@@ -282,7 +282,7 @@ def put(x, index, source, accumulate=False):
     if source.size != index.size:
         raise RuntimeError("put_(): Expected source and index to have the same number of elements, "
                            f"but got {source.size} and {index.size}")
-    y = (added if accumulate else written)(
+    y = (add if accumulate else write)(
         x.reshape(-1), (index.reshape(-1),), source.reshape(-1))
     return y.reshape(x.shape)
 
@@ -297,7 +297,7 @@ def masked_scatter(x, mask, source):
     if n > source.size:
         raise RuntimeError(f"masked_scatter: expected self and source to have {n} entries where "
                            f"mask holds, but source has {source.size}")
-    return written(x + np.zeros((), x.dtype), (mask,), source.reshape(-1)[:n])
+    return write(x + np.zeros((), x.dtype), (mask,), source.reshape(-1)[:n])
 
 
 # ---- where views are
@@ -306,14 +306,14 @@ def masked_scatter(x, mask, source):
 @op
 def select_scatter(input, src, dim, index):
     """``input`` with ``src`` at ``index`` along ``dim``."""
-    return written(input, (slice(None),) * (dim % input.ndim) + (index,), src)
+    return write(input, (slice(None),) * (dim % input.ndim) + (index,), src)
 
 
 @op
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
     """``input`` with ``src`` in a slice along ``dim``."""
     key = (slice(None),) * (dim % input.ndim) + (slice(start, end, step),)
-    return written(input, key, np.broadcast_to(src, plain(input)[key].shape))
+    return write(input, key, np.broadcast_to(src, plain(input)[key].shape))
 
 
 @op
@@ -326,7 +326,7 @@ def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
                            f"dimension, but it has {src.shape[-1]}")
     turned = np.moveaxis(input, (dim1, dim2), (-2, -1))
     i = np.arange(length)
-    y = written(turned, (Ellipsis, i + max(-offset, 0), i + max(offset, 0)), src)
+    y = write(turned, (Ellipsis, i + max(-offset, 0), i + max(offset, 0)), src)
     return np.moveaxis(y, (-2, -1), (dim1, dim2))
 
 

@@ -17,7 +17,7 @@ from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value
 from functrans.torch._graph.levels import require_entries
 from functrans.torch._graph.modes import quietly, silent, state, unusual
 from functrans.torch._graph.nodes import caller, named
-from functrans.torch._graph.observed import observed
+from functrans.torch._graph.observed import observe
 from functrans.torch._graph.views import change, guard, rebase, refuse_overlap, value_for_write
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import scalar_name
@@ -258,7 +258,7 @@ def in_place(f: Callable, name: str) -> Callable:
         self._storage.count(name, (frame.f_code, frame.f_lasti))
         return self
 
-    return observed(
+    return observe(
         named(method, name, f"{name[:-1]} in place: the result is written to this tensor."))
 
 

@@ -48,14 +48,14 @@ from functrans.torch._functions.outputs import (
     rename,
     renaming,
     return_type,
-    widened,
+    widen,
     write_out,
     wrong_arguments,
 )
 from functrans.torch._graph.graph import RowNode, Value, is_outer
 from functrans.torch._graph.modes import quietly, state
 from functrans.torch._graph.nodes import Node, named, title_for
-from functrans.torch._graph.observed import observed
+from functrans.torch._graph.observed import observe
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import NUMBERS
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, lift_operand
@@ -125,7 +125,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             operands = accepted.together(operands)
         half = None
         if wide and not common and options.get("dtype") is None:
-            half = widened(name, operands, options)
+            half = widen(name, operands, options)
             if half is not None:
                 operands = [in_single(x) for x in operands]
                 options = {k: in_single(x) for k, x in options.items()}
@@ -139,7 +139,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             mark(y, args, saved)
         return y
 
-    called = observed(named(run, name, body.__doc__), name)
+    called = observe(named(run, name, body.__doc__), name)
     called.body = body  # type: ignore[attr-defined]  # for other bodies
     if method or space is not None:
         table = METHODS if space is None else space

@@ -40,7 +40,7 @@ def call_observed(name: str, f: Callable[..., _R], *args: Any) -> _R:
     return f(*args)
 
 
-def observed(f: Callable[_P, _R], name: str = "") -> Callable[_P, _R]:
+def observe(f: Callable[_P, _R], name: str = "") -> Callable[_P, _R]:
     """``f``, of which observers are told as ``name``, or by its own name."""
     name = name or f.__name__
 

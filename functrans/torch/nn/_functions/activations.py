@@ -15,7 +15,7 @@ from functrans.torch._functions.failures import WrongValue, unmultiply
 from functrans.torch._functions.indexing import index_array
 from functrans.torch._functions.outputs import RowCall, are_plain
 from functrans.torch._functions.reductions import axes
-from functrans.torch._functions.scattering import added, reduced
+from functrans.torch._functions.scattering import add, reduced
 from functrans.torch._functions.shim_rows import ROWS, in_place
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op, plain
 from functrans.torch._functions.table import method as enter_method
@@ -329,7 +329,7 @@ def _bagged(weight, index, bags, count, mode, scale, kept):
     rows = np.where(kept[:, None], rows, 0)
     total = np.zeros((count, weight.shape[1]), weight.dtype)
     if mode != "max":
-        y = added(total, (bags,), rows)
+        y = add(total, (bags,), rows)
         size = np.maximum(np.bincount(bags[kept], minlength=count), 1)[:, None]
         return y / size.astype(weight.dtype) if mode == "mean" else y
     y = reduced(total, (bags[kept],), rows[kept], "amax", False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.reductions import Extreme
-from functrans.torch._functions.scattering import written
+from functrans.torch._functions.scattering import write
 from functrans.torch._functions.table import NN, op, plain
 from functrans.torch._graph.nodes import named
 from functrans.torch._tensors.random import source
@@ -157,7 +157,7 @@ def _unpool(n: int) -> Callable:
                                f"{index.max()} (output volumes are of size {lengths})")
         grid = np.ogrid[tuple([slice(k) for k in lead])]
         key = (*[g[..., None] for g in grid], index)
-        y = written(flat, key, input.reshape((*lead, -1)))
+        y = write(flat, key, input.reshape((*lead, -1)))
         return y.reshape((*lead, *lengths))
 
     return op(unpool, f"max_unpool{n}d", "Zeros, with entries put back at their places.",
