@@ -463,3 +463,30 @@ def test_tests_draw_from_generators_that_start_anew():
     shared = r"(?m)^RNG = (np\.|default_rng)"
     files = Path(__file__).parent.rglob("*.py")
     assert not [path.name for path in files if re.search(shared, text_of(path))]
+
+
+# Participles that name functions: of their verbs there is another name nearby.
+PARTICIPLES = set(re.findall(r"\w+", """
+    __reversed__ _drawn _overlapped _ragged _selected _stacked _typed _undetermined
+    _unfactored _widened accepted added aligned asked batched called centred checked chosen
+    closed combined compiled concatenated counted deprecated drawn entered evaluated explained
+    extended factorized filled fitted followed gathered hooked indexed lifted listed located
+    looped lost masked named normalised opened ordered packed pickled placed polished prepared
+    published pushed recorded reduced refused resized rolled scaled settled shown stacked
+    staged structured summed tied tiled typed unsupported warned weighted whitened widened
+    windowed wrapped written
+"""))
+IRREGULAR = set(re.findall(r"\w+", """
+    begun bent brought built caught chosen done drawn driven found frozen given gone grown held
+    hidden kept known laid led left lent lost made meant met overwritten rewritten seen sent shown
+    taken taught told undone wound written
+"""))
+VERBS = frozenset({"embed", "feed", "need", "seed", "speed"})
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_functions_are_named_by_verbs_or_nouns_not_by_bare_participles(path):
+    names = {node.name for node in ast.parse(text_of(path)).body
+             if isinstance(node, ast.FunctionDef) and not node.decorator_list}
+    bare = {n for n in names if re.fullmatch("_?[a-z]+ed", n) or n.strip("_") in IRREGULAR}
+    assert {n for n in bare if n.strip("_") not in VERBS} <= PARTICIPLES
