@@ -9,12 +9,11 @@ import os
 import shutil
 import sys
 import tempfile
-import zlib
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import drawing
+from tests import drawing, sampled
 
 settings.register_profile(
     "quick",
@@ -85,15 +84,12 @@ def whole_tracebacks():
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out cases of tests that are ``sampled``; those that run are always the same."""
+    """Leave out some cases of the tests that ``tests/sampled.py`` lists, always the same ones."""
     if settings.get_current_profile_name() != "quick" or len(items) < WHOLE:
         return
-    kept, left = [], []
-    for item in items:
-        mark = item.get_closest_marker("sampled")
-        out = mark is not None and zlib.crc32(item.name.encode()) % mark.args[0] != 0
-        (left if out else kept).append(item)
-    items[:] = kept
+    left = [item for item in items if sampled.is_left_out(item.nodeid)]
+    out = set(left)
+    items[:] = [item for item in items if item not in out]
     config.hook.pytest_deselected(items=left)
 
 

@@ -1,0 +1,57 @@
+"""Tests of which a quick run of the whole suite takes one case in two or more.
+
+They draw many cases of one kind, and take seconds. Which cases run is told by their names, so that
+they are always the same. Run alone, a test has all its cases; in the thorough profile each has.
+"""
+
+import zlib
+
+# Test -> one case in so many runs.
+ONE_IN = {
+    "tests/table/test_special_values.py::test_elementwise_rows_at_special_values": 4,
+    "tests/table/test_special_values.py": 2,
+    "tests/table/test_planted_rules.py": 2,
+    "tests/table/test_calculus.py": 2,
+    "tests/table/test_table.py": 2,
+    "tests/table/test_types.py": 2,
+    "tests/table/test_longdoubles.py": 2,
+    "tests/table/test_tails.py": 2,
+    "tests/fuzz/": 2,
+    "tests/compile/test_large.py": 3,
+    "tests/compile/test_large_natively.py": 2,
+    "tests/compile/test_native.py": 2,
+    "tests/compile/test_gemm.py": 4,
+    "tests/compile/test_rows_of_products.py": 2,
+    "tests/core/test_ownership.py": 2,
+    "tests/jit/test_jit.py::test_every_composition_agrees_with_eager": 2,
+    "tests/jit/test_paths.py::test_every_transform_of_a_path_agrees_with_eager_code": 2,
+    "tests/numba/test_numba_numbers.py::test_a_kernel_has_the_derivatives_of_its_python": 2,
+    "tests/numpy/test_dtypes.py": 2,
+    "tests/numpy/test_coverage.py": 2,
+    "tests/numpy/test_indexing.py": 2,
+    "tests/numpy/test_calls.py": 2,
+    "tests/numpy/test_structure.py": 2,
+    "tests/ops/test_coinciding.py": 2,
+    "tests/ops/test_edge_points.py::test_even_powers_of_a_length_that_is_zero_are_smooth": 4,
+    "tests/ops/test_polynomial_series.py": 2,
+    "tests/ops/test_strong_zero.py::test_the_branch_not_taken_counts_for_nothing": 2,
+    "tests/scipy/test_no_silent_loss.py": 4,
+    "tests/scipy/test_samples.py": 2,
+    "tests/scipy/test_signal.py": 2,
+    "tests/scipy/test_solvers_in_programs.py": 2,
+    "tests/scipy/test_stats.py": 2,
+    "tests/transforms/test_compositions.py": 2,
+    "tests/transforms/test_jacobians.py::test_colours_change_no_entry_of_a_matrix": 2,
+    "tests/transforms/test_square.py": 2,
+}
+
+
+def is_left_out(nodeid: str) -> bool:
+    """Whether a quick run of the whole suite leaves out this case."""
+    name, bracket, _ = nodeid.partition("[")
+    if not bracket:
+        return False
+    file, _, _ = name.partition("::")
+    folder = "/".join(file.split("/")[:-1]) + "/"
+    n = ONE_IN.get(name) or ONE_IN.get(file) or ONE_IN.get(folder) or 1
+    return zlib.crc32(nodeid.encode()) % n != 0
