@@ -112,7 +112,7 @@ def install(native: Any) -> None:
 def keep_memory(x: np.ndarray) -> None:
     """Note an array: once there are large ones, memory of those that are dropped is kept."""
     if x.nbytes >= sizes.KEPT:
-        memory.keep()
+        memory.keep(x.nbytes)
 
 
 def _compiles(xs: Sequence) -> bool:

@@ -47,14 +47,27 @@ def fresh_pages(times=20):
 first = fresh_pages()
 memory.keep()
 print(first / {PAGES}, fresh_pages() / {PAGES})
+
+def faults(nbytes):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.ones(nbytes // 8)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults(2 * memory.BLOCK)
+kept = faults(2 * memory.BLOCK)
+memory.keep(memory.WAITING + 1)
+faults(4 * memory.BLOCK)
+print(kept, faults(4 * memory.BLOCK))
 """
 
 
 def test_a_dropped_array_leaves_its_pages_to_the_next():
     # in a process of its own, whose heap has no room from other tests
     ran = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, check=True)
-    first, kept = map(float, ran.stdout.split())
-    assert first > 0.9 and kept < 0.2
+    first, then, large, mapped = map(float, ran.stdout.split())
+    assert first > 0.9 and then < 0.2
+    # what is larger than all that may wait has large blocks go back
+    assert large < 4 < mapped
 
 
 def test_clearing_the_cache_gives_all_back(monkeypatch):
