@@ -346,6 +346,9 @@ KEPT = {
     "a choice that is known in part": (
         VEC, one(ops.where, Const(np.array([True, False, True])), "x", 0.0)
     ),
+    "a choice of arrays that is known in part": (
+        VEC, one(ops.where, Const(np.array([True, False, True])), "x", Const(np.arange(3.0)))
+    ),
     "complex x * 1": (Aval((3,), np.dtype(complex)), one(ops.multiply, "x", 1)),
     "an integer divided by 1 is a float": (
         Aval((3,), np.dtype(int)), one(ops.divide, "x", 1)
