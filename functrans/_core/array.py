@@ -136,11 +136,11 @@ class Array(np.ndarray):
 
     def __getitem__(self, key):
         if writer.get() is not None and type(key) is not int:
-            return self.indexed(key)  # of a traced index, it would take the number
+            return self._getitem(key)  # of a traced index, it would take the number
         try:
             return _item(self, key)
         except ConcretizationError:  # a traced index
-            return self.indexed(key)
+            return self._getitem(key)
 
     def __setitem__(self, key, value):
         if self.flags.writeable:
@@ -162,7 +162,7 @@ class Array(np.ndarray):
         """Indexed updates that return a changed copy: ``x.at[i].set / add / mul / min / max``."""
         raise NotImplementedError  # attached by functrans.numpy
 
-    def indexed(self, key: Any) -> Any:
+    def _getitem(self, key: Any) -> Any:
         """``self[key]`` by the op, so that a trace sees it."""
         raise NotImplementedError  # attached by functrans.numpy
 

@@ -20,7 +20,7 @@ from functrans.config import config
 # The parameters of mallopt: bytes that wait, from which a block may be mapped by itself, how many.
 TRIM, LARGE, MAPS = -1, -3, -4
 WAITING, BLOCK, MOST = 1 << 28, 1 << 25, 1 << 16
-USUAL = 1 << 17  # bytes that wait by default
+USUAL = 1 << 17  # of both by default
 # Variables by which users set the same.
 VARIABLES = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"
 
@@ -41,10 +41,9 @@ def keep(nbytes: int = 0) -> None:
         return
     _State.keeps, _State.maps = wanted, maps
     library.mallopt(TRIM, WAITING if wanted else USUAL)
-    library.mallopt(LARGE, BLOCK)
+    library.mallopt(LARGE, BLOCK if wanted else USUAL)
     library.mallopt(MAPS, 0 if wanted and not maps else MOST)
     if not wanted:
-        library.mallopt(LARGE, USUAL)
         library.malloc_trim(0)
 
 

@@ -304,10 +304,10 @@ def _calls_numpy_alone(f: types.FunctionType, seen: set[int]) -> bool:
     seen.add(id(f))
     code = f.__code__
     key = id(code)
-    known, names = _numpys.get(key, (None, None))
+    known, names = _names_of_codes.get(key, (None, None))
     if known is None or known() is not code:
         names = _own_names(code)
-        _numpys[key] = weakref.ref(code, lambda _: _numpys.pop(key, None)), names
+        _names_of_codes[key] = weakref.ref(code, lambda _: _names_of_codes.pop(key, None)), names
     if names is None or f.__dict__ or f.__defaults__ or f.__kwdefaults__:
         return False
     space = f.__globals__
@@ -334,7 +334,7 @@ def _own_names(code: types.CodeType) -> frozenset[str] | None:
 
 
 # By id, code that has been read: code objects are slow to hash.
-_numpys: dict[int, tuple[weakref.ref[types.CodeType], frozenset[str] | None]] = {}
+_names_of_codes: dict[int, tuple[weakref.ref[types.CodeType], frozenset[str] | None]] = {}
 _BUILTIN_NAMES = dict.fromkeys(vars(builtins))
 # What is no function of the user's and leads to none.
 _HARMLESS = frozenset({int, float, complex, str, bytes, bool, type(None), np.ndarray, np.ufunc,
@@ -421,7 +421,7 @@ def follow_always(f: Any) -> None:
     """Have ``f`` followed, and what names it, though its code shows no writes."""
     _writes[f.__code__] = True
     GIVEN.add(f.__code__)
-    _numpys.pop(id(f.__code__), None)
+    _names_of_codes.pop(id(f.__code__), None)
 
 
 def _nest(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -235,7 +235,7 @@ def at(x: Any) -> At:
 
 MEMBERS: dict[type, dict[str, Any]] = {
     Array: {
-        "at": property(at), "indexed": item,
+        "at": property(at), "_getitem": item,
         "__array_namespace__": lambda self, /, *, api_version=None: namespace(api_version),
     },
 }

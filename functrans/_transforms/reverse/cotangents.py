@@ -94,7 +94,7 @@ def scatter(cts: list, parent: int, action: Any, ct: Any, saved: tuple) -> None:
     action.accumulate(total, ct if ct.dtype is dtype else cast(ct, dtype), fixed, params)
 
 
-def added_in_program(cts: list, parent: int, ct: Any, saved: tuple) -> bool:
+def add_in_program(cts: list, parent: int, ct: Any, saved: tuple) -> bool:
     """Add a traced scatter to the parent's cotangent by an op that costs what ``ct`` holds.
 
     False where that is not the cheaper way, or not the same sum.

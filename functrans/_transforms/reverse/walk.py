@@ -26,8 +26,8 @@ from functrans._ops.slopes import brought_to
 from functrans._transforms.reverse import cotangents
 from functrans._transforms.reverse.cotangents import (
     accumulate,
+    add_in_program,
     add_into,
-    added_in_program,
     scatter,
     scatter_late,
 )
@@ -174,7 +174,7 @@ def walk(
                     continue
                 if counts is None:
                     counts = _reads(tape[start:k], node)
-                if counts[saved[0]] >= many and added_in_program(cts, parent, ct, saved):
+                if counts[saved[0]] >= many and add_in_program(cts, parent, ct, saved):
                     continue
             c = action.pull(ct, *saved) if careful else action.act(ct, *saved)
             if unlike is not None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from functrans._compile.run.guards import Guards
 
 
-class Segment(Protocol):
-    """A piece of a path, and the decision behind it."""
+class TreeNode(Protocol):
+    """A segment of a path, and the decision behind it."""
 
     piece: Any
     structure: Any
@@ -41,16 +41,16 @@ class Paths(Protocol):
         raise NotImplementedError
 
     @property
-    def leaves(self) -> Iterable[Segment]:
+    def leaves(self) -> Iterable[TreeNode]:
         """The ends of the paths."""
         raise NotImplementedError
 
     @property
-    def root(self) -> Segment | None:
+    def root(self) -> TreeNode | None:
         """Where all begin."""
         raise NotImplementedError
 
-    def nodes(self) -> Iterable[tuple[int, Any, Segment]]:
+    def nodes(self) -> Iterable[tuple[int, Any, TreeNode]]:
         """All pieces, each behind the one before it."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ def _steps(paths: Paths, labelled: bool) -> Step | None:
     return steps.get(paths.root)
 
 
-def _test(node: Segment, steps: dict[Any, Step]) -> Test | None:
+def _test(node: TreeNode, steps: dict[Any, Step]) -> Test | None:
     """The decision behind a node, and where its outcomes lead; Python raises what one raised."""
     if node.decision is None:
         return None
