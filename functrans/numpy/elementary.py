@@ -503,4 +503,4 @@ _OURS = [
     "shape", "sinc", "size", "zeros_like",
 ]
 
-__all__: list[str] = sorted({*_UFUNC_NAMES, *_THEIRS, *_OURS})
+ALSO = (*_UFUNC_NAMES, *_THEIRS, *_OURS)

@@ -108,13 +108,12 @@ def attach(module: ModuleType) -> None:
 def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
     """Make the functions of ``module`` callable in ``into`` and under NumPy's names, ``theirs``.
 
-    They are those of ``__all__`` or, where there is none, what ``numpy_like`` has made there and
-    those of ALSO. Its METHODS become those of traced values; its UFUNCS and UFUNC_METHODS define
-    ufuncs on them.
+    They are what ``numpy_like`` has made there and those of ALSO. Its METHODS become those of
+    traced values; its UFUNCS and UFUNC_METHODS define ufuncs on them.
     """
     own = [name for name, f in vars(module).items()
            if hasattr(f, "traced") and f.__module__ == module.__name__ and name[0] != "_"]
-    names = getattr(module, "__all__", [*own, *getattr(module, "ALSO", ())])
+    names = list(dict.fromkeys([*own, *getattr(module, "ALSO", ())]))
     for name in names:
         ours = getattr(module, name)
         plain = isinstance(ours, type) or not callable(ours)
@@ -131,7 +130,7 @@ def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
         adopt(name, ours)
     protocols.UFUNC_METHOD_TABLE.update(getattr(module, "UFUNC_METHODS", {}))
     protocols.UFUNCS.update(getattr(module, "UFUNCS", {}))
-    return list(names)
+    return names
 
 
 # ---- What programs ask the kind of a value by: traced arrays are arrays, traced numbers numbers

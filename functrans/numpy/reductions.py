@@ -468,8 +468,4 @@ METHODS = {
     for f in (sum, prod, mean, var, std, max, min, any, all, argmax, argmin, cumsum, cumprod)
 }
 
-__all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean",
-    "min", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "ptp",
-    "std", "sum", "var",
-]
+ALSO = ("count_nonzero",)

@@ -14,7 +14,8 @@ import numpy as np
 
 from functrans._core.array import dtype_of, real_dtype
 from functrans._core.bind import Tracer
-from functrans._core.warned import geterr, geterrcall
+from functrans._core.warned import geterr as geterr  # published
+from functrans._core.warned import geterrcall as geterrcall
 from functrans.errors import ConcretizationError, lost
 
 # ---- The types in which NumPy computes, and the casts that it refuses
@@ -185,4 +186,4 @@ METHODS = {
     "to_device": _to_device,
 }
 
-__all__ = ["finfo", "from_dlpack", "geterr", "geterrcall", "iinfo"]
+ALSO = ("finfo", "from_dlpack", "geterr", "geterrcall", "iinfo")
