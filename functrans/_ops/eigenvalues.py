@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import Aval
-from functrans._core.bind import AnyArray, Tracer, cast
+from functrans._core.bind import AnyArray, Tracer, cast, known_value
 from functrans._ops import limits
 from functrans._ops.calls import stop
 from functrans._ops.declare import primitive
@@ -264,7 +264,7 @@ roots = primitive(
 
 def leading_zeros(p: Any) -> int:
     """How many leading coefficients are 0; none if that is not known."""
-    known = p.concrete_value() if isinstance(p, Tracer) else p
+    known = known_value(p)
     if known is None or isinstance(known, Tracer):
         return 0
     indices = np.flatnonzero(known)

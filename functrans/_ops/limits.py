@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import Aval
-from functrans._core.bind import AnyArray, Tracer, is_finite
+from functrans._core.bind import AnyArray, Tracer, is_finite, known_value
 from functrans._ops.calls import stop
 from functrans._ops.declare import General, Linear, primitive, strong_multiply
 from functrans._ops.elementwise import absolute, ratio, where
@@ -151,14 +151,14 @@ def agrees(numerator: Any, limit: Any, gap: Any, most: Any) -> AnyArray:
 
 def refuse(flags: Any, said: Callable[[tuple[int, ...]], str]) -> None:
     """Raise what is ``said`` of the index of the first flag that is set, if that is known."""
-    known = flags.concrete_value() if isinstance(flags, Tracer) else flags
+    known = known_value(flags)
     if isinstance(known, np.ndarray | np.generic) and np.any(known):
         raise NotDifferentiable(said(tuple([int(k[0]) for k in np.nonzero(known)])))
 
 
 def number(x: Any, at: tuple[int, ...]) -> AnyArray:
     """The entry of ``x`` at an index, for an error message."""
-    return (x.concrete_value() if isinstance(x, Tracer) else x)[at]
+    return known_value(x)[at]
 
 
 def of_matrix(at: tuple[int, ...]) -> str:

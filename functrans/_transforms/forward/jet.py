@@ -24,7 +24,17 @@ from functrans._core.array import (
     plain,
     shape_of,
 )
-from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, bind, cast, is_finite, spread
+from functrans._core.bind import (
+    AnyArray,
+    Outputs,
+    Trace,
+    Tracer,
+    bind,
+    cast,
+    is_finite,
+    known_value,
+    spread,
+)
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import Call
@@ -79,7 +89,7 @@ class JetTracer(Tracer):
 
     def concrete_value(self) -> Any:
         x = None if self.owner.active_trace() is not None else self.series.known[0]
-        return x.concrete_value() if isinstance(x, Tracer) else x
+        return known_value(x)
 
     def _concretize(self, convert: Callable[[Any], Any], use: str) -> Any:
         x = self.series.known[0]
@@ -351,7 +361,7 @@ def _by_unfolding(trace: JetTrace, base: Any, exponent: Any) -> bool:
     """Whether x**a is better off by its action: where x may be 0, or a is a small whole number,
     after which the unfolding ends in exact zeros."""
     start = base.series[0] if trace._is(base, trace) else base
-    value = start.concrete_value() if isinstance(start, Tracer) else start
+    value = known_value(start)
     if value is None or not np.all(value):
         return True
     plain = not isinstance(exponent, Tracer)

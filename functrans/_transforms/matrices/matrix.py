@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import Aval, aval_of, dtype_of, finfo, real_dtype, shape_of
-from functrans._core.bind import AnyArray, Tracer, cast
+from functrans._core.bind import AnyArray, cast, known_value
 from functrans._ops.elementwise import from_parts
 from functrans._transforms.arguments import (
     Argnums,
@@ -414,7 +414,7 @@ class _Job(NamedTuple):
         columns = size.max(axis=0, keepdims=True, initial=0.0)
         bound = np.minimum(rows, columns) * float(np.sqrt(finfo(size.dtype).eps))
         differs = gap > bound
-        known = differs.concrete_value() if isinstance(differs, Tracer) else differs
+        known = known_value(differs)
         if known is None:
             return np.where(differs, np.nan, J)
         if np.any(known):

@@ -12,7 +12,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import inexact_dtype
-from functrans._core.bind import Tracer, is_staged, newest_trace
+from functrans._core.bind import Tracer, is_staged, known_value, newest_trace
 from functrans._core.locks import Lock
 from functrans._core.plain import space
 from functrans._core.writing import apart
@@ -286,7 +286,7 @@ class CheckpointNode:
 
 def sample(y: Any) -> Any:
     """A few numbers of an output, to recognise it by; None if it has no plain value."""
-    x = y.concrete_value() if isinstance(y, Tracer) else y
+    x = known_value(y)
     if x is None:
         return None
     x = np.asarray(x)  # an output may be a Python number

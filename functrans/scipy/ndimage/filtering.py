@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from functrans._core.bind import AnyArray, Tracer, bind
+from functrans._core.bind import AnyArray, bind, known_value
 from functrans._ops import filters as rows
 from functrans._ops import structure
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line, warn
@@ -213,7 +213,7 @@ def _gaussian(sigma: Any, order: int, radius: int) -> AnyArray:
 
 def _radius(sigma: Any, truncate: float, radius: Any) -> int:
     if radius is None:
-        known = sigma.concrete_value() if isinstance(sigma, Tracer) else sigma
+        known = known_value(sigma)
         if known is None:
             raise UnsupportedError(
                 f"{user_line()}: gaussian_filter1d got sigma={sigma!r}, whose number is not known "
@@ -249,7 +249,7 @@ def gaussian_filter(input, sigma, order: Any = 0, output=None, mode="reflect", c
     n = len(axes)
     sigmas, orders, modes, radii = [each(v, n) for v in (sigma, order, mode, radius)]
     for axis, s, k, m, r in zip(axes, sigmas, orders, modes, radii, strict=True):
-        known = s.concrete_value() if isinstance(s, Tracer) else s
+        known = known_value(s)
         if known is None or known > 1e-15:
             x = gaussian_filter1d(fitted(x, dtype), s, axis, k, None, m, cval, truncate, radius=r)
     return fitted(x, dtype)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import ndimage, special
 
-from functrans._core.bind import AnyArray, Tracer, bind
+from functrans._core.bind import AnyArray, Tracer, bind, known_value
 from functrans._ops import filters as rows
 from functrans._ops.structure import move_axis
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line, warn
@@ -212,7 +212,7 @@ def affine_transform(input, matrix, offset=0.0, output_shape=None, output=None, 
         raise RuntimeError("no proper affine matrix provided")
     if matrix.ndim == 2 and matrix.shape[1] == d + 1 and matrix.shape[0] in (d, d + 1):
         last = matrix[d:]
-        known: Any = last.concrete_value() if isinstance(last, Tracer) else last
+        known: Any = known_value(last)
         if known is not None and len(known) and not (known[0] == [0] * d + [1]).all():
             raise ValueError("Expected homogeneous transformation matrix with shape "
                              f"{matrix.shape} for image shape {x.shape}, but bottom row was not "
@@ -295,7 +295,7 @@ def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="
 
 def _bounds(angle: Any, shape: np.ndarray) -> np.ndarray:
     """The shape of the box around a plane that is turned."""
-    known = angle.concrete_value() if isinstance(angle, Tracer) else angle
+    known = known_value(angle)
     if known is None:
         raise UnsupportedError(
             f"{user_line()}: rotate got an angle whose number is not known here, which says "
