@@ -419,3 +419,21 @@ def test_half_precision_is_rounded_once(name, dtype):
     (g,), (h,) = [torch.autograd.grad(call(v).sum(), v) for v in (a, b)]
     bound = 2 * torch.finfo(dtype).eps * np.abs(h.numpy()).max() + 1e-3
     assert (np.abs(g.float().numpy() - h.numpy()) <= bound).all()  # a cotangent is rounded too
+
+
+@pytest.mark.parametrize("call", [
+    lambda i: F.gelu(input=i), lambda i: F.mse_loss(input=i, target=i),
+    lambda i: F.mse_loss(i, target=i), lambda i: torch.hypot(other=i, input=i),
+])
+def test_types_are_refused_of_operands_given_by_name_too(call):
+    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+        call(torch.tensor([1, 2]))
+
+
+def test_what_is_saved_of_an_operand_given_by_name_must_not_be_changed():
+    x = torch.ones(2, requires_grad=True)
+    a = x * 1
+    y = F.gelu(input=a)
+    a.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()

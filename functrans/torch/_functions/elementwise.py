@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from functrans.extend import AnyArray
+from functrans.torch._functions.accepted import floats_only
 from functrans.torch._functions.outputs import RowCall, are_plain
 from functrans.torch._functions.rows import binary, operand, reflect, unary
 from functrans.torch._functions.shim_rows import ROWS, enter_in_place
@@ -19,7 +20,6 @@ from functrans.torch._functions.table import (
     NUMBERS,
     TAKING_OUT,
     floating,
-    floats_only,
     op,
     ordered,
     plain,

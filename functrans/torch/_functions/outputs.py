@@ -44,6 +44,12 @@ def parameters_of(f: Callable) -> frozenset[str]:
     return frozenset(inspect.signature(f).parameters)
 
 
+def positions_of(f: Callable) -> tuple[str, ...]:
+    """The names of the arguments that may be given by position, in their order."""
+    return tuple([p.name for p in inspect.signature(f).parameters.values()
+                  if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])
+
+
 def rename(kwargs: dict[str, Any], wanted: Collection[str]) -> dict[str, Any]:
     """``kwargs`` with torch's names in place of NumPy's, where the function has those."""
     if NUMPYS.keys().isdisjoint(kwargs):

@@ -16,13 +16,12 @@ from numpy import ndarray
 from functrans._kernels import sizes
 from functrans._kernels.large import SCALAR, elementwise, in_one_pass
 from functrans.extend import AnyArray, Elementwise, Tracer, bind
-from functrans.torch._functions.accepted import acceptance
+from functrans.torch._functions.accepted import acceptance, no_booleans
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.outputs import OF_ONE, OF_TWO, in_batch
 from functrans.torch._functions.table import (
     NUMBERS,
     floating,
-    no_booleans,
     ordered,
     promote,
     refuse,

@@ -13,6 +13,7 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions import calculus, elementwise
+from functrans.torch._functions.accepted import no_booleans
 from functrans.torch._functions.elementwise import clamp
 from functrans.torch._functions.shim_rows import ROWS, enter_in_place
 from functrans.torch._functions.table import (
@@ -22,7 +23,6 @@ from functrans.torch._functions.table import (
     NUMBERS,
     SPECIAL,
     floating,
-    no_booleans,
     op,
     plain,
     promote,

@@ -20,19 +20,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import TABLE, AnyArray, Tracer
-from functrans.torch._functions.accepted import (
-    BOOLEAN_NEGATION,
-    acceptance,
-    floats_only,
-    no_booleans,
-)
+from functrans.torch._functions.accepted import BOOLEAN_NEGATION, acceptance
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
 from functrans.torch._functions.kept import keeping, mark, mark_row
 from functrans.torch._functions.outputs import (
@@ -44,6 +39,7 @@ from functrans.torch._functions.outputs import (
     in_torchs_type,
     narrow,
     parameters_of,
+    positions_of,
     record_row,
     rename,
     renaming,
@@ -90,7 +86,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
     name = name or body.__name__.strip("_")
     shown = title or title_for(name)
     returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"
-    wanted = parameters_of(body)
+    wanted, order = parameters_of(body), positions_of(body)
     accepted, saved = acceptance(name), keeping(name)
     wide = computes_wide(name)
     keeps_result = saved is not None and saved[1]
@@ -105,6 +101,7 @@ def op(f: Callable | None = None, name: str = "", doc: str = "", *, title: str |
             if out is not None:
                 return write_out(name, functools.partial(run, *args, **kwargs), out,
                                  (args, kwargs))
+            args = _in_place_of_names(args, kwargs, order)
         if by_row is not None:
             y = _directly(shown, by_row, args, kwargs)
             if y is not None:  # which marks its operands itself
@@ -187,6 +184,16 @@ def method(f: Callable) -> Callable:
     """Enter ``f``, written for tensors, as a function and a method."""
     METHODS[f.__name__.strip("_")] = renaming(f)
     return f
+
+
+def _in_place_of_names(args: tuple, kwargs: dict[str, Any], order: Sequence[str]) -> tuple:
+    """``args`` and the tensors behind them that ``kwargs`` gave by name, which are taken out."""
+    moved = [*args]
+    for name in order[len(args) :]:
+        if not isinstance(kwargs.get(name), Tensor):
+            break
+        moved.append(kwargs.pop(name))
+    return tuple(moved)
 
 
 def refuse(name: str, failure: TypeError, xs: Any) -> None:
@@ -316,9 +323,6 @@ def _python_number(x, target):
         return x
     limits = np.iinfo(target)
     return x if limits.min <= x <= limits.max else np.int64(x).astype(target)
-
-
-assert floats_only and no_booleans  # for other modules
 
 
 def row(name: str) -> Any:

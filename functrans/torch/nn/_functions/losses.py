@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import AnyArray
+from functrans.torch._functions.accepted import floats_only, no_booleans
 from functrans.torch._functions.calculus import log_softmax as _log_softmax
 from functrans.torch._functions.failures import WrongValue, misfit
 from functrans.torch._functions.outputs import in_single
@@ -15,8 +16,6 @@ from functrans.torch._functions.shim_rows import ROWS
 from functrans.torch._functions.table import (
     NN,
     floating,
-    floats_only,
-    no_booleans,
     op,
     plain,
     promote,
@@ -83,7 +82,6 @@ def _difference(x: Any, y: Any) -> AnyArray:
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)**2."""
     d = _difference(input, target)
-    floats_only("mse_cpu", d)
     return _weight(np.square(d), weight, _old(size_average, reduce, reduction), "mse_loss")
 
 
@@ -100,7 +98,6 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     d = _difference(input, target)
-    floats_only("smooth_l1_cpu", d)
     size = np.absolute(d)
     if beta > 0:
         size = np.where(size < beta, 0.5 * np.square(d) / beta, size - 0.5 * beta).astype(d.dtype)
