@@ -14,6 +14,7 @@ from functrans._core.bind import AnyArray, Tracer
 from functrans._transforms.matrices.jacobian import jacobian
 from functrans._transforms.mutation import follow
 from functrans._transforms.staging.jit import jit
+from functrans._transforms.staging.names import names_read
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
 from functrans.scipy.implicit import PLAIN, concrete
 from functrans.scipy.public import is_traced
@@ -28,20 +29,20 @@ DOUBLE = np.dtype(np.float64)
 VALUES = (np.ndarray, np.floating, np.complexfloating, float, complex, Tracer)
 
 
-class Followed(Exception):
+class TracedResult(Exception):
     """A function that was to return plain numbers alone returned a traced value."""
 
 
-def alone(f: Any, variables: int | None = None) -> Any:
-    """``f``, of this many ``variables`` if that is known, which raises Followed where it returns a
-    traced value: the call is SciPy's own as long as nothing is traced.
+def plain_only(f: Any, variables: int | None = None) -> Any:
+    """``f``, of this many ``variables`` if that is known, which raises TracedResult where it
+    returns a traced value: the call is SciPy's own as long as nothing is traced.
     """
     if not callable(f) or isinstance(f, types.BuiltinFunctionType):
         return f  # constants, functions in C
 
     def checked(y: object) -> object:
         if is_traced(y):
-            raise Followed
+            raise TracedResult
         return y
 
     def of_one(x: object) -> object:
@@ -164,7 +165,7 @@ def _kind_of(x: Any, depth: int = 2) -> object:
 
 def _kind_of_function(f: types.FunctionType, depth: int) -> tuple:
     values = f.__globals__
-    used = [values[n] for n in _names_in(f.__code__) if n in values]
+    used = [values[n] for n in sorted(names_read(f.__code__).globals) if n in values]
     return (
         f.__code__,
         *[_kind_of_cell(c, depth) for c in f.__closure__ or ()],
@@ -179,13 +180,6 @@ def _kind_of_cell(cell: types.CellType, depth: int) -> object:
         return _kind_of(cell.cell_contents, depth)
     except ValueError:  # not bound yet
         return None
-
-
-@functools.lru_cache(MOST)
-def _names_in(code: types.CodeType) -> tuple[str, ...]:
-    """The names that a function's code uses, that of functions inside of it too."""
-    inner = [n for c in code.co_consts if isinstance(c, types.CodeType) for n in _names_in(c)]
-    return tuple(dict.fromkeys([*code.co_names, *inner]))
 
 
 class _Derivatives:

@@ -25,7 +25,7 @@ from functrans._ops.structure import move_axis
 from functrans._transforms.forward.closures import in_closures, is_derived
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Followed, Numbers, alone, as_args
+from functrans.scipy.calls import Numbers, TracedResult, as_args, plain_only
 from functrans.scipy.implicit import concrete, orders_of
 from functrans.scipy.programs import in_programs, written_into
 from functrans.scipy.public import counterpart, is_traced, refused
@@ -55,9 +55,9 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
     args = as_args(args)
     if not is_traced((a, b, args, points, options)):
         try:
-            return si.quad(alone(func, None if args else 1), a, b, args, full_output, epsabs,
+            return si.quad(plain_only(func, None if args else 1), a, b, args, full_output, epsabs,
                            epsrel, limit, points, weight, **options)
-        except Followed:  # by its closure
+        except TracedResult:  # by its closure
             pass
     f = Numbers(func)
     ends = concrete((a, b))
@@ -156,9 +156,9 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
             raise refused("nquad", "full_output", full_output, "leave it out")
         return si.nquad(func, ranges, args, opts, full_output)
     if not is_traced((ranges, args, opts)):
-        with contextlib.suppress(Followed):
-            given = [*map(alone, opts)] if isinstance(opts, list | tuple) else alone(opts)
-            return si.nquad(alone(func), [*map(alone, ranges)], args, given)
+        with contextlib.suppress(TracedResult):
+            given = [*map(plain_only, opts)] if isinstance(opts, list | tuple) else plain_only(opts)
+            return si.nquad(plain_only(func), [*map(plain_only, ranges)], args, given)
     args = () if args is None else as_args(args)
     options = opts if isinstance(opts, list | tuple) else [opts or {}] * len(ranges)
     quad_alone = inspect.unwrap(quad)  # in a program the whole is one step

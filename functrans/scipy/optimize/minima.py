@@ -19,12 +19,12 @@ from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import (
     Derivative,
-    Followed,
     Numbers,
-    alone,
+    TracedResult,
     as_args,
     exactly,
     jacobian_at,
+    plain_only,
 )
 from functrans.scipy.implicit import concrete, implicit, require_success
 from functrans.scipy.optimize.conditions import Conditions, as_list, ends_of, for_scipy, is_given
@@ -136,8 +136,8 @@ def fsolve(func, x0, args=(), fprime=None, full_output=False, **options):
         return exactly(solve, wanted)
 
     if not is_traced(args):
-        with contextlib.suppress(Followed):
-            return run(alone(func), full_output)
+        with contextlib.suppress(TracedResult):
+            return run(plain_only(func), full_output)
     f = Numbers(func)
     x, info, flag, message = run(f, True)
     if f.depends_on(args):
@@ -172,8 +172,8 @@ def root_scalar(f, args=(), method=None, bracket=None, fprime=None, fprime2=None
     args = as_args(args)
     primes = [Numbers(p) if callable(p) else p for p in (fprime, fprime2)]
     if not is_traced((args, bracket, options)):
-        with contextlib.suppress(Followed):
-            return so.root_scalar(alone(f), args, method, bracket, *primes, **options)
+        with contextlib.suppress(TracedResult):
+            return so.root_scalar(plain_only(f), args, method, bracket, *primes, **options)
     values = (lambda x, *args: f(x, *args)[0]) if fprime is True or fprime2 is True else f
     plain = Numbers(f)
     numbers, bracket, options = concrete((args, bracket, options))

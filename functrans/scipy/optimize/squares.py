@@ -15,7 +15,7 @@ from functrans._transforms.matrices.jacobian import jacobian
 from functrans._transforms.reverse.grad import grad
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Derivative, Followed, Numbers, alone, as_args, exactly
+from functrans.scipy.calls import Derivative, Numbers, TracedResult, as_args, exactly, plain_only
 from functrans.scipy.implicit import concrete, require_success
 from functrans.scipy.optimize.conditions import Conditions, vector
 from functrans.scipy.programs import in_programs
@@ -97,8 +97,8 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
         return exactly(solve, wanted)
 
     if not is_traced(args):
-        with contextlib.suppress(Followed):
-            return run(alone(func), full_output)
+        with contextlib.suppress(TracedResult):
+            return run(plain_only(func), full_output)
     f = Numbers(func)
     x, covariance, info, message, flag = run(f, True)
     if f.depends_on(args):
