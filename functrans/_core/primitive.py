@@ -47,6 +47,7 @@ class Facts(NamedTuple):
     jumps: str = ""  # where its value jumps; unlike at kinks, the derivative there is clear
     at_jump: Callable | None = None  # where ndarray operands are so, as booleans
     example: Callable | None = None  # a result to write programs with, where a run may take long
+    prints: bool = False  # it gives its operand back and prints it, once for each run
 
     @property
     def cheap(self) -> bool:

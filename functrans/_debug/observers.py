@@ -264,8 +264,8 @@ def print(text: str, x: Any) -> Any:
     Python's own ``print`` shows what is traced, and under ``jit`` only while a path is staged. This
     one shows numbers at each call, under ``vmap`` for each entry of the batch. It is part of the
     computation: use what it returns, since what nobody uses is not computed. Derivatives pass
-    through it unseen. While ``jit`` compiles a path, it may be printed more than once, and where
-    the sizes of results are tried, with other numbers; ``export`` refuses it.
+    through it unseen. ``jit`` prints nothing while it compiles; only a call that adds a path to
+    those compiled may print again what came before it. ``export`` refuses it.
 
     Returns ``x``. Raises ArgumentError where ``x`` is no number or array.
 
@@ -300,7 +300,8 @@ def _row(text: str) -> General:
     return General(
         "print", shown, jvp=lambda ts, y, xs: ts[0],
         vjp=lambda ct, y, xs, wanted: [cast(ct, xs[0].dtype)], batch=None, saves="",
-        abstract=abstract, doc="A value that is printed.",
+        abstract=abstract, doc="A value that is printed.", example=lambda x: x,
+        prints=True,
     )
 
 

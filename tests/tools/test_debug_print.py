@@ -39,6 +39,32 @@ def test_a_compiled_function_prints_at_each_call(capsys):
     assert capsys.readouterr().out == "h = [4. 6.]\n"
 
 
+@pytest.mark.parametrize("make", [ft.jit, lambda f: ft.jit(ft.value_and_grad(f)),
+                                  lambda f: ft.grad(ft.jit(f)), lambda f: ft.jit(ft.hessian(f))])
+def test_the_first_call_of_a_compiled_function_prints_once(make, capsys):
+    make(cubes)(X)
+    assert capsys.readouterr().out == "h = [2. 4.]\n"
+
+
+def test_a_printed_value_that_decides_a_branch_is_printed_once_a_call(capsys):
+    f = ft.jit(lambda x: x * 2 if show("x = {}", x) > 0 else x)
+    assert f(1.0) == 2.0
+    assert capsys.readouterr().out == "x = 1.0\n"
+    assert f(-1.0) == -1.0  # which adds a path
+    capsys.readouterr()
+    assert f(-2.0) == -2.0 and f(2.0) == 4.0
+    assert capsys.readouterr().out == "x = -2.0\nx = 2.0\n"
+
+
+@pytest.mark.parametrize("make", [lambda f: f, ft.grad])
+def test_each_step_of_a_compiled_loop_prints_once(make, capsys):
+    def f(x):
+        return ft.scan(lambda c, _: (show("c = {}", c) * x, c), 1.0, np.arange(3.0))[0]
+
+    ft.jit(make(f))(2.0)
+    assert capsys.readouterr().out == "c = 1.0\nc = 2.0\nc = 4.0\n"
+
+
 def test_a_batch_prints_each_entry(capsys):
     ft.vmap(cubes)(np.stack([X, X + 1]))
     assert capsys.readouterr().out == "h = [2. 4.]\nh = [4. 6.]\n"

@@ -17,7 +17,7 @@ import numpy as np
 from functrans._compile.ir.program import Program, Var, atoms, evaluate
 from functrans._core.array import plain
 from functrans._core.bind import PrimalTracer, Tracer, writer
-from functrans._core.primitive import ZeroPolicy
+from functrans._core.primitive import Primitive, ZeroPolicy
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.drawing import Draw, Drawn, key_of
 from functrans._transforms.staging.generators import state_of
@@ -239,7 +239,7 @@ class PathTrace(StagingTrace):
             results = tuple([y for eqn in eqns for y in eqn.outputs])
             program = Program(tuple(inputs), eqns, results)
             with np.errstate(all="ignore"):
-                ys = evaluate(program, [self.values[a] for a in inputs])
+                ys = evaluate(program, [self.values[a] for a in inputs], _silently)
             self.values.update(zip(results, ys, strict=True))
         return True, self.values[v]
 
@@ -259,6 +259,11 @@ class PathTrace(StagingTrace):
                 wanted.add(i)
                 todo += self.eqns[i].inputs
         return inputs, wanted
+
+
+def _silently(prim: Primitive, xs: Sequence, params: dict) -> Any:
+    """What an equation gives, printing nothing: the run that follows does."""
+    return xs[0] if prim.facts.prints else prim(*xs, **params)
 
 
 def exact(x: Any) -> tuple[bool, Any]:
