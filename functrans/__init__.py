@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from typing import TYPE_CHECKING, Any
 
 from functrans import cache, errors, numpy, scipy, tree
@@ -16,7 +17,7 @@ from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._kernels import large as _large
 from functrans._transforms.forward.api import derivative, jvp
-from functrans._transforms.reach import make_program
+from functrans._transforms.reach import eval_shape, make_program
 from functrans._transforms.reverse.api import linear_transpose, linearize, vjp
 from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans._transforms.rules.custom import custom_jvp, custom_vjp, stop_gradient
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
     from functrans import profile as profile
     from functrans import random as random
     from functrans import testing as testing
+    from functrans._segments import segment_sum
     from functrans._transforms.control.api import cond, fori_loop, switch, while_loop
     from functrans._transforms.control.associative import associative_scan
+    from functrans._transforms.control.maps import map
     from functrans._transforms.control.revolve import Revolve
     from functrans._transforms.control.scan import scan
     from functrans._transforms.forward.jet import jet
@@ -59,19 +62,22 @@ _large.install(_native_rows)
 
 __all__ = [
     "Array", "Revolve", "array", "associative_scan", "cache", "certify", "checkpoint", "cond",
-    "config", "custom_jvp", "custom_vjp", "derivative", "elementwise_grad", "errors", "export",
-    "external", "fori_loop", "ggnvp", "grad", "hessian", "hessian_diagonal", "hutchinson", "hvp",
-    "jacfwd", "jacobian", "jacrev", "jax_function", "jet", "jit", "jvp", "laplacian",
-    "linear_operator", "linear_transpose", "linearize", "load", "make_program", "numpy", "patch",
-    "scan", "scipy", "sparse_hessian", "sparse_jacobian", "sparsity", "stop_gradient", "switch",
-    "torch_function", "tree", "value_and_grad", "vhp", "vjp", "vmap", "while_loop",
+    "config", "custom_jvp", "custom_vjp", "derivative", "elementwise_grad", "errors", "eval_shape",
+    "export", "external", "fori_loop", "ggnvp", "grad", "hessian", "hessian_diagonal", "hutchinson",
+    "hvp", "jacfwd", "jacobian", "jacrev", "jax_function", "jet", "jit", "jvp", "laplacian",
+    "linear_operator", "linear_transpose", "linearize", "load", "make_program", "map", "numpy",
+    "patch", "scan", "scipy", "segment_sum", "sparse_hessian", "sparse_jacobian", "sparsity",
+    "stop_gradient", "switch", "torch_function", "tree", "value_and_grad", "vhp", "vjp", "vmap",
+    "while_loop",
 ]
 
 
 # Public names that are imported when they are used, by the module that has them.
 _LAZY = {
+    "_segments": ("segment_sum",),
     "_transforms.control.api": ("cond", "fori_loop", "switch", "while_loop"),
     "_transforms.control.associative": ("associative_scan",),
+    "_transforms.control.maps": ("map",),
     "_transforms.control.revolve": ("Revolve",),
     "_transforms.control.scan": ("scan",),
     "_transforms.forward.jet": ("jet",),
@@ -101,7 +107,11 @@ if not TYPE_CHECKING:  # to a type checker, any name would be known
             return globals()[name]
         if not name.startswith("_") and name in _modules():
             return importlib.import_module(f"functrans.{name}")
-        raise AttributeError(f"module 'functrans' has no attribute {name!r}")
+        from functrans._other_names import MODULES, Elsewhere, absent  # lazy: errors alone read it
+
+        if name in MODULES:
+            return Elsewhere(name, __all__)
+        raise absent(sys.modules[__name__], name)
 
 
 def __dir__() -> list[str]:

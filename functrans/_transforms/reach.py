@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
-from functrans._compile.ir.program import Program
-from functrans._core.array import plain
+from functrans._compile.ir.program import Program, aval_of_atom
+from functrans._core.array import Aval, plain
 from functrans._core.plain import placed
 from functrans._transforms.arguments import is_number, require_callable
 from functrans._transforms.mutation import Callees, named
@@ -262,3 +262,51 @@ def make_program(f: Callable) -> Callable[..., Program]:
             return stage(flat, [plain(leaves[i]) for i in numbers], name)[0]
 
     return written
+
+
+def eval_shape(f: Callable, *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of what ``f(*args, **kwargs)`` returns, which is not computed.
+
+    Args:
+        f: a function of arrays and containers of them.
+        args, kwargs: its arguments; for an array, anything that has a ``shape`` and a ``dtype``.
+
+    Returns what ``f`` does, with an object that has ``shape`` and ``dtype`` for each array.
+
+    Raises ConcretizationError where ``f`` decides by values.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.eval_shape(lambda A, b: (A @ b, np.sum(b)), np.ones((2, 3)), np.ones(3))
+    (float64[2], float64[])
+    """
+    require_callable("eval_shape", f)
+    structures: list[tree.Structure] = []
+
+    def flat(*args: Any, **kwargs: Any) -> list:
+        leaves, structure = tree.flatten(f(*args, **kwargs))
+        structures.append(structure)
+        return leaves
+
+    args, kwargs = tree.map(_stand_in, (args, kwargs))
+    program = make_program(flat)(*args, **kwargs)
+    types = [ShapeDtype(aval_of_atom(a)) for a in program.outputs]
+    return tree.unflatten(structures[-1], types)
+
+
+class ShapeDtype:
+    """The shape and dtype of an array; to ``ft.tree`` a leaf, as the array is."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, aval: Aval):
+        self.shape, self.dtype = aval
+
+    def __repr__(self) -> str:
+        return repr(Aval(self.shape, self.dtype))
+
+
+def _stand_in(x: Any) -> Any:
+    """An array of a shape and dtype, in the memory of one number; what has none, as it is."""
+    if is_number(x) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        return x
+    return np.broadcast_to(np.ones((), x.dtype), x.shape)

@@ -19,6 +19,11 @@ DRAWS = {
     "permutation": lambda k: random.permutation(k, 7),
     "split": lambda k: random.split(k, 3),
     "fold_in": lambda k: random.fold_in(k, 12),
+    "bernoulli": lambda k: random.bernoulli(k, 0.5, 90),
+    "categorical": lambda k: random.categorical(k, np.log(np.arange(1.0, 10.0)), size=30),
+    "choice": lambda k: random.choice(k, np.arange(9.0), (2, 3), False, np.arange(1.0, 10.0) / 45),
+    "gamma": lambda k: random.gamma(k, np.array([0.5, 3.0])),
+    "truncated_normal": lambda k: random.truncated_normal(k, 4.0, 5.0, 3),
 }
 
 
@@ -43,7 +48,9 @@ def test_a_draw_is_the_same_in_every_transform(draw):
     want = np.stack([draw(k) for k in keys])
     # compiled code has logarithms and cosines of its own, right to a rounding or two
     np.testing.assert_allclose(ft.jit(ft.vmap(draw))(keys), want, rtol=1e-14, atol=1e-15)
-    assert ft.vmap(draw)(keys).tolist() == want.tolist()
+    # SciPy's truncnorm on plain numbers, ours on traced ones
+    exact = draw is not DRAWS["truncated_normal"]
+    np.testing.assert_allclose(ft.vmap(draw)(keys), want, rtol=0 if exact else 1e-15)
     assert np.unique(want, axis=0).shape == want.shape
 
 
@@ -52,7 +59,14 @@ def test_a_draw_is_the_same_in_every_transform(draw):
     (lambda k: random.uniform(k, 2.0, 5.0, 4000), scipy.stats.uniform(2, 3)),
     (lambda k: random.normal(k, 1.0, 2.0, 4000), scipy.stats.norm(1, 2)),
     (lambda k: random.exponential(k, 3.0, 4000), scipy.stats.expon(scale=3)),
-], ids=["random", "uniform", "normal", "exponential"])
+    (lambda k: random.gamma(k, 0.7, 2.0, 4000), scipy.stats.gamma(0.7, scale=2)),
+    (lambda k: random.beta(k, 0.7, 2.0, 4000), scipy.stats.beta(0.7, 2.0)),
+    (lambda k: random.gumbel(k, 1.0, 2.0, 4000), scipy.stats.gumbel_r(1, 2)),
+    (lambda k: random.laplace(k, 1.0, 2.0, 4000), scipy.stats.laplace(1, 2)),
+    (lambda k: random.logistic(k, 1.0, 2.0, 4000), scipy.stats.logistic(1, 2)),
+    (lambda k: random.truncated_normal(k, 4.0, 6.0, 4000), scipy.stats.truncnorm(4, 6)),
+], ids=["random", "uniform", "normal", "exponential", "gamma", "beta", "gumbel", "laplace",
+        "logistic", "truncated normal"])
 def test_draws_have_their_distribution(draw, law):
     assert scipy.stats.kstest(draw(KEY), law.cdf).pvalue > 0.01
 
@@ -63,6 +77,56 @@ def test_integers_are_uniform_and_permutations_hold_each_once():
     assert scipy.stats.chisquare(counts[2:]).pvalue > 0.01
     assert sorted(random.permutation(KEY, 50).tolist()) == list(range(50))
     assert random.permutation(KEY, 50).tolist() != list(range(50))
+
+
+P = np.array([0.1, 0.2, 0.3, 0.4, 0.0])
+
+
+@pytest.mark.parametrize("draw", [
+    lambda k: random.choice(k, 5, 6000, p=P), lambda k: random.categorical(k, LOGITS, size=6000),
+    lambda k: ft.vmap(lambda k: random.choice(k, 5, (), False, P))(random.split(k, 3000)),
+    lambda k: random.choice(k, np.arange(5), 6000, True, P),
+], ids=["choice", "categorical", "first without replacement", "of an array"])
+def test_entries_are_drawn_with_their_probabilities(draw):
+    drawn = draw(KEY)
+    counts = np.bincount(drawn, minlength=5)
+    assert counts[4] == 0
+    assert scipy.stats.chisquare(counts[:4], P[:4] * drawn.size).pvalue > 0.01
+
+
+with np.errstate(divide="ignore"):
+    LOGITS = np.log(P)
+
+
+def test_categorical_draws_along_an_axis_and_for_each_row():
+    logits = np.where(np.eye(3) > 0, 0.0, -1e9)
+    assert random.categorical(KEY, logits).tolist() == [0, 1, 2]
+    assert random.categorical(KEY, logits, axis=0).tolist() == [0, 1, 2]
+    assert random.categorical(KEY, logits[:2], size=(4, 2)).tolist() == [[0, 1]] * 4
+
+
+def test_nothing_is_drawn_twice_without_replacement():
+    assert sorted(random.choice(KEY, 30, 30, replace=False).tolist()) == list(range(30))
+    x = np.arange(12.0).reshape(4, 3)
+    rows = random.permutation(KEY, x)
+    assert sorted(rows.tolist()) == x.tolist() and rows.tolist() != x.tolist()
+
+
+def test_a_tuple_in_the_place_of_a_parameter_is_the_size():
+    for draw in (random.normal, random.uniform, random.exponential, random.gumbel):
+        assert draw(KEY, (2, 3)).tolist() == draw(KEY, size=(2, 3)).tolist()
+    assert random.gamma(KEY, 2.0, (3,)).tolist() == random.gamma(KEY, 2.0, size=3).tolist()
+    assert random.normal(KEY, ()).shape == ()
+
+
+def test_gamma_is_differentiated_in_its_shape():
+    def draw(a):
+        return random.gamma(KEY, a)
+
+    step = 1e-5
+    slope = (draw(2.5 + step) - draw(2.5 - step)) / (2 * step)
+    # central differences are right to some 1e-10
+    np.testing.assert_allclose([ft.grad(draw)(2.5), ft.jit(ft.grad(draw))(2.5)], slope, rtol=1e-8)
 
 
 def test_draws_are_differentiated_in_their_parameters():
@@ -110,6 +174,9 @@ def test_what_is_drawn_may_be_written_into():
     (lambda: random.normal(KEY, np.zeros(2), size=3), ShapeError, r"size is \(3,\), the shapes"),
     (lambda: random.normal(KEY, np.zeros(2), size=()), ShapeError, r"size is \(\), .* \[\(2,\), "),
     (lambda: random.uniform(KEY, np.zeros(2), np.ones(3)), ShapeError, "size is None"),
+    (lambda: random.choice(KEY, 3, 4, replace=False), ArgumentError, "cannot draw 4 of 3 entries"),
+    (lambda: random.choice(KEY, 3, 4, p=np.ones(2)), ShapeError, r"3 entries, but p has shape \(2"),
+    (lambda: random.choice(KEY, 0), ArgumentError, "a is empty"),
 ])
 def test_what_is_no_key_number_or_size_is_refused(call, error, text):
     with pytest.raises(error, match=text):

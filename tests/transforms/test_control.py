@@ -501,3 +501,23 @@ def test_indices_of_a_compiled_batch_are_clipped(index):
         batched = ft.vmap(ft.jit(g))(np.array(index), matrices)
         alone = [g(i, m) for i, m in zip(index, matrices, strict=True)]
         np.testing.assert_allclose(batched, alone, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("make", [lambda f: f, ft.jit, ft.jacobian,
+                                  lambda f: ft.jit(ft.jacobian(f))])
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_map_gives_each_row_its_value(make, batch_size):
+    x = np.arange(6.0).reshape(3, 2)
+
+    def mapped(x):
+        return ft.map(lambda row: {"a": np.sum(row**2)}, x, batch_size=batch_size)["a"]
+
+    got, want = make(mapped)(x), make(lambda x: np.sum(x**2, axis=1))(x)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_scan_is_the_same_whatever_is_to_be_written_out():
+    def f(x, unroll):
+        return ft.scan(lambda c, t: (c * x + t, c), x, np.arange(4.0), unroll=unroll)
+
+    assert f(2.0, 1)[0] == f(2.0, True)[0] == f(2.0, 3)[0]

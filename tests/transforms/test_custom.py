@@ -624,3 +624,30 @@ def test_under_jit_a_rule_may_push_through(name):
         np.testing.assert_allclose(g(x), expected, rtol=1e-14)
     slope = ft.jit(lambda x: ft.jvp(ft.grad(ruled), (x,), (y,))[1])(x)
     np.testing.assert_allclose(slope, ft.jvp(ft.grad(f), (x,), (y,))[1], rtol=1e-13)
+
+
+@pytest.mark.parametrize("make", [ft.grad, ft.jacfwd, lambda f: ft.jit(ft.grad(f)),
+                                  lambda f: lambda x: ft.vmap(ft.grad(f))(x[None])[0]])
+def test_rules_are_given_the_arguments_of_nondiff_argnums_first(make):
+    apply = ft.custom_vjp(lambda f, x, n: f(x) * n, nondiff_argnums=(2, 0))
+    apply.defvjp(lambda f, x, n: (apply(f, x, n), x),
+                 lambda f, n, x, ct: (100 * n * x * ct if f is np.sin else np.nan,))
+    pushed = ft.custom_jvp(lambda f, x: f(x), nondiff_argnums=0)
+    pushed.defjvp(lambda f, xs, ts: (f(*xs), 10 * ts[0]))
+
+    def f(x):
+        return np.sum(apply(np.sin, x, n=3) + pushed(np.cos, x))
+
+    np.testing.assert_allclose(make(f)(np.array([1.0, 2.0])), [310, 610], rtol=1e-14)
+
+
+@pytest.mark.parametrize(("nondiff", "text"), [
+    (1, "argument 1 is one of nondiff_argnums, .* but holds an array"),
+    (2, "nondiff_argnums names argument 2, but there are 2"),
+    (-1, "positions of arguments, counted from 0, but got -1"),
+])
+def test_nondiff_argnums_that_cannot_be_are_refused(nondiff, text):
+    with pytest.raises(ArgumentError, match=text):
+        f = ft.custom_vjp(lambda n, x: n * x, nondiff_argnums=nondiff)
+        f.defvjp(lambda n, x: (n * x, None), lambda n, _, ct: (n * ct,))
+        ft.grad(lambda x: f(2, x))(1.0)

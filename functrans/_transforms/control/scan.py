@@ -45,6 +45,7 @@ def scan(
     *,
     checkpoint: int | str | Revolve | None = None,
     progress: bool = False,
+    unroll: int | bool = 1,
 ) -> tuple[Any, Any]:
     """``carry, y = f(carry, x)`` for each entry ``x`` of ``xs`` along axis 0.
 
@@ -69,6 +70,9 @@ def scan(
     ``progress=True`` shows a bar on the standard error stream, also in compiled code: up to 50
     times, between steps that run natively; more often while ``jit`` compiles, or where steps are
     run again. Such a loop keeps the carry at those points beside what it keeps otherwise.
+
+    ``unroll``, which JAX takes, changes nothing: the compiler decides how many steps of a short
+    body it writes out.
 
     Raises ShapeError where lengths or the shapes of steps disagree, ArgumentError where ``f`` does
     not return a pair or the structure changes.

@@ -26,14 +26,14 @@ from functrans._transforms.reverse.tracer import Captures, VJPTracer
 from functrans._transforms.reverse.walk import walk
 from functrans._transforms.rules.calls import outside, under
 from functrans._transforms.rules.custom import FlatCall
-from functrans.errors import CaptureError, LeakedTracerError, name_of
+from functrans.errors import CaptureError, LeakedTracerError, UnsupportedError, name_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @deriving
-def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
+def checkpoint(f: Callable[P, R], *, policy: None = None) -> Callable[P, R]:
     """``f``, of which reverse mode stores only the arguments and runs it again in the backward.
 
     The derivative is the same; memory falls from all that ``f`` computes to its arguments, time
@@ -41,6 +41,9 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     checkpointed groups keeps O(sqrt(n)) of them. ``f`` may take containers and keywords
     and close over traced values. It must return the same values when it is run again, and hand out
     no traced value but by returning it.
+
+    There are no policies, which say what else is kept: leave ``policy`` out, and checkpoint the
+    part of ``f`` that is to be run again.
 
     Raises CaptureError in the backward pass where ``f`` then returns other values.
 
@@ -50,6 +53,9 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     Array(1.)
     """
     f = require_callable("checkpoint", f)
+    if policy is not None:
+        raise UnsupportedError("checkpoint has no policy: it keeps the arguments of what it is "
+                               "given. Checkpoint the part whose values are not to be kept.")
     name = f"checkpoint({name_of(f)})"
     call: Callable = f
 

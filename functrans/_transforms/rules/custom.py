@@ -32,9 +32,15 @@ class Custom(ByValue):
 
     rules: tuple[Callable, ...] = ()  # as the user wrote them
 
-    def __init__(self, f: Callable):
+    def __init__(self, f: Callable, nondiff_argnums: int | Sequence[int] = ()):
+        who = type(self).__name__
         if not callable(f):
-            raise ArgumentError(f"{type(self).__name__} needs a function, but got {describe(f)}")
+            raise ArgumentError(f"{who} needs a function, but got {describe(f)}")
+        given = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+        if not all(isinstance(i, int) and i >= 0 for i in given):
+            raise ArgumentError(f"{who}: nondiff_argnums are positions of arguments, counted from "
+                                f"0, but got {nondiff_argnums!r}")
+        self.nondiff = tuple(sorted(set(given)))
         functools.update_wrapper(self, f, updated=())
         self.f = follow(f)
         self.name = f"{type(self).__name__}({name_of(f)})"
@@ -47,7 +53,8 @@ class Custom(ByValue):
         return self.name
 
     def by_value(self) -> tuple:
-        return type(self), (self.__wrapped__,), self.rules  # type: ignore[attr-defined]  # f
+        made = (self.__wrapped__, self.nondiff)  # type: ignore[attr-defined]  # f
+        return type(self), made, self.rules
 
     def __setstate__(self, rules: tuple[Callable, ...]) -> None:
         if rules:
@@ -59,7 +66,10 @@ class Custom(ByValue):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._require_rule()
-        run = FlatCall(self.name, self.f, positional(self, args, kwargs))
+        given = positional(self, args, kwargs)
+        if self.nondiff:
+            self._require_fixed(given)
+        run = FlatCall(self.name, self.f, given)
         if newest_trace(run.operands) is None:
             return self.f(*args, **kwargs)
         outs = self._call(run)(*run.operands)
@@ -71,6 +81,27 @@ class Custom(ByValue):
 
     def _call(self, run: FlatCall) -> RuledCall:
         raise NotImplementedError
+
+    def _require_fixed(self, args: tuple) -> None:
+        """Raise where an argument that has no derivative is not there, or holds an array."""
+        for i in self.nondiff:
+            if i >= len(args):
+                raise ArgumentError(f"{self.name}: nondiff_argnums names argument {i}, but there "
+                                    f"are {len(args)}")
+            if any(map(is_operand, tree.leaves(args[i]))):
+                raise ArgumentError(
+                    f"{self.name}: argument {i} is one of nondiff_argnums, which are functions, "
+                    "strings and numbers of Python, but holds an array. Leave it out of them; the "
+                    "rule gives None, or a zero tangent, for what has no derivative."
+                )
+
+    def _fixed(self, args: tuple) -> tuple:
+        """The arguments that have no derivative, which a rule is given first."""
+        return tuple([args[i] for i in self.nondiff])
+
+    def _others(self, args: tuple) -> tuple:
+        """The arguments that have one."""
+        return tuple([x for i, x in enumerate(args) if i not in self.nondiff])
 
 
 class FlatCall:
@@ -180,6 +211,9 @@ class custom_jvp(Custom):
     mode is the rule's transpose, Taylor mode follows from it, ``vmap`` runs it on slices, and it is
     differentiated for higher orders. What ``f`` or the rule closes over is differentiated as usual.
 
+    Of ``nondiff_argnums``, positions of functions, strings and Python numbers, the rule is given
+    the values first, ``rule(*those, primals, tangents)``, and the tuples are without them.
+
     Raises ArgumentError or ShapeError when called, where the rule's result does not fit.
 
     >>> import functrans as ft, numpy as np
@@ -195,8 +229,8 @@ class custom_jvp(Custom):
     Array(0.5)
     """
 
-    def __init__(self, f: Callable):
-        super().__init__(f)
+    def __init__(self, f: Callable, nondiff_argnums: int | Sequence[int] = ()):
+        super().__init__(f, nondiff_argnums)
         self.rule: Callable | None = None
 
     def defjvp(self, rule: Callable) -> Callable:
@@ -217,7 +251,8 @@ class custom_jvp(Custom):
 
     def _apply(self, run: FlatCall, primals: Sequence, tangents: Sequence) -> tuple[list, list]:
         assert self.rule is not None
-        pair = self.rule(run.args(primals), run.tangents(tangents))
+        args, ts = run.args(primals), run.tangents(tangents)
+        pair = self.rule(*self._fixed(args), self._others(args), self._others(ts))
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ArgumentError(
                 f"{self.name}: the rule must return (output, its tangent), but returned "
@@ -243,6 +278,9 @@ class custom_vjp(Custom):
     transpose of ``bwd``, ``vmap`` runs both on slices, and both are differentiated for higher
     orders. What ``f`` or ``fwd`` closes over is differentiated as usual.
 
+    Of ``nondiff_argnums``, positions of functions, strings and Python numbers, ``bwd`` is given the
+    values first, ``bwd(*those, residuals, ct)``, and returns no cotangent.
+
     Raises ArgumentError or ShapeError, when called, where the result of a rule does not fit.
 
     >>> import functrans as ft, numpy as np
@@ -255,8 +293,8 @@ class custom_vjp(Custom):
     Array(1.)
     """
 
-    def __init__(self, f: Callable):
-        super().__init__(f)
+    def __init__(self, f: Callable, nondiff_argnums: int | Sequence[int] = ()):
+        super().__init__(f, nondiff_argnums)
         self.fwd: Callable | None = None
         self.bwd: Callable | None = None
 
@@ -296,13 +334,18 @@ class custom_vjp(Custom):
             zeros_like(y) if ct is None and is_inexact(y) else ct
             for ct, y in zip(cts, outs, strict=True)
         ]
-        arg_cts = self.bwd(tree.unflatten(structure, residuals), tree.unflatten(run.out, full))
         args = run.args(avals)
-        if not isinstance(arg_cts, tuple | list) or len(arg_cts) != len(args):
+        fixed = self._fixed(args)
+        returned = self.bwd(*fixed, tree.unflatten(structure, residuals),
+                            tree.unflatten(run.out, full))
+        many = len(args) - len(fixed)
+        if not isinstance(returned, tuple | list) or len(returned) != many:
             raise ArgumentError(
-                f"{self.name}: bwd must return a tuple of {len(args)} cotangents, one for each "
-                f"positional argument, but returned {describe(arg_cts)}"
+                f"{self.name}: bwd must return a tuple of {many} cotangents, one for each "
+                f"positional argument, but returned {describe(returned)}"
             )
+        rest = iter(returned)
+        arg_cts = [None if i in self.nondiff else next(rest) for i in range(len(args))]
         leaves: list = []
         for i, (ct, x) in enumerate(zip(arg_cts, args, strict=True)):
             what = f"{self.name}: bwd returned a cotangent of argument {i}"
