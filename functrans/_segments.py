@@ -17,7 +17,7 @@ from functrans.numpy.public import public
 
 @public
 def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) -> AnyArray:
-    r"""Sums of the rows of ``data`` that have the same id: :math:`y_k = \sum_{i_j = k} x_j`.
+    """Sums of the rows of ``data`` that have the same id: ``y[k] = sum(x[j] where i[j] == k)``.
 
     Args:
         data: an array of shape ``(n, ...)``.

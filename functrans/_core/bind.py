@@ -220,6 +220,8 @@ class Tracer(Methods):
             return np.empty((), object)
         if self.dtype.kind in "iub" and (x := self.concrete_entries()) is not None:
             return np.array(x, dtype)
+        if stored := remedies.assigned(self):
+            raise ConcretizationError(f"{user_line()}: {stored}")
         if self.dtype.kind in "iub":
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
@@ -248,8 +250,7 @@ class Tracer(Methods):
             )
         raise ConcretizationError(
             scipy_names.advice(self)
-            or f"{user_line()}: float() or a function of the math module got {self!r}; the result "
-            f"would have no derivative. {remedies.for_number()}"
+            or f"{user_line()}: {remedies.no_number(self)}"
         )
 
     def __complex__(self) -> complex:

@@ -23,9 +23,10 @@ UNSEEN = (
     "a function's arrays can be written to where functrans sees that it does so, in its own code "
     "or that of the functions it names"
 )
+IMPORT = "import functrans.numpy as np"
 GENERAL = (
-    "np.array([a, b]) of traced values is np.stack([a, b]); to assign it into an array, make that "
-    "one after import functrans.numpy as np, or use .at[i].set(v); np.asarray(x) is x; "
+    f"after {IMPORT}, np.array([a, b]) takes traced values, and arrays that are made can be "
+    "assigned into; of numpy's own, np.stack([a, b]) takes them; np.asarray(x) is x; "
     "np.vectorize(f) is functrans.numpy.vectorize(f); y[x] of a plain array y is "
     "ft.array(y)[x]; a constant copy is ft.stop_gradient(x)"
 )
@@ -37,17 +38,13 @@ _CONVERTERS = frozenset({
 def remedy() -> str:
     """What to write instead, for the instruction that the user's code is at."""
     frame = user_frame()
+    if frame and (advice := _for_table(frame)):
+        return advice
     found = frame and _instruction(frame)
     if not frame or not found:
         return GENERAL
-    name, node = found
+    node = found[1]
     text = ast.unparse(node)
-    if name.startswith("STORE_"):
-        target = ast.unparse(node.value) if isinstance(node, ast.Subscript) else text
-        return (
-            f"to assign it into `{target}`, make that array after import functrans.numpy as np, or "
-            "by np.zeros or the like in a block of ft.patch()"
-        )
     if isinstance(node, ast.Subscript):
         value, key = ast.unparse(node.value), ast.unparse(node.slice)
         if value.endswith((".r_", ".c_")):
@@ -58,20 +55,93 @@ def remedy() -> str:
     return _for_call(node, text, frame)
 
 
-def for_number() -> str:
-    """What to write instead where a traced number is to become one of Python's."""
+def assigned(x: Any) -> str:
+    """The error of ``y[i] = x`` with an array of NumPy's; "" where the user's code is elsewhere."""
+    frame = user_frame()
+    name, node = (frame and _instruction(frame)) or ("", None)
+    if not name.startswith("STORE_") or not isinstance(node, ast.Subscript):
+        return ""
+    array = ast.unparse(node.value)
+    lost = "its numbers are not known" if x.dtype.kind in "iub" else "its derivative would be lost"
+    return (
+        f"`{array}` is an array of numpy's own, which cannot hold {x!r}: {lost}. Make `{array}` "
+        f"after {IMPORT}, or by np.zeros or the like in a block of ft.patch()."
+    )
+
+
+def no_number(x: Any) -> str:
+    """The error of a traced number that is to become one of Python's, without the line."""
     frame = user_frame()
     package = package_of_frame(frame) if frame else ""
     if patched.get() and package not in ("", "__main__"):
         return (
-            "Names that a module has imported are not seen in a block of ft.patch(), unless it is "
-            f"given the module: import {package}; with ft.patch({package})."
+            f"float() or a function of the math module got {x!r}; the result would have no "
+            "derivative. Names that a module has imported are not seen in a block of ft.patch(), "
+            f"unless it is given the module: import {package}; with ft.patch({package})."
         )
+    found = frame and _instruction(frame)
+    if stored := assigned(x):
+        return stored
+    node = found[1] if found else None
+    if frame and isinstance(node, ast.Call):
+        if instead := _of_math(ast.unparse(node.func), frame):
+            call = ast.unparse(node)
+            return (
+                f"{call} got {x!r}; the result would have no derivative. Write "
+                f"{instead}{call[len(ast.unparse(node.func)):]}, which takes numbers too."
+            )
+        if ast.unparse(node.func) in ("float", "complex") and len(node.args) == 1:
+            number = ast.unparse(node.args[0])
+            return (
+                f"{ast.unparse(node)} got {x!r}; the result would have no derivative. Leave it "
+                f"out, since {number} is a number already; or write "
+                f"float(ft.stop_gradient({number})) for a constant."
+            )
     return (
+        f"float() or a function of the math module got {x!r}; the result would have no derivative. "
         "Use NumPy's function (np.sin for math.sin), or float(ft.stop_gradient(x)) for a constant. "
-        "To assign it into an array of numpy's own (y[0] = x[0]), make that one after import "
-        "functrans.numpy as np."
+        f"To assign it into an array (y[0] = x[0]), make that one after {IMPORT}."
     )
+
+
+# Functions of the math module that NumPy or SciPy calls otherwise.
+_OTHERWISE = {
+    "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
+    "atan2": "arctan2", "atanh": "arctanh", "fsum": "sum", "lgamma": "scipy.special.gammaln",
+    "phase": "angle", "pow": "power", "polar": "abs", "remainder": "mod",
+}
+_SPECIAL = frozenset({"erf", "erfc", "gamma"})
+
+
+def _of_math(function: str, frame: FrameType) -> str:
+    """What to call instead of a function of ``math`` or ``cmath``; "" where it is of neither."""
+    called = _resolve(function, frame)
+    name = getattr(called, "__name__", "")
+    if getattr(called, "__module__", None) not in ("math", "cmath"):
+        return ""
+    if name in _SPECIAL:
+        return f"scipy.special.{name}"
+    other = _OTHERWISE.get(name, name)
+    return other if "." in other else f"np.{other}" if hasattr(np, other) else ""
+
+
+def _for_table(frame: FrameType) -> str:
+    """What to write where the operand's plain array is asked for by a table, as pandas' are."""
+    package = package_of_frame(frame)
+    caller: FrameType | None = frame
+    while caller is not None and package_of_frame(caller) == package:
+        caller = caller.f_back
+    node = ((caller and _instruction(caller)) or ("", None))[1]
+    parts = [node.left, node.right] if isinstance(node, ast.BinOp) else []
+    if isinstance(node, ast.Call):
+        called = node.func
+        parts = [*([called.value] if isinstance(called, ast.Attribute) else []), *node.args]
+    for part in parts if caller and node else ():
+        kind = type(_resolve(ast.unparse(part), caller))
+        if hasattr(kind, "to_numpy") and kind.__module__.partition(".")[0] == package:
+            name = ast.unparse(part)
+            return f"write {name}.to_numpy() for {name} in {ast.unparse(node)}"
+    return ""
 
 
 def numpy_call() -> tuple[str, str]:
@@ -80,16 +150,20 @@ def numpy_call() -> tuple[str, str]:
     found = frame and _instruction(frame)
     if not frame or not found or not isinstance(found[1], ast.Call):
         return "", ""
-    function: object = frame
-    for name in ast.unparse(found[1].func).split("."):
-        if isinstance(function, FrameType):
-            function = _value(function, name)
-        else:  # of a module alone: other attributes may run code
-            function = getattr(function, name, None) if isinstance(function, ModuleType) else None
+    function = _resolve(ast.unparse(found[1].func), frame)
     module = getattr(function, "__module__", None) or ""
     if not callable(function) or isinstance(function, type) or module.partition(".")[0] != "numpy":
         return "", ""
     return ast.unparse(found[1]), getattr(function, "__name__", "")
+
+
+def _resolve(path: str, frame: FrameType) -> object:
+    """What a dotted name is in a frame; None where it cannot be told without running code."""
+    first, *rest = path.split(".")
+    value: object = _value(frame, first)
+    for name in rest:
+        value = getattr(value, name, None) if isinstance(value, ModuleType) else None
+    return value
 
 
 def _for_call(node: ast.Call, text: str, frame: FrameType) -> str:
@@ -106,15 +180,17 @@ def _for_call(node: ast.Call, text: str, frame: FrameType) -> str:
         return f"write {value}({function}) for {text}"
     if short in _CONVERTERS and first is not None:
         if _is_nested(first):
-            return f"write functrans.numpy.{short}({ast.unparse(first)}) for {text}"
+            return f"write {IMPORT}, whose np.{short} takes {ast.unparse(first)}"
         if _is_list(first, frame):
-            return f"write np.stack({ast.unparse(first)}) for {text}"
+            given = ast.unparse(first)
+            return (f"write {IMPORT}, whose np.{short} takes {given}, or write np.stack({given}) "
+                    f"for {text}")
         return f"leave out {function}: {ast.unparse(first)} is an array already"
     lists = [a for a in node.args if _is_list(a, frame)]
     if lists:
         name = ast.unparse(lists[0])
         join = "functrans.numpy.array" if _is_nested(lists[0]) else "np.stack"
-        return f"in {text}, write {join}({name}) for {name}"
+        return f"write {IMPORT}, whose function takes {name}, or in {text}, write {join}({name})"
     return (
         f"take functrans.numpy's function in {text}, where it has one, or pass the constant "
         "ft.stop_gradient(x)"

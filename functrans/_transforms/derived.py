@@ -36,8 +36,12 @@ def surface(error: Exception) -> None:
     """Before an error leaves a transform: let it show the user's frames alone, unless all were
     asked for. The frame that calls this, to raise again, is among those that go.
     """
-    if isinstance(error, TypeError | AttributeError) and (found := _OURS.search(str(error))):
-        explain(error, found[1])
+    if isinstance(error, TypeError | AttributeError):
+        if found := _OURS.search(str(error)):
+            explain(error, found[1])
+        elif found := _SEQUENCE.search(str(error)):
+            add_note(error, f"A {found[1] or found[2]} of numbers stays one under a transform, "
+                            "which traces its entries. For arithmetic, pass np.array(x).")
     if settings().tracebacks != FULL:
         shorten(error)
 
@@ -48,10 +52,17 @@ def explain(error: Exception, kind: str) -> None:
         f"{kind} is a traced array of functrans, which NumPy's functions take. For other code "
         "there are ft.stop_gradient(x), its value without a derivative, and ft.external(f)."
     )
+    add_note(error, note)
+
+
+def add_note(error: Exception, note: str) -> None:
+    """Add a note, once."""
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
 
 
+# A container among the operands, as Python names it.
+_SEQUENCE = re.compile(r"unsupported operand .*'(list|tuple)'|bad operand .*'(list|tuple)'")
 # Classes of traced values, as Python names them.
 _OURS = re.compile(r"(?:'|\bfrom |\btype )(Fixed|Writable|[A-Z]\w*Tracer)\b")
 

@@ -65,5 +65,5 @@ def test_in_a_block_the_error_says_where_the_array_is_to_be_made():
         y[:] = x
         return y.sum()
 
-    with ft.patch(), pytest.raises(ConcretizationError, match=r"into `y`, make that.*by np\.zeros"):
+    with ft.patch(), pytest.raises(ConcretizationError, match=r"Make `y` after.*by np\.zeros"):
         ft.grad(f)(X)

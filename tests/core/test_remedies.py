@@ -1,16 +1,38 @@
 """Errors that say what to write for the call that was made, and manners of NumPy's numbers."""
 
+import cmath
+import math
 from contextlib import suppress
+from math import exp
 
 import numpy as np
 import pytest
 
 import functrans as ft
 from functrans._core import remedies
-from functrans.errors import ArgumentError, ConcretizationError
+from functrans.errors import ArgumentError, ConcretizationError, NotDifferentiable
 
 TABLE = np.arange(9.0).reshape(3, 3)
 SQUARE = np.vectorize(lambda v: v * v)
+
+
+LIBRARY = {"np": np, "__name__": "pandas.frame"}
+exec("""
+class Table:
+    def to_numpy(self):
+        return np.ones(1)
+
+    def dot(self, other):
+        return np.asarray(other)
+
+    __matmul__ = dot
+""", LIBRARY)
+TABLE_OF_PANDAS = LIBRARY["Table"]()
+
+
+def named(f):
+    f.__name__ = "f"
+    return f
 
 
 def assigned(x):
@@ -25,15 +47,19 @@ def assigned(x):
         (lambda x: np.asarray((x, x), dtype=float),
          "write np.stack((x, x)) for np.asarray((x, x), dtype=float)."),
         (lambda x: np.array([[x, x], [x, x]]),
-         "write functrans.numpy.array([[x, x], [x, x]]) for np.array([[x, x], [x, x]])."),
+         "write import functrans.numpy as np, whose np.array takes [[x, x], [x, x]]."),
         (lambda x: np.array([i * x for i in range(3)]),
          "write np.stack([i * x for i in range(3)]) for"),
         (lambda x: (lambda parts: np.array(parts))([x, x]),
          "write np.stack(parts) for np.array(parts)."),
         (lambda x: np.asarray(x), "leave out np.asarray: x is an array already."),
-        (lambda x: np.sum([x, x]), "in np.sum([x, x]), write np.stack([x, x]) for [x, x]."),
+        (lambda x: np.sum([x, x]),
+         "whose function takes [x, x], or in np.sum([x, x]), write np.stack([x, x])."),
         (lambda x: np.linalg.det([[x, x], [x, x]]),
-         "write functrans.numpy.array([[x, x], [x, x]]) for [[x, x], [x, x]]."),
+         "in np.linalg.det([[x, x], [x, x]]), write functrans.numpy.array([[x, x], [x, x]])."),
+        (lambda x: TABLE_OF_PANDAS @ x,
+         "write TABLE_OF_PANDAS.to_numpy() for TABLE_OF_PANDAS in TABLE_OF_PANDAS @ x."),
+        (lambda x: TABLE_OF_PANDAS.dot(x), "write TABLE_OF_PANDAS.to_numpy() for TABLE_OF_PANDAS"),
         (lambda x: np.full(3, x), "take functrans.numpy's function in np.full(3, x), where"),
         (lambda x: np.r_[x, 1.0], "write functrans.numpy.r_[x, 1.0] for np.r_[x, 1.0]."),
         (lambda x: np.float32(x * 2), "write (x * 2).astype(np.float32) for np.float32(x * 2)."),
@@ -53,7 +79,7 @@ def test_the_error_is_one_sentence_about_the_call(f, words):
 
 def test_the_error_of_an_assignment_names_the_array():
     unseen = {"assigned": assigned}
-    with pytest.raises(ConcretizationError, match="to assign it into `y`, make that array after"):
+    with pytest.raises(ConcretizationError, match=r":\d+: `y` is an array of numpy's own, which"):
         ft.grad(lambda x: unseen["assigned"](x))(1.0)
 
 
@@ -66,7 +92,7 @@ def test_the_error_of_a_traced_integer_names_the_index():
 def test_without_the_users_text_the_error_is_about_all_calls():
     names = {"np": np}
     exec("def f(x): return np.array([x])", names)
-    with pytest.raises(ConcretizationError, match=r"np\.array\(\[a, b\]\) of traced values is"):
+    with pytest.raises(ConcretizationError, match=r"after import .*, np\.array\(\[a, b\]\) takes"):
         ft.grad(names["f"])(1.0)
 
 
@@ -74,6 +100,32 @@ def test_a_call_without_a_frame_of_the_users_has_the_general_answer(monkeypatch)
     monkeypatch.setattr(remedies, "user_frame", lambda: None)
     assert remedies.remedy() == remedies.GENERAL
     assert not remedies.formats_text()
+
+
+@pytest.mark.parametrize(("f", "words"), [
+    (lambda x: math.sin(x), r"math\.sin\(x\) got .* Write np\.sin\(x\)"),
+    (lambda x: math.atan2(x, 2.0), r"Write np\.arctan2\(x, 2\.0\)"),
+    (lambda x: math.lgamma(2 * x), r"Write scipy\.special\.gammaln\(2 \* x\)"),
+    (lambda x: cmath.exp(x), r"Write np\.exp\(x\)"),
+    (lambda x: exp(x), r"exp\(x\) got .* Write np\.exp\(x\)"),
+    (lambda x: float(2 * x), r"float\(2 \* x\) got .* since 2 \* x is a number already"),
+])
+def test_the_error_of_a_function_of_math_names_that_of_numpy(f, words):
+    with pytest.raises(ConcretizationError, match=words):
+        ft.grad(f)(1.0)
+
+
+def test_a_first_call_that_returns_none_says_so():
+    with pytest.raises(NotDifferentiable, match=r"jacobian: `f` returned None. Is a `return`"):
+        ft.jacobian(named(lambda x: None))(1.0)
+    with pytest.warns(RuntimeWarning, match=r"jit\(f\) returns None, .* Is a `return` missing"):
+        assert ft.jit(named(lambda x: None))(1.0) is None
+
+
+def test_a_list_among_operands_is_explained():
+    with pytest.raises(TypeError) as caught:
+        ft.grad(lambda x: np.sum(x ** 2))([1.0, 2.0])
+    assert "A list of numbers stays one under a transform" in caught.value.__notes__[0]
 
 
 # ---- numbers
@@ -134,7 +186,7 @@ def test_the_text_of_a_traced_array_is_refused_as_numpys_is():
 
 def test_a_remainder_of_numbers_is_no_text():
     assert ft.grad(lambda x: 7.0 % x + x % 2.0)(2.5) == -1.0
-    with pytest.raises(ConcretizationError, match=r"float\(\)"):
+    with pytest.raises(ConcretizationError, match=r"float\(x\) got"):
         ft.grad(lambda x: float(x) % 2.0)(2.5)
 
 

@@ -152,6 +152,10 @@ class _Job(NamedTuple):
             J, aux = self.options.out, self._placed(chosen, (args, kwargs))
         else:
             parts = self._blocks(chosen, (args, kwargs))
+            if not parts.blocks and tree.unflatten(parts.structure, []) is None:
+                raise NotDifferentiable(
+                    f"{self.who}: `{name_of(self.f)}` returned None. Is a `return` missing?"
+                )
             rows = [
                 [
                     leaves.only(blocks)

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
+from functrans import tree
 from functrans._compile.ir.program import evaluate
 from functrans._compile.lowering.numbers import Rounding
 from functrans._core.array import Array
@@ -349,6 +350,9 @@ class Jitted:
             grown.depend_on(unchanged)
             grown.holders, grown.closes_over = holders, tuple(traced)
             return grown, grown.values(traced, operands, given.drawn)
+        if not path.program.outputs and tree.unflatten(path.structure, []) is None:
+            warn(f"{self.name} returns None, so that nothing is computed. Is a `return` missing? "
+                 "What a compiled function writes into its arguments is not seen outside.")
         part = StagedFunction(path.program, path.structure, path.lifted)
         values, (program,) = with_consts([part])
         reads = Reads(list(unchanged.values())) if unchanged else None
