@@ -19,13 +19,17 @@ ROOT = Path(__file__).parents[1]
 
 def main() -> int:
     args = _arguments()
-    if args.threads:
-        _limit_threads(args.threads)
+    if args.threads or args.gate:  # threads of BLAS that wait would count in the processor's time
+        _limit_threads(args.threads or 1)
     if args.against:
         from benchmarks import against
 
         against.compare(args.against, args.names)
         return 0
+    if args.gate:
+        from benchmarks import gate
+
+        return gate.main(args.names, args.renew)
     # imported after the thread limits are set, which libraries read when they load
     from benchmarks import (
         arrays,
@@ -126,6 +130,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="rounds: 0.2 is a quick look")
     parser.add_argument("--threads", type=int, help="processors to use (default: all)")
     parser.add_argument("--against", metavar="COMMIT", help="compare with that state instead")
+    parser.add_argument("--gate", action="store_true",
+                        help="fail where a workload is slower than benchmarks/gate.json says")
+    parser.add_argument("--renew", action="store_true", help="with --gate: write that file")
     parser.add_argument("--peers", help="only these, by name, separated by commas")
     parser.add_argument("--markdown", type=Path, help="write the page there")
     parser.add_argument("--json", type=Path, help="write the figures there")
