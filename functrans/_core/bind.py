@@ -145,6 +145,10 @@ class Tracer(Methods):
     # what a length is the root of (``functrans.numpy.fused``), in tracers with a slot for it
     sqrt_operand: Any = None
 
+    def made_by(self) -> Primitive | None:
+        """The row whose result it is, where a program is being written; None: not known."""
+        return None
+
     @property
     def inner(self) -> Any:
         """What it wraps, a value of an older transform or a plain one; None if there is none."""

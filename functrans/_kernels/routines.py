@@ -19,7 +19,7 @@ import numpy as np
 # Products are computed in single precision too, all else in double, as NumPy does.
 NAMES = (
     "sgemm", "sgemv", "dgemm", "dgemv", "cgemm", "cgemv", "zgemm", "zgemv",
-    "dtrsm", "dtrsv", "dgetrf", "dgetrs", "dpotrf", "dsyevd",
+    "dtrsm", "dtrsv", "dgetrf", "dgetrs", "dpotrf", "dtrtri", "dsyevd",
 )
 # How a NumPy with integers of so many bits may name a routine that it is linked to.
 PATTERNS = {64: ("scipy_{}_64_", "{}_64_"), 32: ("scipy_{}_", "{}_")}

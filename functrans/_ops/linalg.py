@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import Aval
-from functrans._core.bind import AnyArray, sum_to
+from functrans._core.bind import AnyArray, Tracer, sum_to
 from functrans._kernels.routines import substitute
 from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, primitive
@@ -45,7 +45,7 @@ from functrans._ops.limits import (
     within,
     zero_or_nan,
 )
-from functrans._ops.structure import aligned, minus, stacked
+from functrans._ops.structure import aligned, diagonal, embed_diagonal, minus, stacked
 
 
 def conj(x: Any) -> AnyArray:
@@ -282,8 +282,26 @@ def _cholesky_jvp(ts, y, xs):
 
 def _cholesky_vjp(ct, y, xs, wanted):
     solve_lh = functools.partial(triangular_solve, conj(y), lower=True, transposed=True, unit=False)
-    p = triangle(adjoint(y) @ conj(ct), True, False, 0.5)
-    return [conj(_onto_triangle(hermitian(solve_lh(adjoint(solve_lh(p)))), True))]
+    if _is_diagonal(ct):  # of the triangle of L^H ct the diagonal alone is not 0
+        p = 0.5 * _entries(y) * _entries(ct)
+        inverse = triangular_solve(y, np.eye(y.shape[-1], dtype=y.dtype), lower=True,
+                                   transposed=False, unit=False)
+        s = solve_lh(p.reshape((*p.shape, 1)) * inverse)
+    else:
+        p = triangle(adjoint(y) @ conj(ct), True, False, 0.5)
+        s = solve_lh(adjoint(solve_lh(p)))
+    return [conj(_onto_triangle(hermitian(s), True))]
+
+
+def _entries(x):
+    return diagonal(x, offset=0)
+
+
+def _is_diagonal(ct: Any) -> bool:
+    """Whether a cotangent is that of a diagonal, as of the logarithm of a determinant."""
+    if isinstance(ct, Tracer):
+        return ct.made_by() is embed_diagonal
+    return np.count_nonzero(ct) == np.count_nonzero(np.diagonal(ct, 0, -2, -1))
 
 
 # The lower factor, of the lower triangle.

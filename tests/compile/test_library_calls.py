@@ -282,6 +282,59 @@ def test_cholesky_factors_the_lower_triangle(shape, dtype):
     assert_array_equal(compiled(la.cholesky, torn)([torn])[0], compiled(la.cholesky, a)([a])[0])
 
 
+@pytest.mark.parametrize("flags", [*itertools.product([False, True], repeat=2)])
+def test_the_identity_is_solved_for_as_the_inverse_of_a_triangle(flags):
+    lower, transposed = flags
+    n = 40
+    full = numbers(n, n) / n + 2 * np.eye(n)
+    given = np.where((np.tril if lower else np.triu)(np.ones((n, n))) > 0, full, np.nan)
+    options = {"lower": lower, "transposed": transposed, "unit": False}
+    turned = {**options, "lower": not lower}
+
+    def f(a):
+        return (triangular_solve(a, np.eye(n), **options),
+                triangular_solve(a.T, np.eye(n), **turned))
+
+    program = compiled(f, given)
+    assert names(program) == ["trtri"] * 2
+    a = np.nan_to_num(given)
+    wanted = [la.inv(a.T if transposed else a), la.inv(a if transposed else a.T)]
+    for y, e in zip(program([given]), wanted, strict=True):
+        assert_allclose(y, e, rtol=1e-12, atol=1e-13)
+    given[3, 3] = 0.0
+    with pytest.raises(la.LinAlgError, match="Singular"):
+        program([given])
+
+
+def factored(a, b):
+    """Of a Gaussian process whose covariance comes of a symmetric matrix."""
+    k = np.exp(-(a * a.T)) + 4 * np.eye(len(b)) + (a + a.T)
+    return (np.sum(np.log(np.diagonal(la.cholesky(k)))), np.sum(b * la.solve(k, b)),
+            la.solve(k.T, np.stack([b, b], 1)))
+
+
+def test_a_symmetric_matrix_that_has_a_cholesky_factor_is_solved_with_it():
+    a, b = numbers(40, 40) / 80, numbers(40)
+    program = check(factored, a, b)
+    assert names(program) == ["potrf"] + ["trsm"] * 4
+    program = check(lambda a, b: (la.cholesky(a), la.solve(a, b)), definite(40), b, rtol=1e-10)
+    assert "getrf" in names(program)  # it may be another than its transpose
+
+
+def test_the_slope_of_a_log_determinant_needs_no_product():
+    def f(a):
+        return factored(a, np.ones(40))[0]
+
+    a = numbers(40, 40) / 80
+    lowered = ft.jit(ft.grad(f)).lower(a)
+    calls = [s.name for s in lowered.schedule.steps if isinstance(s, Call)]
+    assert [name for name in calls if name != "refuse"] == ["potrf", "trtri", "trsm"]
+    t, h = numbers(40, 40, seed=3), 1e-6
+    slope = (f(a + h * t) - f(a - h * t)) / (2 * h)
+    for g in (ft.grad(f)(a), ft.jit(ft.grad(f))(a)):
+        assert_allclose(np.sum(g * t), slope, rtol=1e-7)  # of central differences
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("uplo", ["L", "U"])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (40, 40), (2, 3, 4, 4)])

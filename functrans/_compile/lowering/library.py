@@ -355,6 +355,28 @@ class Triangular(Call):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TriangularInverse(Call):
+    """The inverse of a triangle, or of its transpose; the rest of it is 0."""
+
+    lower: bool
+    flipped: bool
+
+    name: ClassVar[str] = "trtri"
+    refuses: ClassVar[bool] = True
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        (a,), (x,) = self.operands, self.outputs
+        n, info = w.count(x.shape[-1]), w.info()
+        below = self.lower != self.flipped
+        # what is filled is the part below the diagonal of the inverse, or of its transpose
+        copy(w, a if self.lower else transpose(a), x if below else transpose(x), indices,
+             part="lower")
+        # which lies above it to LAPACK, for which lines of memory are columns
+        w.call("trtri", "U" if below else "L", "N", n, w.address(x, indices), n, f"ptr {info}")
+        w.refuse_unless_zero(info, SINGULAR)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Cholesky(Call):
     """``l`` with ``l @ l.T = a``, from the lower triangle; the rest of ``l`` is 0."""
 

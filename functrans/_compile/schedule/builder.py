@@ -60,6 +60,7 @@ class Builder:
     makers: dict[Var, list[Node]] = field(default_factory=dict)
     shapes: dict[Var, Shape] = field(default_factory=dict)
     factors: dict[tuple, tuple[View, View]] = field(default_factory=dict)  # of matrices
+    triangles: dict[tuple, View] = field(default_factory=dict)  # Cholesky's, of symmetric matrices
     tables: dict[Any, tuple[View, Shape]] = field(default_factory=dict)  # of constant indices
     entries: dict[tuple, Var] = field(default_factory=dict)  # that loops take, by where they lie
     parts: dict[tuple, Var] = field(default_factory=dict)  # of rows that are expanded

@@ -14,6 +14,7 @@ from functrans._compile.lowering.library import product, transpose
 from functrans._compile.lowering.numbers import is_native
 from functrans._compile.schedule import views
 from functrans._compile.schedule.builder import Builder
+from functrans._compile.schedule.symmetric import symmetric
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.array import Aval
 from functrans._core.primitive import Primitive
@@ -229,6 +230,9 @@ def _solve(build: Builder, eqn: Eqn, a: View, *bs: View) -> bool:
     rest = [_double(build, _column(build, b)) for b in bs]
     n, m = (rest[0] if rest else a).shape[-2:]
     batch = np.broadcast_shapes(a.shape[:-2], *[b.shape[:-2] for b in rest])
+    if rest and (triangle := build.triangles.get(_place(a))) is not None:
+        _finish(build, out, _solve_definite(build, triangle, rest[0], _result(out)))
+        return True
     lu, pivots, flipped = _factor(build, a)
     x = views.identity(_result(out), (*batch, m, n))
     operands = _stack(lu, batch), _stack(pivots, batch, 1), *[_stack(b, batch) for b in rest]
@@ -237,22 +241,46 @@ def _solve(build: Builder, eqn: Eqn, a: View, *bs: View) -> bool:
     return True
 
 
+def _solve_definite(build: Builder, triangle: View, b: View, out: Var) -> View:
+    """The solution in ``out``, with the factor that Cholesky's decomposition has found."""
+    batch = np.broadcast_shapes(triangle.shape[:-2], b.shape[:-2])
+    for flipped, target in ((False, Var(Aval((*batch, *b.shape[-2:]), FLOAT64))), (True, out)):
+        x = views.identity(target, (*batch, *b.shape[-2:]))
+        build.call(library.Triangular((_stack(triangle, batch), _stack(b, batch)), (x,), batch,
+                                      lower=True, flipped=flipped, unit=False))
+        b = x
+    return b
+
+
 def _column(build: Builder, b: View) -> View:
     return _reshape(build, b, (*b.shape, 1)) if len(b.shape) == 1 else b
 
 
 def _triangular_solve(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
-    out = eqn.outputs[0]
+    out, params = eqn.outputs[0], eqn.params
+    if _is_identity(eqn.inputs[1]) and not params["unit"]:
+        x = views.identity(_result(out), a.shape)
+        build.call(library.TriangularInverse((_double(build, a),), (x,), a.shape[:-2],
+                                             params["lower"], params["transposed"]))
+        _finish(build, out, x)
+        return True
     a, b = _double(build, a, library.layout), _double(build, _column(build, b))
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     x = views.identity(_result(out), (*batch, *b.shape[-2:]))
-    params = eqn.params
     build.call(library.Triangular(
         (_stack(a, batch), _stack(b, batch)), (x,), batch,
         lower=params["lower"], flipped=params["transposed"], unit=params["unit"],
     ))
     _finish(build, out, x)
     return True
+
+
+def _is_identity(a: Any) -> bool:
+    """Whether an operand is known to be the identity matrix."""
+    x = a.value if isinstance(a, Const) else None
+    if x is None or x.ndim != 2 or x.shape[0] != x.shape[1]:
+        return False
+    return np.count_nonzero(x) == len(x) and bool((x.diagonal() == 1).all())
 
 
 def _log_det(build: Builder, a: View) -> tuple[View, View]:
@@ -286,8 +314,11 @@ def _det(build: Builder, eqn: Eqn, a: View) -> bool:
 
 
 def _cholesky(build: Builder, eqn: Eqn, a: View) -> bool:
-    a = _double(build, a)
     y = views.identity(_result(eqn.outputs[0]), a.shape)
+    solves = any([other.prim is solve for other in build.program.eqns])
+    if solves and eqn.inputs[0] in symmetric(build.program):
+        build.triangles |= {_place(v): y for v in (a, transpose(a))}
+    a = _double(build, a)
     build.call(library.Cholesky((a,), (y,), a.shape[:-2]))
     _finish(build, eqn.outputs[0], y)
     return True

@@ -82,6 +82,11 @@ class StagedTracer(Tracer):
         """Whether it stands for a number of Python's, which NumPy promotes weakly."""
         return self.variable.weak
 
+    def made_by(self) -> Primitive | None:
+        owner: Any = self.owner  # a StagingTrace
+        eqn = owner.definition(self.variable)
+        return None if eqn is None else eqn.prim
+
     def concrete_value(self) -> None:
         return None
 
