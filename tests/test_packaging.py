@@ -15,8 +15,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 def test_the_version_is_the_same_everywhere():
     citation = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.M)
-    assert citation is not None
-    assert PROJECT["version"] == ft.__version__ == citation[1]
+    recipe = re.search(r'^  version: "(.*)"$', (ROOT / "conda" / "recipe.yaml").read_text(), re.M)
+    assert citation is not None and recipe is not None
+    assert PROJECT["version"] == ft.__version__ == citation[1] == recipe[1]
+
+
+def test_the_recipe_needs_what_the_package_needs():
+    text = (ROOT / "conda" / "recipe.yaml").read_text()
+    assert [r for r in PROJECT["dependencies"] if r.replace(">=", " >=") not in text] == []
 
 
 def test_every_extra_is_justified():
