@@ -224,7 +224,7 @@ class Tracer(Methods):
             return np.empty((), object)
         if self.dtype.kind in "iub" and (x := self.concrete_entries()) is not None:
             return np.array(x, dtype)
-        if stored := remedies.assigned(self):
+        if stored := remedies.assignment_error(self):
             raise ConcretizationError(f"{user_line()}: {stored}")
         if self.dtype.kind in "iub":
             raise ConcretizationError(

@@ -55,7 +55,7 @@ def remedy() -> str:
     return _for_call(node, text, frame)
 
 
-def assigned(x: Any) -> str:
+def assignment_error(x: Any) -> str:
     """The error of ``y[i] = x`` with an array of NumPy's; "" where the user's code is elsewhere."""
     frame = user_frame()
     name, node = (frame and _instruction(frame)) or ("", None)
@@ -80,7 +80,7 @@ def no_number(x: Any) -> str:
             f"unless it is given the module: import {package}; with ft.patch({package})."
         )
     found = frame and _instruction(frame)
-    if stored := assigned(x):
+    if stored := assignment_error(x):
         return stored
     node = found[1] if found else None
     if frame and isinstance(node, ast.Call):
