@@ -16,9 +16,10 @@ from functrans._transforms.mutation import follow
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.names import names_read
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
-from functrans.scipy.implicit import PLAIN, concrete
+from functrans.scipy.implicit import DENSE, PLAIN, concrete
+from functrans.scipy.programs import Called
 from functrans.scipy.public import is_traced
-from functrans.scipy.shared import find_shared, forget_shared
+from functrans.scipy.shared import find_shared, forget_shared, of_numbers
 
 T = TypeVar("T")
 DIFFERENCES = "SciPy takes differences of it with jac='2-point'."
@@ -57,16 +58,28 @@ def plain_only(f: Any, variables: int | None = None) -> Any:
 
 
 class Numbers:
-    """``f`` as SciPy may call it: what it returns is plain. ``traced``: some of it was not."""
+    """``f`` as SciPy may call it: of numbers, also where it closes over traced values."""
 
     def __init__(self, f: Callable):
         self.__wrapped__ = f  # SciPy counts the parameters
-        self.f = f
-        self.traced = False
+        self.f = f.of_numbers() if isinstance(f, Called) else of_numbers(f)
+        # whether what it has returned was not plain
+        self.traced = isinstance(f, Called) and f.traced
 
-    def depends_on(self, args: Any) -> bool:
-        """Whether derivatives may be taken of what it has returned, had ``args`` been traced."""
-        return self.traced or is_traced(args)
+    def depends_on(self, args: Any, *at: Any, **named: Any) -> bool:
+        """Whether derivatives may be taken of what it has returned, had ``args`` been traced; what
+        it closes over counts if it returns something traced ``at`` these numbers.
+        """
+        if is_traced(args):
+            return True
+        if not self.traced and self.f is not self.__wrapped__:
+            with np.errstate(all="ignore"):
+                self.plain(self.__wrapped__(*at, **named))
+        return self.traced
+
+    def closes_over(self, args: Any) -> bool:
+        """The same wherever it is called."""
+        return self.traced or self.f is not self.__wrapped__ or is_traced(args)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         y = self.f(*args, **kwargs)
@@ -95,7 +108,10 @@ class Derivative(Numbers):
         if OPAQUE and not again and self._kind() in OPAQUE:
             raise Underivable
         self.native: Callable | None = None
-        if all([isinstance(x, VALUES) for x in args]):
+        self.traced = self.closes_over(())
+        if isinstance(self.f, Called):
+            self.native = self.f.derivative(way, arity, args)
+        elif all([isinstance(x, VALUES) for x in args]):
             self._find_native()
         else:  # flags, counts and texts choose what is compiled
             self.native = jit(lambda *xs: way(follow(f), *xs[:arity], *args))
@@ -128,7 +144,7 @@ class Derivative(Numbers):
         if shared is None:
             self.native = _find_or_compile(self.way, self.f)
         else:
-            self.native, self.traced = shared
+            self.native = shared[0]
 
     def _kind(self) -> tuple:
         return self.way, _kind_of(self.f), *map(_kind_of, self.args)
@@ -160,6 +176,8 @@ def _kind_of(x: Any, depth: int = 2) -> object:
         return _kind_of(x.func, depth), *[_kind_of(v, 0) for v in x.args]
     if isinstance(x, types.MethodType):
         return _kind_of(x.__func__, depth), type(x.__self__)
+    if isinstance(x, Called):
+        return x.staged
     return x if isinstance(x, NAMED) else type(x)
 
 
@@ -253,6 +271,27 @@ def exactly(solve: Callable[[bool], T], wanted: bool = True) -> T:
 def jacobian_at(f: Callable, x: Any, *args: Any) -> AnyArray:
     """The Jacobian of ``f`` in its first argument."""
     return jacobian(f)(x, *args)
+
+
+def slopes_of(f: Callable, x: Any, args: tuple) -> Callable | None:
+    """The Jacobian of the equations ``f`` at flat numbers like ``x``, compiled, where that is kept
+    for later solves.
+    """
+    if not isinstance(f, Called) or f.captured is None or np.size(x) > DENSE:
+        return None
+    try:
+        slopes = Derivative(jacobian_at, f, args)
+    except Underivable:
+        return None
+
+    def matrix(z: np.ndarray) -> np.ndarray:
+        try:
+            J = slopes(z.reshape(np.shape(x)))
+        except Underivable:  # from now on this is known
+            J = concrete(jacobian_at(f, z.reshape(np.shape(x)), *args))
+        return J.reshape(z.size, z.size)
+
+    return matrix
 
 
 def _float_copy(x: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from functrans._core.bind import Tracer
 from functrans._transforms.mutation import follow
 from functrans._transforms.staging.jit import jit
-from functrans.scipy.implicit import concrete
+from functrans.scipy.implicit import Numberless, concrete
 from functrans.scipy.public import is_traced
 
 # What a compiled function is written for: it is the same in the others, or they do not share it.
@@ -25,6 +25,8 @@ FIXED = (types.ModuleType, types.BuiltinFunctionType, type, np.ufunc, str, bool,
          np.bool_, type(None))
 NUMBERS = (float, complex, np.floating, np.complexfloating)
 MOST = 128
+# Methods of containers that change them.
+CHANGING = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "sort"}
 # Functions in closures of functions, and so on.
 DEPTH = 4
 
@@ -99,6 +101,66 @@ def find_shared(way: Callable, f: Callable) -> tuple[Callable, bool] | None:
     if shape.bad:
         return None
     return functools.partial(native, *map(concrete, values)), is_traced(values)
+
+
+def of_numbers(f: Callable) -> Callable:
+    """``f`` with the numbers of traced values in place of those that it closes over, as a solver
+    calls it many times; itself, where none is in sight.
+    """
+    if not may_share(f):
+        return f
+    try:
+        return _with_numbers(f, DEPTH)
+    except Numberless:
+        return f
+
+
+def _with_numbers(x: Any, depth: int, changed: bool = False) -> Any:
+    """The same of ``x``, which is itself where nothing is traced; ``changed``: containers may be,
+    and are left alone.
+    """
+    if type(x) is functools.partial:
+        parts = [x.func, *x.args, *x.keywords.values()]
+        new = [_with_numbers(v, depth, changed) for v in parts]
+        return x if _same(parts, new) else _put_together(
+            Parts((), True, tuple(x.keywords)), new)
+    if type(x) is not types.FunctionType:
+        return x if (changed and isinstance(x, list | dict)) or not is_traced(x) else concrete(x)
+    if not depth or _rebinds(x.__code__):
+        return x
+    changed = _changes(x.__code__)
+    cells, defaults, named = x.__closure__ or (), x.__defaults__ or (), x.__kwdefaults__ or {}
+    new_cells = [_cell_with_numbers(c, depth - 1, changed) for c in cells]
+    new = [_with_numbers(v, depth - 1, changed) for v in (*defaults, *named.values())]
+    if _same(cells, new_cells) and _same([*defaults, *named.values()], new):
+        return x
+    count = len(defaults)
+    y = types.FunctionType(x.__code__, x.__globals__, x.__name__, tuple(new[:count]) or None,
+                           tuple(new_cells) or None)
+    y.__kwdefaults__ = dict(zip(named, new[count:], strict=True)) or None
+    return y
+
+
+def _same(xs: Iterable, ys: Iterable) -> bool:
+    return all([x is y for x, y in zip(xs, ys, strict=True)])
+
+
+def _cell_with_numbers(cell: types.CellType, depth: int, changed: bool) -> types.CellType:
+    try:
+        x = cell.cell_contents
+    except ValueError:  # not bound yet
+        return cell
+    y = _with_numbers(x, depth, changed)
+    return cell if y is x else types.CellType(y)
+
+
+@functools.lru_cache(1024)
+def _changes(code: types.CodeType) -> bool:
+    """Whether a function may change a container."""
+    return not CHANGING.isdisjoint(code.co_names) or any([
+        i.opname in ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
+        for i in dis.get_instructions(code)
+    ]) or any([_changes(c) for c in code.co_consts if isinstance(c, types.CodeType)])
 
 
 def may_share(f: Callable) -> bool:

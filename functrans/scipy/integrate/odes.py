@@ -97,7 +97,7 @@ def _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
 
     traced = is_traced((list(t_span), y0, rest, t_eval))
     sol = run(dense_output or traced)
-    if not (traced or any([n.traced for n in (f, *watched)])):
+    if not (traced or any([n.closes_over(()) for n in (f, *watched)])):
         return sol
     require_success("solve_ivp", sol.status >= 0, sol.message)
     stepped, options = _single_step(method, options)
@@ -255,7 +255,7 @@ def _by_lsoda(func, fun, y0, t, args, Dfun, full_output, band, tolerances, tcrit
 
     y, info = si.odeint(f, start, times, numbers, Numbers(Dfun) if Dfun else None, col_deriv,
                         True, *band, *tolerances, tcrit, *sizes, *rest)
-    if not f.depends_on((y0, t, args)):
+    if not f.closes_over((y0, t, args)):
         return (y, info) if full_output else y
     if tcrit is not None:
         raise UnsupportedError(

@@ -19,6 +19,7 @@ from functrans.scipy.implicit import (
     Root,
     concrete,
     followed,
+    keep_root,
     numbers,
     polished,
     require_smooth,
@@ -52,6 +53,12 @@ def as_list(constraints: Any) -> list:
 def is_given(constraints: list) -> bool:
     """Whether matrices or ends of constraints are traced."""
     return is_traced([getattr(c, name, None) for c in constraints for name in ("A", "lb", "ub")])
+
+
+def functions_of(constraints: list) -> list[Callable]:
+    """The functions of those that are not linear."""
+    return [c.fun if isinstance(c, so.NonlinearConstraint) else c["fun"] for c in constraints
+            if not isinstance(c, so.LinearConstraint)]
 
 
 def ends_of(bounds: Any) -> tuple[Any, Any] | None:
@@ -88,7 +95,7 @@ def for_scipy(constraint: Any, second: bool, exact: bool) -> tuple[Any, list[Num
     args = as_args(constraint.get("args", ()))
     numbers = concrete(args)
     f = new["fun"] = Numbers(constraint["fun"])
-    f.traced = is_traced(args)
+    f.traced = f.traced or is_traced(args)
     new["args"] = numbers
     if exact and new.get("jac") is None:
         new["jac"] = Derivative(jacobian_at, constraint["fun"], numbers)
@@ -186,7 +193,9 @@ class Conditions:
                                                                               strict=True)], float)
         self.cuts = np.cumsum([v.size for v in slack])[:-1]
         self.units = _units(x, ends)
-        self.root = self._solved(x, _join(slack, float))
+        self.active: list[np.ndarray] = []
+        self.root, self.active = keep_root(
+            x, lambda: (self._solved(x, _join(slack, float)), self.active))
 
     def solution(self) -> AnyArray:
         """The minimum, with its derivatives."""
