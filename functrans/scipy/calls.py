@@ -144,7 +144,7 @@ class Derivative(Numbers):
         if shared is None:
             self.native = _find_or_compile(self.way, self.f)
         else:
-            self.native = shared[0]
+            self.native = functools.partial(shared.func, *map(concrete, shared.args))
 
     def _kind(self) -> tuple:
         return self.way, _kind_of(self.f), *map(_kind_of, self.args)
@@ -224,6 +224,16 @@ def _find_or_compile(way: Callable, f: Callable) -> Callable:
     if way not in kept.of:
         kept.of[way] = _compile(way, f)
     return kept.of[way]
+
+
+def keep_compiled(way: Callable, f: Callable) -> functools.partial | None:
+    """``way`` of ``f``, also of the traced values that it closes over, compiled when it is called,
+    and kept; None: not for the next solve.
+    """
+    shared = find_shared(way, f)
+    if shared is None and type(f) is types.FunctionType:
+        return functools.partial(_find_or_compile(way, f))
+    return shared
 
 
 def _compile(way: Callable, f: Callable) -> Callable:

@@ -11,7 +11,6 @@ import contextlib
 import copy
 import functools
 import itertools
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, OptimizeResult
 
 from functrans import tree
+from functrans._core.locks import Lock
 
 T = TypeVar("T")
 # Solutions that a solver keeps, and their bytes.
@@ -31,7 +31,7 @@ class Marks:
     def __init__(self):
         self.found: dict[int, dict[str, Any]] = {}
         self.sizes: dict[int, int] = {}
-        self.total, self.lock = 0, threading.Lock()
+        self.total, self.lock = 0, Lock()
 
     def at(self, mark: int) -> dict[str, Any]:
         """What is kept of a solve; nothing, if it is gone."""

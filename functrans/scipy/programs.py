@@ -373,14 +373,14 @@ def _push_rows(g: Callable, xs: Sequence, ts: Sequence) -> list:
 
 
 def _pulled_back(g: Callable, xs: Sequence, cts: Sequence) -> list:
-    return _conjugated(vjp(lambda *v: tuple(g(*v)), *xs)[1])(*cts)
+    return _conjugate_of(vjp(lambda *v: tuple(g(*v)), *xs)[1])(*cts)
 
 
 def _pull_rows(g: Callable, xs: Sequence, cts: Sequence) -> list:
-    return vmap(_conjugated(vjp(lambda *v: tuple(g(*v)), *xs)[1]))(*cts)
+    return vmap(_conjugate_of(vjp(lambda *v: tuple(g(*v)), *xs)[1]))(*cts)
 
 
-def _conjugated(pull: Callable) -> Callable:
+def _conjugate_of(pull: Callable) -> Callable:
     return lambda *cts: list(map(np.conjugate, pull(tuple(map(np.conjugate, cts)))))
 
 

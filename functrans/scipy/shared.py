@@ -87,9 +87,9 @@ class Shape:
         return isinstance(other, Shape) and self.key == other.key
 
 
-def find_shared(way: Callable, f: Callable) -> tuple[Callable, bool] | None:
-    """``way`` of ``f``, compiled for all like it, and whether ``f`` closes over a traced value;
-    None where they have too little in common.
+def find_shared(way: Callable, f: Callable) -> functools.partial | None:
+    """``way`` of ``f``, compiled for all like it, of what it closes over; None where they have too
+    little in common.
     """
     values: list = []
     if not may_share(f):
@@ -100,7 +100,7 @@ def find_shared(way: Callable, f: Callable) -> tuple[Callable, bool] | None:
         return None
     if shape.bad:
         return None
-    return functools.partial(native, *map(concrete, values)), is_traced(values)
+    return functools.partial(native, *values)
 
 
 def of_numbers(f: Callable) -> Callable:

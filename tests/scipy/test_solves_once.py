@@ -9,6 +9,7 @@ from scipy import optimize as so
 import functrans as ft
 from functrans.errors import SolverError
 from functrans.scipy import integrate, optimize
+from functrans.scipy.integrate import odes, steps
 from functrans.scipy.kept import Marks
 from tests.scipy.agreement import close
 
@@ -137,3 +138,88 @@ def test_success_is_true_where_a_failure_raises():
 def test_success_of_a_value_alone_is_scipy_s():
     f = ft.jit(lambda a: optimize.root(lambda y: y**2 - a, np.ones(1)).success)
     assert f(1.0) and not f(-1.0)
+
+
+# ---- differential equations, outside of programs
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Steps are compiled when a right-hand side is met first."""
+    monkeypatch.setattr(steps, "OFTEN", -1)
+
+
+def solved(k, method="RK45", **options):
+    return integrate.solve_ivp(lambda t, y: np.stack([y[1], -k * y[0]]), (0, 3.0),
+                               np.array([1.0, 0.5]), method, rtol=1e-7, **options)
+
+
+@pytest.mark.parametrize(("method", "transform"), [
+    ("RK45", ft.jacrev), ("DOP853", ft.jacfwd), ("Radau", ft.jacrev)])
+def test_steps_taken_by_compiled_code_are_those_of_python(method, transform, monkeypatch):
+    def hit(t, y, *args):
+        return y[0]
+
+    def values(k):
+        sol = solved(k, method, events=hit, dense_output=True)
+        return np.concatenate([sol.t_events[0], sol.y[:, -1], sol.sol(np.array([0.7, 2.9]))[0]])
+
+    def at_times(k):
+        return solved(k, method, t_eval=T * 3).y
+
+    def outcome():
+        return [transform(f)(1.3) for f in (values, at_times)]
+
+    monkeypatch.setattr(steps, "OFTEN", np.inf)
+    expected = outcome()
+    monkeypatch.setattr(steps, "OFTEN", -1)
+    taken = []
+    theirs = odes.take
+    monkeypatch.setattr(odes, "take", lambda *a: taken.append(theirs(*a)) or taken[-1])
+    close(outcome(), expected, rtol=1e-9)
+    assert len(taken) == 2 and all(taken)
+
+
+def test_a_right_hand_side_is_called_by_scipy_alone_once_its_steps_are_compiled(at_once):
+    calls = []
+
+    def fun(t, y, k, w):
+        calls.append(t)
+        return -k * w * y
+
+    def last(k):
+        return integrate.solve_ivp(fun, (0, 1), [2.0], args=(k, 1.5)).y[0, -1]
+
+    for g in (ft.grad(last), lambda k: ft.jvp(last, (k,), (1.0,))[1]):
+        g(1.0)
+        calls.clear()
+        slope = g(2.0)
+        count = integrate.solve_ivp(lambda t, y: -3.0 * y, (0, 1), [2.0]).nfev
+        assert len(calls) == count
+        assert slope == approx(-3.0 * np.exp(-3.0), rel=1e-2)  # SciPy's default tolerance
+
+
+def test_what_a_compiled_right_hand_side_reads_may_change_between_solves(at_once):
+    rate = {"w": 1.0}
+
+    def last(k):
+        return integrate.solve_ivp(lambda t, y: -k * rate["w"] * y, (0, 1), [1.0], rtol=1e-9).y[
+            0, -1]
+
+    for w in (1.0, 2.0, 0.5):
+        rate["w"] = w
+        assert ft.grad(last)(1.0) == approx(-w * np.exp(-w), rel=1e-5)
+
+
+def test_a_right_hand_side_that_decides_by_values_takes_its_steps_in_python(at_once):
+    def last(k):
+        return integrate.solve_ivp(lambda t, y: -k * y if y[0] > 0 else k * y, (0, 1), [1.0],
+                                   rtol=1e-9).y[0, -1]
+
+    for _ in range(2):
+        assert ft.grad(last)(1.0) == approx(-np.exp(-1.0), rel=1e-5)
+
+
+def test_a_small_solve_that_is_made_once_is_not_compiled(monkeypatch):
+    monkeypatch.setattr(steps, "equation", None)
+    assert ft.grad(lambda k: solved(k).y[0, -1])(1.0) is not None
