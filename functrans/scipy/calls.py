@@ -6,6 +6,7 @@ import functools
 import types
 from collections.abc import Callable
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -283,25 +284,46 @@ def jacobian_at(f: Callable, x: Any, *args: Any) -> AnyArray:
     return jacobian(f)(x, *args)
 
 
-def slopes_of(f: Callable, x: Any, args: tuple) -> Callable | None:
-    """The Jacobian of the equations ``f`` at flat numbers like ``x``, compiled, where that is kept
-    for later solves.
+def slopes_of(f: Callable, x: Any, args: tuple, known: bool = False) -> Callable | None:
+    """The Jacobian of the equations ``f`` at flat numbers like ``x``, if it is compiled; it is
+    ``known`` where SciPy was given it.
     """
-    if not isinstance(f, Called) or f.captured is None or np.size(x) > DENSE:
+    slopes = None
+    if np.size(x) <= DENSE:
+        slopes = compiled_if_met(jacobian_at, f, args, known)
+    return slopes and (lambda z: slopes(z.reshape(np.shape(x))).reshape(z.size, z.size))
+
+
+def compiled_if_met(way: Callable, f: Callable, args: tuple, known: bool = False
+                    ) -> Callable | None:
+    """``way`` of ``f`` at numbers, where code for it exists or pays: in a program, and where the
+    function, or one like it, has been met before.
+    """
+    if isinstance(f, Called):
+        known = f.captured is not None
+    elif not known:
+        kept = keep_compiled(way, f)
+        known = kept is not None and kept.func in MET
+        if kept is not None:
+            MET[kept.func] = True
+    if not known:
         return None
     try:
-        slopes = Derivative(jacobian_at, f, args)
+        derivative = Derivative(way, f, args)
     except Underivable:
         return None
 
-    def matrix(z: np.ndarray) -> np.ndarray:
+    def of_numbers(*xs: np.ndarray) -> Any:
         try:
-            J = slopes(z.reshape(np.shape(x)))
+            return derivative(*xs)
         except Underivable:  # from now on this is known
-            J = concrete(jacobian_at(f, z.reshape(np.shape(x)), *args))
-        return J.reshape(z.size, z.size)
+            return concrete(way(f, *xs, *args))
 
-    return matrix
+    return of_numbers
+
+
+# What has been compiled, or could have been.
+MET: WeakKeyDictionary[Callable, bool] = WeakKeyDictionary()
 
 
 def _float_copy(x: Any) -> np.ndarray:

@@ -7,7 +7,6 @@ Jacobian. Where they are gone, for there are many, a derivative makes the solve 
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import itertools
@@ -42,7 +41,7 @@ class Marks:
         mark = next(_marks) if mark is None else mark
         with self.lock:
             self.found[mark] = found
-            size = sum([getattr(x, "nbytes", 0) for x in flatten(found)[0]])
+            size = _bytes(found)
             self.total += size - self.sizes.get(mark, 0)
             self.sizes[mark] = size
             while len(self.found) > 1 and (self.total > BYTES or len(self.found) > MOST):
@@ -55,6 +54,21 @@ class Marks:
 _marks = itertools.count(1)
 
 
+def _bytes(x: Any) -> int:
+    if isinstance(x, tuple | list | dict):
+        return sum([_bytes(v) for v in (x.values() if isinstance(x, dict) else x)])
+    return getattr(x, "nbytes", 0)
+
+
+def _copied(x: Any) -> Any:
+    """What a solver may put other parts into."""
+    if not isinstance(x, OptimizeResult):
+        return x
+    y = type(x).__new__(type(x))
+    y.update([(k, _copied(v)) for k, v in x.items()])
+    return y
+
+
 class Visit:
     """A run of a solver, of which ``found`` is known already; ``names`` have been asked for."""
 
@@ -65,13 +79,12 @@ class Visit:
 VISIT: ContextVar[Visit | None] = ContextVar("visit", default=None)
 
 
-@contextlib.contextmanager
-def visiting(found: dict[str, Any] | None) -> Iterator[None]:
-    """A run of a solver that keeps what it finds in ``found``, or takes it from there."""
+def visit_with(found: dict[str, Any] | None, run: Callable[[], T]) -> T:
+    """``run()`` of a solver that keeps what it finds in ``found``, or takes it from there."""
     before = VISIT.get()
     VISIT.set(None if found is None else Visit(found))
     try:
-        yield
+        return run()
     finally:
         VISIT.set(before)
 
@@ -86,10 +99,8 @@ def once(name: str, find: Callable[[], T]) -> T:
         return find()
     visit.names.add(name)
     if name not in visit.found:
-        with visiting(None):
-            visit.found[name] = find()
-    leaves, close = flatten(visit.found[name])
-    return close(iter(leaves))  # the solver may put other parts in the place of these
+        visit.found[name] = visit_with(None, find)
+    return _copied(visit.found[name])
 
 
 def is_kept(name: str = "solve") -> bool:

@@ -35,7 +35,7 @@ from functrans._transforms.staging.staging import StagedTracer, example_of, inne
 from functrans._transforms.vmap import BatchTracer, vmap
 from functrans.errors import SolverError, UnsupportedError, name_of, user_line
 from functrans.scipy.implicit import Numberless, concrete
-from functrans.scipy.kept import Marks, flatten, visiting
+from functrans.scipy.kept import Marks, flatten, visit_with
 from functrans.scipy.public import is_traced
 
 F = TypeVar("F", bound=Callable)
@@ -134,15 +134,14 @@ class Step:
 
         def values(xs: Sequence, options: dict) -> list:
             found: dict[str, Any] = {}
-            with visiting(found):
-                ys = [_like(x, y, name) for x, y in zip(base(*xs), results, strict=True)]
+            ys = visit_with(found, lambda: base(*xs))
+            ys = [_like(x, y, name) for x, y in zip(ys, results, strict=True)]
             return [*ys, np.array(marks.keep(found))]
 
         def derived(*operands: Any) -> list:
             *xs, mark = operands
             found = marks.at(int(mark))
-            with visiting(found):
-                ys = base(*xs)
+            ys = visit_with(found, lambda: base(*xs))
             marks.keep(found, int(mark))
             return ys
 
@@ -247,23 +246,6 @@ class Staged:
         """The function, given the values that it closes over, or None for examples of them."""
         return Called(self, captured)
 
-    def run(self, captured: Sequence | None, args: tuple, kwargs: dict) -> Any:
-        """A call of the function."""
-        args = tuple([np.float64(x) if type(x) is float else x for x in args])
-        # as SciPy calls it, mostly
-        flat = not kwargs and all([isinstance(x, VALUES) for x in args])
-        leaves, structure = (args, None) if flat else tree.flatten((args, kwargs))
-        values = list(leaves) if flat else [x for x in leaves if isinstance(x, VALUES)]
-        key = structure, *[aval_of(x) if isinstance(x, VALUES) else x for x in leaves]
-        if key not in self.programs:
-            if captured is not None:
-                raise UnsupportedError(
-                    f"{self.name} is called with {list(key[1:])} in a program that was written "
-                    "when it was not. Give it one type of arguments."
-                )
-            self.programs[key] = self._written(args, kwargs)
-        return self.programs[key](captured, values)
-
     def derivative(self, way: Callable, arity: int, args: tuple) -> Callable:
         """``way`` of the function, of ``arity`` arrays before ``args``, compiled for all runs."""
         flags = tuple([None if isinstance(x, VALUES) else (type(x), x) for x in args])
@@ -273,12 +255,12 @@ class Staged:
             def derive(captured: list, xs: list, values: list) -> Any:
                 rest = iter(values)
                 given = [next(rest) if flag is None else flag[1] for flag in flags]
-                return way(lambda *ys: self.run(captured, ys, {}), *xs, *given)
+                return way(self.at(captured), *xs, *given)
 
             self.derivatives[key] = jit(derive)
         return self.derivatives[key]
 
-    def _written(self, args: tuple, kwargs: dict) -> Callable:
+    def write(self, args: tuple, kwargs: dict) -> Callable:
         leaves, structure = tree.flatten((args, kwargs))
         values = [np.asarray(_example(x)) for x in leaves if isinstance(x, VALUES)]
 
@@ -307,14 +289,28 @@ class Called:
     """A staged function with the values that it closes over, as a solver calls it."""
 
     def __init__(self, staged: Staged, captured: Sequence | None):
-        self.staged, self.captured = staged, captured
+        self.staged, self.captured, self.programs = staged, captured, staged.programs
         self.traced = captured is not None and is_traced(list(captured))
         self.__name__ = staged.name
         if staged.signature is not None:
             self.__signature__ = staged.signature  # SciPy counts the parameters
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.staged.run(self.captured, args, kwargs)
+        args = tuple([np.float64(x) if type(x) is float else x for x in args])
+        # as SciPy calls it, mostly
+        flat = not kwargs and all([isinstance(x, VALUES) for x in args])
+        leaves, structure = (args, None) if flat else tree.flatten((args, kwargs))
+        values = list(leaves) if flat else [x for x in leaves if isinstance(x, VALUES)]
+        key = structure, *[aval_of(x) if isinstance(x, VALUES) else x for x in leaves]
+        run = self.programs.get(key)
+        if run is None:
+            if self.captured is not None:
+                raise UnsupportedError(
+                    f"{self.__name__} is called with {list(key[1:])} in a program that was written "
+                    "when it was not. Give it one type of arguments."
+                )
+            run = self.programs[key] = self.staged.write(args, kwargs)
+        return run(self.captured, values)
 
     def of_numbers(self) -> Called:
         """The same without derivatives in what it closes over."""

@@ -17,7 +17,7 @@ import numpy as np
 from functrans._core.bind import Tracer
 from functrans._transforms.mutation import follow
 from functrans._transforms.staging.jit import jit
-from functrans.scipy.implicit import Numberless, concrete
+from functrans.scipy.implicit import PLAIN, Numberless, concrete
 from functrans.scipy.public import is_traced
 
 # What a compiled function is written for: it is the same in the others, or they do not share it.
@@ -107,11 +107,13 @@ def of_numbers(f: Callable) -> Callable:
     """``f`` with the numbers of traced values in place of those that it closes over, as a solver
     calls it many times; itself, where none is in sight.
     """
-    if not may_share(f):
-        return f
     try:
-        return _with_numbers(f, DEPTH)
-    except Numberless:
+        if type(f) is types.FunctionType and f.__kwdefaults__ is None:
+            values = [c.cell_contents for c in f.__closure__ or ()]
+            if all([type(v) in PLAIN for v in (*values, *(f.__defaults__ or ()))]):
+                return f
+        return _with_numbers(f, DEPTH) if may_share(f) else f
+    except (Numberless, ValueError):  # of a cell that is not bound yet
         return f
 
 

@@ -22,6 +22,7 @@ from functrans.scipy.calls import (
     Numbers,
     TracedResult,
     as_args,
+    compiled_if_met,
     exactly,
     jacobian_at,
     plain_only,
@@ -117,17 +118,18 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
         prime = Derivative(jacobian_at, fun, numbers) if exact else jac
         return so.root(f, x0, numbers, method, prime, tol, callback, options)
 
-    sol = once("solve", lambda: exactly(solve, jac is None and method in WITH_JACOBIAN))
+    exact = jac is None and method in WITH_JACOBIAN
+    sol = once("solve", lambda: exactly(solve, exact))
     if f.depends_on(args, sol.x, *numbers):
         require_success("root", sol.success, sol.message)
-        sol.x = _with_slopes("root", values, sol.x, args, f, jac is True)
+        sol.x = _with_slopes("root", values, sol.x, args, f, jac is True, exact)
     return sol
 
 
 def _with_slopes(who: str, f: Callable, x: Any, args: tuple, plain: Numbers,
-                 first: bool = False) -> AnyArray:
+                 first: bool = False, known: bool = False) -> AnyArray:
     """The root ``x`` of ``f(x, *args)`` with its derivatives, given f as SciPy calls it, which may
-    return the value ``first`` and its slopes behind it.
+    return the value ``first`` and its slopes behind it; ``known``: SciPy was given exact ones.
     """
     numbers = concrete(args)
 
@@ -135,7 +137,7 @@ def _with_slopes(who: str, f: Callable, x: Any, args: tuple, plain: Numbers,
         y = plain.f(x, *numbers)
         return y[0] if first else y
 
-    matrix = None if first else slopes_of(plain.f, x, numbers)
+    matrix = None if first else slopes_of(plain.f, x, numbers, known)
     return implicit(who, lambda x: f(x, *args), x, matrix, of_numbers)
 
 
@@ -166,7 +168,7 @@ def fsolve(func, x0, args=(), fprime=None, full_output=False, **options):
     x, info, flag, message = once("solve", lambda: run(f, True))
     if f.depends_on(args, x, *numbers):
         require_success("fsolve", flag == 1, message)
-        x = _with_slopes("fsolve", func, x, args, f)
+        x = _with_slopes("fsolve", func, x, args, f, False, wanted)
     elif flag != 1 and not full_output:
         return run(f, full_output)  # which warns as SciPy does
     return (x, info, flag, message) if full_output else x
@@ -331,8 +333,14 @@ def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bou
     values = (lambda x: fun(x, *args)[0]) if jac is True else (lambda x: fun(x, *args))
     gradient = (lambda x: jac(x, *args)) if callable(jac) else grad(values)
 
+    compiled = (None, None)
+    if jac is None:
+        plain_f = Numbers(fun).f
+        compiled = (compiled_if_met(_grad_at, plain_f, numbers),
+                    compiled_if_met(_hessian_at, plain_f, numbers))
+
     def end(x: Any) -> AnyArray:
-        return Conditions("minimize", gradient, x, ends, constraints).solution()
+        return Conditions("minimize", gradient, x, ends, constraints, compiled).solution()
 
     def further(x: Any, tol: float) -> Any:
         finer = {k: v for k, v in (options or {}).items() if k not in TOLERANCES}
@@ -389,6 +397,10 @@ def _for_scipy(
 
 def _value_and_grad_at(f: Callable, x: Any, *args: Any) -> tuple:
     return value_and_grad(f)(x, *args)
+
+
+def _grad_at(f: Callable, x: Any, *args: Any) -> AnyArray:
+    return grad(f)(x, *args)
 
 
 def _hessian_at(f: Callable, x: Any, *args: Any) -> AnyArray:

@@ -15,7 +15,15 @@ from functrans._transforms.matrices.jacobian import jacobian
 from functrans._transforms.reverse.grad import grad
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Derivative, Numbers, TracedResult, as_args, exactly, plain_only
+from functrans.scipy.calls import (
+    Derivative,
+    Numbers,
+    TracedResult,
+    as_args,
+    compiled_if_met,
+    exactly,
+    plain_only,
+)
 from functrans.scipy.implicit import concrete, require_success
 from functrans.scipy.kept import is_kept, once
 from functrans.scipy.optimize.conditions import Conditions, vector
@@ -70,7 +78,8 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
     def residuals(x: Any) -> AnyArray:
         return vector(fun(x, *args, **kwargs))
 
-    sol.x = _least("least_squares", residuals, sol.x, ends, loss, f_scale)
+    compiled = _compiled(loss, f.f, (f_scale, *numbers)) if not named else (None, None)
+    sol.x = _least("least_squares", residuals, sol.x, ends, loss, f_scale, compiled)
     sol.fun = residuals(sol.x)
     sol.cost = _cost(sol.fun, loss, f_scale)
     return sol
@@ -108,7 +117,8 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
         def residuals(x: Any) -> AnyArray:
             return vector(func(x, *args))
 
-        x = _least("leastsq", residuals, x, (-np.inf, np.inf), "linear", 1.0)
+        x = _least("leastsq", residuals, x, (-np.inf, np.inf), "linear", 1.0,
+                   _compiled("linear", f.f, (1.0, *numbers)))
         covariance = _covariance(residuals, x, True)
     return (x, covariance, info, message, flag) if full_output else (x, flag)
 
@@ -132,10 +142,28 @@ def _cost(r: Any, loss: Any, scale: Any) -> AnyArray:
     return 0.5 * scale**2 * np.sum(LOSSES[loss]((r / scale) ** 2))
 
 
-def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: Any) -> AnyArray:
+def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: Any,
+           compiled: tuple = (None, None)) -> AnyArray:
     """``x`` with its derivatives, where the slope of the cost is zero."""
     slope = grad(lambda x: _cost(residuals(x), loss, scale))
-    return Conditions(who, slope, x, ends, ()).solution()
+    return Conditions(who, slope, x, ends, (), compiled).solution()
+
+
+def _compiled(loss: Any, f: Callable, args: tuple) -> tuple:
+    """The slope and the curvature of the cost of numbers, where they are compiled."""
+    return tuple([compiled_if_met(way, f, args) for way in _ways(loss)]) if loss in LOSSES else (
+        None, None)
+
+
+@functools.cache
+def _ways(loss: str) -> tuple[Callable, Callable]:
+    def slope(f: Callable, x: Any, scale: Any, *args: Any) -> AnyArray:
+        return grad(lambda x: _cost(vector(f(x, *args)), loss, scale))(x)
+
+    def curvature(f: Callable, x: Any, scale: Any, *args: Any) -> AnyArray:
+        return jacobian(lambda x: slope(f, x, scale, *args))(x)
+
+    return slope, curvature
 
 
 @in_programs
