@@ -20,7 +20,7 @@ from functrans.errors import ConcretizationError, NotDifferentiable, Unsupported
 from functrans.scipy.implicit import DENSE, PLAIN, concrete
 from functrans.scipy.programs import Called
 from functrans.scipy.public import is_traced
-from functrans.scipy.shared import find_shared, forget_shared, of_numbers
+from functrans.scipy.shared import Values, find_shared, forget_shared, of_numbers
 
 T = TypeVar("T")
 DIFFERENCES = "SciPy takes differences of it with jac='2-point'."
@@ -109,6 +109,8 @@ class Derivative(Numbers):
         if OPAQUE and not again and self._kind() in OPAQUE:
             raise Underivable
         self.native: Callable | None = None
+        self.values: Values | None = None
+        self.calls = 0
         self.traced = self.closes_over(())
         if isinstance(self.f, Called):
             self.native = self.f.derivative(way, arity, args)
@@ -119,6 +121,9 @@ class Derivative(Numbers):
 
     def __call__(self, *args: Any) -> Any:
         xs = [*map(_float_copy, args[: self.arity])]
+        self.calls += 1
+        if self.calls == FEW if self.values is None else not self.values.hold():
+            self._find_native()
         if self.native is not None:
             try:
                 y = self.native(*xs, *self.args)
@@ -130,6 +135,7 @@ class Derivative(Numbers):
                 if forget_shared(self.way, self.f):
                     self._find_native()
                     return self(*args)
+                self.values = None
         try:
             return _writable(self.plain(self.way(follow(self.f), *xs, *self.args)))
         except (ConcretizationError, UnsupportedError) as error:
@@ -142,10 +148,12 @@ class Derivative(Numbers):
 
     def _find_native(self) -> None:
         shared = find_shared(self.way, self.f)
-        if shared is None:
+        self.values = None
+        if shared is not None:
+            native, self.values = shared
+            self.native = functools.partial(native, *map(concrete, self.values))
+        elif self.calls >= FEW or _meet(self.f):
             self.native = _find_or_compile(self.way, self.f)
-        else:
-            self.native = functools.partial(shared.func, *map(concrete, shared.args))
 
     def _kind(self) -> tuple:
         return self.way, _kind_of(self.f), *map(_kind_of, self.args)
@@ -213,14 +221,35 @@ class _Derivatives:
         return _Derivatives, ()
 
 
+# Calls of a derivative that no other function shares, before it is compiled for the first solve.
+FEW = 20
+
+
+def _meet(f: Callable) -> bool:
+    """Whether what is compiled of ``f`` will be found again: it was met by an earlier solve."""
+    if type(f) is not types.FunctionType:
+        return False
+    if not (f.__closure__ or f.__defaults__ or f.__kwdefaults__ or vars(f)):
+        return True
+    met = _derivatives_of(f) is not None
+    if not met:
+        vars(f)[KEPT] = _Derivatives(f)
+    return met
+
+
+def _derivatives_of(f: types.FunctionType) -> _Derivatives | None:
+    kept = vars(f).get(KEPT)
+    return kept if kept is not None and kept.owner is f else None  # functools.wraps copies it
+
+
 def _find_or_compile(way: Callable, f: Callable) -> Callable:
     """The compiled ``way`` of ``f``, kept for as long as the function, or one like it, is there."""
     if type(f) is not types.FunctionType:
         return _compile(way, f)
     if not (f.__closure__ or f.__defaults__ or f.__kwdefaults__ or vars(f)):
         return _of_code(way, _Code(f))
-    kept = vars(f).get(KEPT)
-    if kept is None or kept.owner is not f:  # functools.wraps copies what a function has
+    kept = _derivatives_of(f)
+    if kept is None:
         kept = vars(f)[KEPT] = _Derivatives(f)
     if way not in kept.of:
         kept.of[way] = _compile(way, f)
@@ -232,9 +261,9 @@ def keep_compiled(way: Callable, f: Callable) -> functools.partial | None:
     and kept; None: not for the next solve.
     """
     shared = find_shared(way, f)
-    if shared is None and type(f) is types.FunctionType:
-        return functools.partial(_find_or_compile(way, f))
-    return shared
+    if shared is not None:
+        return functools.partial(shared[0], *shared[1])
+    return functools.partial(_find_or_compile(way, f)) if _meet(f) else None
 
 
 def _compile(way: Callable, f: Callable) -> Callable:
@@ -301,11 +330,14 @@ def compiled_if_met(way: Callable, f: Callable, args: tuple, known: bool = False
     """
     if isinstance(f, Called):
         known = f.captured is not None
-    elif not known:
-        kept = keep_compiled(way, f)
-        known = kept is not None and kept.func in MET
-        if kept is not None:
-            MET[kept.func] = True
+    else:
+        shared = find_shared(way, f)
+        if shared is None:
+            kept = _derivatives_of(f) if type(f) is types.FunctionType else None
+            known = kept is not None and way in kept.of
+        elif not known:
+            known = shared[0] in MET
+            MET[shared[0]] = True
     if not known:
         return None
     try:

@@ -60,12 +60,12 @@ def _bytes(x: Any) -> int:
     return getattr(x, "nbytes", 0)
 
 
-def _copied(x: Any) -> Any:
+def _copy_of(x: Any) -> Any:
     """What a solver may put other parts into."""
     if not isinstance(x, OptimizeResult):
         return x
     y = type(x).__new__(type(x))
-    y.update([(k, _copied(v)) for k, v in x.items()])
+    y.update([(k, _copy_of(v)) for k, v in x.items()])
     return y
 
 
@@ -100,7 +100,7 @@ def once(name: str, find: Callable[[], T]) -> T:
     visit.names.add(name)
     if name not in visit.found:
         visit.found[name] = visit_with(None, find)
-    return _copied(visit.found[name])
+    return _copy_of(visit.found[name])
 
 
 def is_kept(name: str = "solve") -> bool:

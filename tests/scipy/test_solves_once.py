@@ -192,6 +192,7 @@ def test_a_right_hand_side_is_called_by_scipy_alone_once_its_steps_are_compiled(
 
     for g in (ft.grad(last), lambda k: ft.jvp(last, (k,), (1.0,))[1]):
         g(1.0)
+        g(1.0)
         calls.clear()
         slope = g(2.0)
         count = integrate.solve_ivp(lambda t, y: -3.0 * y, (0, 1), [2.0]).nfev

@@ -110,10 +110,10 @@ def _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
     events_at = [] if sol.t_events is None else sol.t_events
     asked = [np.ravel(() if t_eval is None else points), *events_at]
     whole, name = dense_output or any([len(t) for t in events_at]), steps.name
-    taken = take(name, fun, rest, t_span, y0, sol, _placed(t_eval, sol), bool(whole))
+    taken = take(name, fun, rest, t_span, y0, sol, _points_of(t_eval, sol), bool(whole))
     if taken is not None and not whole:
         sol.t, sol.y = (_times(t_span, sol), taken.ys.T) if t_eval is None else (
-            _placed(t_eval, sol), taken.values.T)
+            _points_of(t_eval, sol), taken.values.T)
         sol.sol = None
         return sol
     dense = sol.sol.ts if dense_output else np.concatenate(asked)
@@ -122,7 +122,7 @@ def _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
     if t_eval is None:
         sol.t, sol.y = path.times, np.stack(path.ys, axis=-1)
     else:
-        sol.t = _placed(t_eval, sol)
+        sol.t = _points_of(t_eval, sol)
         sol.y = path.at(sol.t).T
     if watched:
         _place_events(sol, path, [(lambda t, y, e=e: e(t, y, *rest)) for e in listed],
@@ -131,7 +131,7 @@ def _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
     return sol
 
 
-def _placed(t_eval: Any, sol: Any) -> Any:
+def _points_of(t_eval: Any, sol: Any) -> Any:
     """The times of ``t_eval`` that a solution came to."""
     if t_eval is None:
         return None

@@ -78,7 +78,7 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
     def residuals(x: Any) -> AnyArray:
         return vector(fun(x, *args, **kwargs))
 
-    compiled = _compiled(loss, f.f, (f_scale, *numbers)) if not named else (None, None)
+    compiled = _compile_cost(loss, f.f, (f_scale, *numbers)) if not named else (None, None)
     sol.x = _least("least_squares", residuals, sol.x, ends, loss, f_scale, compiled)
     sol.fun = residuals(sol.x)
     sol.cost = _cost(sol.fun, loss, f_scale)
@@ -118,7 +118,7 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
             return vector(func(x, *args))
 
         x = _least("leastsq", residuals, x, (-np.inf, np.inf), "linear", 1.0,
-                   _compiled("linear", f.f, (1.0, *numbers)))
+                   _compile_cost("linear", f.f, (1.0, *numbers)))
         covariance = _covariance(residuals, x, True)
     return (x, covariance, info, message, flag) if full_output else (x, flag)
 
@@ -149,7 +149,7 @@ def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: A
     return Conditions(who, slope, x, ends, (), compiled).solution()
 
 
-def _compiled(loss: Any, f: Callable, args: tuple) -> tuple:
+def _compile_cost(loss: Any, f: Callable, args: tuple) -> tuple:
     """The slope and the curvature of the cost of numbers, where they are compiled."""
     return tuple([compiled_if_met(way, f, args) for way in _ways(loss)]) if loss in LOSSES else (
         None, None)
