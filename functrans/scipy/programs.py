@@ -103,14 +103,14 @@ class Step:
         """Have Python take it for granted where the step raises otherwise: a derivative does, and
         so does a solve inside of another, where Python asks for it and cannot decide.
         """
-        def require() -> None:
-            op.required = True
+        def require(why: str = NESTED) -> None:
+            op.required = why
 
         for sol, key in _flags(result):
             flag = sol[key]
             # a line search that finds nothing less may have ended at a minimum
             if derived and self.solver.__name__ != "minimize":
-                require()
+                require(NO_DERIVATIVE)
                 sol[key] = True
             elif isinstance(flag, StagedTracer):
                 trace: Any = flag.owner  # a StagingTrace
@@ -126,7 +126,7 @@ class Step:
         def base(*xs: Any) -> list:
             result = self.run(xs[:n], xs[n:])
             if op.required:
-                _require_flags(name, result)
+                _require_flags(f"{name} {op.required}", result)
             found = flatten(result)[0]
             if len(found) != len(outs):
                 raise _resize(name, f"{len(found)} parts", f"{len(outs)}")
@@ -175,7 +175,7 @@ class SolverOp(OpaqueOp):
 
     operands = 0
     saves = "xy"
-    required = False  # that the solver succeeds
+    required = ""  # if that the solver succeeds, what is said where it does not
 
     def point(self, xs: Sequence, ys: Sequence) -> Sequence:
         return *xs, ys[-1]
@@ -192,12 +192,15 @@ def _flags(result: Any) -> Iterator[tuple[Any, str]]:
             yield from [(part, key) for key in ("success", "converged") if key in part]
 
 
-def _require_flags(who: str, result: Any) -> None:
+def _require_flags(what: str, result: Any) -> None:
     for sol, key in _flags(result):
         if not sol[key]:
             why = sol.get("message") or sol.get("flag")
-            raise SolverError(f"{user_line()}: {who} failed, and the program that it is part of "
-                              f"was written for its success: {why}")
+            raise SolverError(f"{user_line()}: {what}: {why}")
+
+
+NO_DERIVATIVE = "has no derivative, for the solver failed"
+NESTED = "failed, and the program that it is part of was written for its success"
 
 
 def _unknown(who: str) -> Callable:

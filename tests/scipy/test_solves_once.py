@@ -131,8 +131,12 @@ def test_success_is_true_where_a_failure_raises():
 
     assert ft.jit(ft.grad(outer))(2.0) == approx(-1.0)
     close(ft.vmap(ft.grad(outer))(np.array([2.0, 1.0])), np.array([-1.0, -4.0]))
-    with pytest.raises(SolverError, match="written for its success: The iteration is not making"):
+    with pytest.raises(SolverError, match="for the solver failed: The iteration is not making"):
         ft.jit(ft.value_and_grad(lambda a: inner(1.0, a)))(-1.0)
+    f = ft.jit(lambda a: optimize.brentq(lambda x: inner(5.0 - x, a) - 2.0, 0.1, a))
+    assert f(4.5) == approx(5.0 - 4 / 4.5)
+    with pytest.raises(SolverError, match="written for its success: The iteration is not making"):
+        f(5.5)  # where the outer solve asks for an inner one that has no root
 
 
 def test_success_of_a_value_alone_is_scipy_s():
