@@ -40,6 +40,8 @@ DENSE = 200
 SMALL = 32
 # Newton's steps that improve what the solver has found, to the last digits.
 POLISHING = 12
+# The reciprocal condition of a matrix whose units do not matter.
+WELL = 1e-3
 # Types of values that hold nothing traced.
 PLAIN = frozenset([np.ndarray, np.float64, float, int, bool, complex, str, type(None)])
 # How far they may lead away, relative to 1 or the size of the solution: farther off is another one.
@@ -73,9 +75,10 @@ def followed(f: Callable, root: Root) -> AnyArray:
     """A root of ``f``, of flat values, with its derivatives."""
     inverse = _inverse(root.solver)
     y: Any = root.z
-    for _ in range(orders_of(f(root.z))):
-        r = f(y)
+    r = f(y)
+    for left in reversed(range(orders_of(r))):
         y = y - inverse(r - stop(r))
+        r = f(y) if left else r
     return y
 
 
@@ -265,8 +268,11 @@ class _Dense:
                 f"{user_line()}: {who} has {J.shape[0]} equations for {J.shape[1]} unknowns"
             )
         finite = bool(np.isfinite(J).all())
-        self.scaled, self.units = _in_units(J) if finite else (J, (np.ones(1), np.ones(1)))
-        worst = 1 / np.linalg.cond(self.scaled) if finite and J.size else 1.0 * (not J.size)
+        self.scaled, self.units = J, (np.ones(1), np.ones(1))
+        worst = 1 / np.linalg.cond(J) if finite and J.size else 1.0 * (not J.size)
+        if finite and not worst > WELL:
+            self.scaled, self.units = _in_units(J)
+            worst = 1 / np.linalg.cond(self.scaled)
         if not worst > J.shape[0] * np.finfo(J.dtype).eps:
             raise SolverError(
                 f"{user_line()}: the solution of {who} at {_short(z)} has no derivative: the "

@@ -7,6 +7,7 @@ from scipy import integrate as si
 from scipy import optimize as so
 
 import functrans as ft
+from functrans._transforms.rules.external import OpaqueDerivative
 from functrans.errors import SolverError
 from functrans.scipy import integrate, optimize
 from functrans.scipy.integrate import odes, steps
@@ -100,6 +101,24 @@ def test_curvatures_of_a_solution_are_taken_at_one_solve(monkeypatch):
     monkeypatch.setattr(so, "root", lambda *a, **k: count.append(1) or theirs(*a, **k))
     close(g(A), expected)
     assert len(count) == 1
+
+
+def test_rows_of_a_jacobian_are_one_call_with_derivatives_of_its_own(monkeypatch):
+    f, runs = SOLVES["root"], []
+    theirs = OpaqueDerivative.run_rule
+    monkeypatch.setattr(OpaqueDerivative, "run_rule",
+                        lambda self, *a: runs.append(self.name) or theirs(self, *a))
+    for jacobian in (ft.jacrev, ft.jacfwd):
+        close(ft.jit(jacobian(f))(A), jacobian(f)(A))
+        assert not runs  # of one row
+
+        def squares(a, jacobian=jacobian):
+            return (jacobian(f)(a) ** 2).sum()
+
+        slope = ft.grad(squares)(A)
+        close(ft.jit(ft.grad(squares))(A), slope)
+        close(ft.jit(lambda a, t, g=squares: ft.jvp(g, (a,), (t,))[1])(A, T[:2]), slope @ T[:2])
+        runs.clear()
 
 
 def test_what_is_not_kept_any_more_is_solved_again(monkeypatch):

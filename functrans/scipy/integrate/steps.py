@@ -25,7 +25,7 @@ from functrans.scipy.integrate.search import Explicit, stepper
 
 LEAST_ROOM = 16
 # Steps, of two solutions or more, after which it pays to compile; of one solution, four times that.
-OFTEN = 100
+OFTEN = 30
 _met: WeakKeyDictionary[Callable, float] = WeakKeyDictionary()
 
 
