@@ -26,6 +26,8 @@ from functrans.scipy.integrate.search import Explicit, stepper
 LEAST_ROOM = 16
 # Steps, of two solutions or more, after which it pays to compile; of one solution, four times that.
 OFTEN = 30
+# Times that it is compiled anew since what it reads has changed.
+CHANGES = 2
 _met: WeakKeyDictionary[Callable, float] = WeakKeyDictionary()
 
 
@@ -69,8 +71,18 @@ def take(method: str, fun: Callable, args: tuple, span: Sequence, y0: Any, sol: 
     except (ConcretizationError, UnsupportedError):
         _met[native.func] = -np.inf
         return None
+    if _is_changing(native.func):
+        _met[native.func] = -np.inf
     ys = np.concatenate([ys[:n], last[None]])
     return Taken(ys, stages[:n] if dense else None, values)
+
+
+def _is_changing(native: Any) -> bool:
+    """Whether what a right-hand side reads has changed from solve to solve: it would be compiled
+    for each, which takes longer than Python.
+    """
+    stagings = native.explain().stagings
+    return sum(["has changed" in s.reason for s in stagings]) >= CHANGES
 
 
 def _is_met(native: Callable, n: int) -> bool:
