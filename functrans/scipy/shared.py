@@ -56,8 +56,8 @@ class Values(list):
             if type(holder) is types.CellType:
                 if holder.cell_contents is not x:
                     return False
-            elif type(holder) is list or type(holder) is dict:
-                now: Any = holder if type(holder) is list else holder.values()
+            elif isinstance(holder, list | dict):
+                now = holder.values() if isinstance(holder, dict) else holder
                 if len(now) != len(x) or not _same(now, x):
                     return False
             else:

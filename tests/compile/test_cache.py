@@ -450,7 +450,7 @@ def test_the_environment_switches_it_off(where, monkeypatch):
 
 def test_a_path_that_is_to_switch_it_is_refused_and_its_name_is_told(monkeypatch):
     monkeypatch.setenv("FUNCTRANS_CACHE", "/some/where")
-    with pytest.raises(ArgumentError, match="/some/where.*FUNCTRANS_CACHE_DIR"):
+    with pytest.raises(ArgumentError, match=r"/some/where.*FUNCTRANS_CACHE_DIR"):
         ft.jit(lambda x: x + 1.25)(np.ones(3))
 
 
