@@ -110,7 +110,7 @@ class Derivative(Numbers):
             raise Underivable
         self.native: Callable | None = None
         self.values: Values | None = None
-        self.calls = 0
+        self.calls, self.waits = 0, False  # until there have been some calls
         self.traced = self.closes_over(())
         if isinstance(self.f, Called):
             self.native = self.f.derivative(way, arity, args)
@@ -121,9 +121,13 @@ class Derivative(Numbers):
 
     def __call__(self, *args: Any) -> Any:
         xs = [*map(_float_copy, args[: self.arity])]
-        self.calls += 1
-        if self.calls == FEW if self.values is None else not self.values.hold():
-            self._find_native()
+        if self.values is not None:
+            if not self.values.hold():
+                self._find_native()
+        elif self.waits:
+            self.calls += 1
+            if self.calls == FEW:
+                self._find_native()
         if self.native is not None:
             try:
                 y = self.native(*xs, *self.args)
@@ -152,8 +156,9 @@ class Derivative(Numbers):
         if shared is not None:
             native, self.values = shared
             self.native = functools.partial(native, *map(concrete, self.values))
-        elif self.calls >= FEW or _meet(self.f):
-            self.native = _find_or_compile(self.way, self.f)
+        else:
+            self.waits = self.calls < FEW and not _meet(self.f)
+            self.native = None if self.waits else _find_or_compile(self.way, self.f)
 
     def _kind(self) -> tuple:
         return self.way, _kind_of(self.f), *map(_kind_of, self.args)

@@ -228,6 +228,15 @@ def test_a_derivative_follows_what_a_callback_changes():
     assert slope(1.0) == 30.0
 
 
+def test_derivatives_of_many_calls_in_a_program_are_compiled_once(monkeypatch):
+    monkeypatch.setattr(calls, "_find_or_compile", None)
+    f = ft.jit(lambda a: optimize.minimize(optimize.rosen, a * np.ones(2), method="BFGS").nfev)
+    g = ft.jit(lambda a: optimize.minimize(
+        lambda x: a * np.sum((x[1:] - x[:-1] ** 2) ** 2) + np.sum((1 - x) ** 2), -np.ones(2),
+        method="BFGS").njev)
+    assert f(3.0) > 20 and g(100.0) > 20
+
+
 def test_an_unshared_function_is_compiled_after_some_calls_or_when_it_is_met_again():
     traced = []
 
