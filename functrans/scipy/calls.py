@@ -111,7 +111,7 @@ class Derivative(Numbers):
         self.native: Callable | None = None
         self.values: Values | None = None
         self.calls, self.waits = 0, False  # until there have been some calls
-        self.traced = self.closes_over(())
+        self.traced = self.traced or self.f is not f
         if isinstance(self.f, Called):
             self.native = self.f.derivative(way, arity, args)
         elif all([isinstance(x, VALUES) for x in args]):

@@ -317,6 +317,9 @@ def _take_cell(x: Any, code: types.CodeType, values: Values, depth: int) -> Any:
     """
     if not depth:
         raise Unshared
+    if isinstance(x, NUMBERS):
+        values.append(x)
+        return NUMBER
     if type(x) in (list, dict):
         names = tuple(x) if type(x) is dict else ()
         if _changes(code) or len(x) > MOST or not all([type(n) in (str, int) for n in names]):
