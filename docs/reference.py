@@ -185,7 +185,7 @@ def modes(row: Primitive) -> str:
         notes.append("forward: vjp transposed")
     if row.differentiable and row.vjp_rule is None:
         notes.append("reverse: jvp transposed")
-    if row._batch == row._loop:
+    if row._batch == row.loop:
         notes.append("vmap: a loop")
     return ", ".join(notes)
 

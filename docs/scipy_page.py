@@ -1,11 +1,14 @@
 """Writes docs/scipy.md, the names of SciPy that take traced values, from the table of them.
 
+How fast solvers are is read from docs/solvers.json.
+
 Run it with ``python docs/scipy_page.py``; a test says when the page is out of date.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import textwrap
 from pathlib import Path
 
@@ -77,13 +80,22 @@ SciPy's own functions, for plain arrays.
 - `solve_bvp` is differentiated as the solution of SciPy's collocation equations on the mesh that
   it has found; under `jit` the mesh has to keep its size.
 - Optimisers are given exact derivatives of the function, compiled where it can be. What is
-  compiled is kept with the function: pass the same one to later solves, with what varies in
-  `args`. A function that takes plain numbers alone is simply called, and SciPy takes differences.
+  compiled is kept with the function, and serves others of its code: numbers and arrays in closures,
+  in containers there, in `args` and in attributes of an object whose method is given are arguments
+  of it. A function that closes over other things is compiled when it is met again, or after 20
+  calls. A function that takes plain numbers alone is simply called, and SciPy takes differences.
+- Outside of programs too, the steps of `solve_ivp` and `odeint` are taken again by compiled code,
+  once a right-hand side has been met with more than 30 steps in two solutions or more, or with more
+  than 120 in the first. Where it has no program, Python takes them.
 - Solvers (`quad`, `brentq`, `root`, `minimize`, `least_squares`, `curve_fit`, `linprog`,
   `lu_factor`, ...) are a step of their own under `jit` and `vmap`, which runs SciPy's with compiled
-  functions, once for each entry of a batch; the derivative is another such step. Functions that
-  they are given may not decide by values there, as in any program; results are numbers without
-  texts (`message` is None), and those whose size depends on values (`allvecs`) raise.
+  functions, once for each entry of a batch; derivatives are further such steps, which find the
+  solution and the factors of its Jacobian where the solve has left them, and take all rows at once.
+  Of those solves 4,096 or 16 MB are kept; older ones are made again. Functions that solvers are
+  given may not decide by values there, as in any program; results are numbers without texts
+  (`message` is None), and those whose size depends on values (`allvecs`) raise. `success` may be
+  asked for: it is True, and the program raises SolverError where it is not, in functions that are
+  given to another solver, and of all but `minimize` where derivatives are taken.
 - `jit` calls the C functions that SciPy offers to Cython. Spherical Bessel functions, `lambertw`,
   `wofz`, `ellipj`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy
   between compiled loops.
@@ -113,12 +125,36 @@ SciPy's own functions, for plain arrays.
 [How many of them other libraries have](scipy_peers.md) is a page of its own.
 
 This page is written by `docs/scipy_page.py` from `functrans/_core/scipy_names.py`.
+
+## How fast solvers are
+
+SciPy's own time, and others as multiples of it, each the least of {rounds} rounds in turns after
+four calls: here on plain arguments, with one tangent, with the gradient, and under `jit` the value
+and `value_and_grad`. Functions are made anew for each call, as closures over the parameters.
+Written by `python -m benchmarks.solvers` with NumPy {numpy} and SciPy {scipy} on {processor}.
+
+{table}
 """
+# The columns of the table, by what benchmarks/solvers.py calls them.
+COLUMNS = {"plain": "plain", "jvp": "`jvp`", "gradient": "`grad`", "jit": "`jit`",
+           "jit gradient": "`jit`, `value_and_grad`"}
 
 
 def page() -> str:
     """The page."""
-    return "\n".join([HEAD, *[_section(namespace) for namespace in NAMES]])
+    stored = json.loads((DOCS / "solvers.json").read_text())
+    head = HEAD.format(table=_table(stored["rows"]), **stored["about"])
+    return "\n".join([head, *[_section(namespace) for namespace in NAMES]])
+
+
+def _table(rows: dict[str, dict[str, float]]) -> str:
+    lines = [f"| solver | SciPy, us | {' | '.join(COLUMNS.values())} |",
+             "|---|---:|" + "---:|" * len(COLUMNS)]
+    for title, row in rows.items():
+        cells = [f"{row[name]:.2g}" if row.get(name, 100) < 100 else f"{row[name]:.0f}"
+                 if name in row else "" for name in COLUMNS]
+        lines.append(f"| {title} | {row['scipy'] * 1e6:,.0f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _section(namespace: str) -> str:

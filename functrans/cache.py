@@ -6,7 +6,8 @@ costs time. Environment variables set its place and size, and can turn it off:
 - ``FUNCTRANS_CACHE_DIR``: the directory, by default ``functrans`` in the platform's cache
   directory. Code in it is run, so a directory that others can write to is not used.
 - ``FUNCTRANS_CACHE_SIZE``: in MB, by default 256; the least recently used files are deleted first.
-- ``FUNCTRANS_CACHE=0``: no cache. For one block: ``with functrans.cache.off(): ...``.
+- ``FUNCTRANS_CACHE=0``: no cache. For one block: ``with functrans.cache.off(): ...``. A path in its
+  place is refused when something is to be compiled.
 """
 
 from __future__ import annotations

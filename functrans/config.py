@@ -185,7 +185,8 @@ class Config:
     watched: ``jit`` reads False.
 
     ``log``: "compile" tells ``logging.getLogger("functrans")``, as a warning, what jit stages and
-    compiles, why, in what time, and whether the code was on disk. None: nothing.
+    compiles, why, in what time, and whether the code was on disk. None: nothing, but that what is
+    compiled for more than 2 seconds says so as information.
 
     ``tracebacks``: "short" ones of what is raised under a transform leave out the frames of this
     package, and end at the user's line; "full" ones have them.

@@ -453,7 +453,7 @@ class General(Primitive):
         if self.facts.native_from:
             self.impl = large.forward(self, impl, self.facts.native_from)
             self.vjp_rule = vjp and large.backward(vjp, self.facts.native_from)
-        self._batch, self._saves = batch or self._loop, saves
+        self._batch, self._saves = batch or self.loop, saves
 
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         return "y" in self._saves, ("x" in self._saves,) * len(wanted)
@@ -469,7 +469,8 @@ class General(Primitive):
     def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
         return self._batch(size, xs, batched, **params)
 
-    def _loop(self, size, xs, batched, **params):
+    def loop(self, size, xs, batched, **params):
+        """The outputs, slice by slice."""
         if not size:
             return self._of_no_slices(xs, batched, params)
         ys = [bind(self, *[x[i] if b else x for x, b in zip(xs, batched, strict=True)], **params)

@@ -152,7 +152,7 @@ def _taps(v: Any, x: Any, n: int) -> AnyArray:
 def _lfilter_batch(size, xs, batched):
     b, a, x = xs
     if batched[0] or batched[1]:
-        return lfilter._loop(size, xs, batched)
+        return lfilter.loop(size, xs, batched)
     return bind(lfilter, b, a, x)
 
 

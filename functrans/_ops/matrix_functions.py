@@ -188,7 +188,7 @@ def _solve_vjp(ct, x, xs, wanted):
 def _solve_batch(size, xs, batched):
     diagonals, b = xs
     if batched[0]:
-        return solve._loop(size, xs, batched)
+        return solve.loop(size, xs, batched)
     return by_columns(lambda b: bind(solve, diagonals, b), b, size)
 
 

@@ -167,7 +167,7 @@ def _solve_vjp(ct, x, xs, wanted, places, solver):
 def _solve_batch(size, xs, batched, places, solver):
     data, b = xs
     if batched[0] or solver is not directly:
-        return solve._loop(size, xs, batched, places=places, solver=solver)
+        return solve.loop(size, xs, batched, places=places, solver=solver)
     return by_columns(
         lambda b: bind(solve, data, b, places=places, solver=solver), b, size
     )

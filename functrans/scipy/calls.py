@@ -6,6 +6,7 @@ import functools
 import types
 from collections.abc import Callable
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,9 +17,10 @@ from functrans._transforms.mutation import follow
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.names import names_read
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
-from functrans.scipy.implicit import PLAIN, concrete
+from functrans.scipy.implicit import DENSE, PLAIN, concrete
+from functrans.scipy.programs import Called
 from functrans.scipy.public import is_traced
-from functrans.scipy.shared import find_shared, forget_shared
+from functrans.scipy.shared import Values, find_shared, forget_shared, of_numbers
 
 T = TypeVar("T")
 DIFFERENCES = "SciPy takes differences of it with jac='2-point'."
@@ -57,16 +59,28 @@ def plain_only(f: Any, variables: int | None = None) -> Any:
 
 
 class Numbers:
-    """``f`` as SciPy may call it: what it returns is plain. ``traced``: some of it was not."""
+    """``f`` as SciPy may call it: of numbers, also where it closes over traced values."""
 
     def __init__(self, f: Callable):
         self.__wrapped__ = f  # SciPy counts the parameters
-        self.f = f
-        self.traced = False
+        self.f = f.of_numbers() if isinstance(f, Called) else of_numbers(f)
+        # whether what it has returned was not plain
+        self.traced = isinstance(f, Called) and f.traced
 
-    def depends_on(self, args: Any) -> bool:
-        """Whether derivatives may be taken of what it has returned, had ``args`` been traced."""
-        return self.traced or is_traced(args)
+    def depends_on(self, args: Any, *at: Any, **named: Any) -> bool:
+        """Whether derivatives may be taken of what it has returned, had ``args`` been traced; what
+        it closes over counts if it returns something traced ``at`` these numbers.
+        """
+        if is_traced(args):
+            return True
+        if not self.traced and self.f is not self.__wrapped__:
+            with np.errstate(all="ignore"):
+                self.plain(self.__wrapped__(*at, **named))
+        return self.traced
+
+    def closes_over(self, args: Any) -> bool:
+        """The same wherever it is called."""
+        return self.traced or self.f is not self.__wrapped__ or is_traced(args)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         y = self.f(*args, **kwargs)
@@ -95,13 +109,25 @@ class Derivative(Numbers):
         if OPAQUE and not again and self._kind() in OPAQUE:
             raise Underivable
         self.native: Callable | None = None
-        if all([isinstance(x, VALUES) for x in args]):
+        self.values: Values | None = None
+        self.calls, self.waits = 0, False  # until there have been some calls
+        self.traced = self.traced or self.f is not f
+        if isinstance(self.f, Called):
+            self.native = self.f.derivative(way, arity, args)
+        elif all([isinstance(x, VALUES) for x in args]):
             self._find_native()
         else:  # flags, counts and texts choose what is compiled
             self.native = jit(lambda *xs: way(follow(f), *xs[:arity], *args))
 
     def __call__(self, *args: Any) -> Any:
         xs = [*map(_float_copy, args[: self.arity])]
+        if self.values is not None:
+            if not self.values.hold():
+                self._find_native()
+        elif self.waits:
+            self.calls += 1
+            if self.calls == FEW:
+                self._find_native()
         if self.native is not None:
             try:
                 y = self.native(*xs, *self.args)
@@ -113,6 +139,7 @@ class Derivative(Numbers):
                 if forget_shared(self.way, self.f):
                     self._find_native()
                     return self(*args)
+                self.values = None
         try:
             return _writable(self.plain(self.way(follow(self.f), *xs, *self.args)))
         except (ConcretizationError, UnsupportedError) as error:
@@ -125,10 +152,13 @@ class Derivative(Numbers):
 
     def _find_native(self) -> None:
         shared = find_shared(self.way, self.f)
-        if shared is None:
-            self.native = _find_or_compile(self.way, self.f)
+        self.values = None
+        if shared is not None:
+            native, self.values = shared
+            self.native = functools.partial(native, *map(concrete, self.values))
         else:
-            self.native, self.traced = shared
+            self.waits = self.calls < FEW and not _meet(self.f)
+            self.native = None if self.waits else _find_or_compile(self.way, self.f)
 
     def _kind(self) -> tuple:
         return self.way, _kind_of(self.f), *map(_kind_of, self.args)
@@ -160,6 +190,8 @@ def _kind_of(x: Any, depth: int = 2) -> object:
         return _kind_of(x.func, depth), *[_kind_of(v, 0) for v in x.args]
     if isinstance(x, types.MethodType):
         return _kind_of(x.__func__, depth), type(x.__self__)
+    if isinstance(x, Called):
+        return x.staged
     return x if isinstance(x, NAMED) else type(x)
 
 
@@ -194,18 +226,49 @@ class _Derivatives:
         return _Derivatives, ()
 
 
+# Calls of a derivative that no other function shares, before it is compiled for the first solve.
+FEW = 20
+
+
+def _meet(f: Callable) -> bool:
+    """Whether what is compiled of ``f`` will be found again: it was met by an earlier solve."""
+    if type(f) is not types.FunctionType:
+        return False
+    if not (f.__closure__ or f.__defaults__ or f.__kwdefaults__ or vars(f)):
+        return True
+    met = _derivatives_of(f) is not None
+    if not met:
+        vars(f)[KEPT] = _Derivatives(f)
+    return met
+
+
+def _derivatives_of(f: types.FunctionType) -> _Derivatives | None:
+    kept = vars(f).get(KEPT)
+    return kept if kept is not None and kept.owner is f else None  # functools.wraps copies it
+
+
 def _find_or_compile(way: Callable, f: Callable) -> Callable:
     """The compiled ``way`` of ``f``, kept for as long as the function, or one like it, is there."""
     if type(f) is not types.FunctionType:
         return _compile(way, f)
     if not (f.__closure__ or f.__defaults__ or f.__kwdefaults__ or vars(f)):
         return _of_code(way, _Code(f))
-    kept = vars(f).get(KEPT)
-    if kept is None or kept.owner is not f:  # functools.wraps copies what a function has
+    kept = _derivatives_of(f)
+    if kept is None:
         kept = vars(f)[KEPT] = _Derivatives(f)
     if way not in kept.of:
         kept.of[way] = _compile(way, f)
     return kept.of[way]
+
+
+def keep_compiled(way: Callable, f: Callable) -> functools.partial | None:
+    """``way`` of ``f``, also of the traced values that it closes over, compiled when it is called,
+    and kept; None: not for the next solve.
+    """
+    shared = find_shared(way, f)
+    if shared is not None:
+        return functools.partial(shared[0], *shared[1])
+    return functools.partial(_find_or_compile(way, f)) if _meet(f) else None
 
 
 def _compile(way: Callable, f: Callable) -> Callable:
@@ -253,6 +316,51 @@ def exactly(solve: Callable[[bool], T], wanted: bool = True) -> T:
 def jacobian_at(f: Callable, x: Any, *args: Any) -> AnyArray:
     """The Jacobian of ``f`` in its first argument."""
     return jacobian(f)(x, *args)
+
+
+def slopes_of(f: Callable, x: Any, args: tuple, known: bool = False) -> Callable | None:
+    """The Jacobian of the equations ``f`` at flat numbers like ``x``, if it is compiled; it is
+    ``known`` where SciPy was given it.
+    """
+    slopes = None
+    if np.size(x) <= DENSE:
+        slopes = compiled_if_met(jacobian_at, f, args, known)
+    return slopes and (lambda z: slopes(z.reshape(np.shape(x))).reshape(z.size, z.size))
+
+
+def compiled_if_met(way: Callable, f: Callable, args: tuple, known: bool = False
+                    ) -> Callable | None:
+    """``way`` of ``f`` at numbers, where code for it exists or pays: in a program, and where the
+    function, or one like it, has been met before.
+    """
+    if isinstance(f, Called):
+        known = f.captured is not None
+    else:
+        shared = find_shared(way, f)
+        if shared is None:
+            kept = _derivatives_of(f) if type(f) is types.FunctionType else None
+            known = kept is not None and way in kept.of
+        elif not known:
+            known = shared[0] in MET
+            MET[shared[0]] = True
+    if not known:
+        return None
+    try:
+        derivative = Derivative(way, f, args)
+    except Underivable:
+        return None
+
+    def of_numbers(*xs: np.ndarray) -> Any:
+        try:
+            return derivative(*xs)
+        except Underivable:  # from now on this is known
+            return concrete(way(f, *xs, *args))
+
+    return of_numbers
+
+
+# What has been compiled, or could have been.
+MET: WeakKeyDictionary[Callable, bool] = WeakKeyDictionary()
 
 
 def _float_copy(x: Any) -> np.ndarray:

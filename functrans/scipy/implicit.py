@@ -14,7 +14,7 @@ transpose, and what F closes over is differentiated as in any function.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -31,13 +31,17 @@ from functrans._transforms.reverse.api import linearize, vjp
 from functrans._transforms.staging.staging import StagedTracer
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
+from functrans.scipy.kept import once
 
+T = TypeVar("T")
 # Unknowns up to which the Jacobian is a matrix; beyond, products with it are enough for GMRES.
 DENSE = 200
 # Unknowns up to which a system is factored each time: SciPy's call with its factors takes longer.
 SMALL = 32
 # Newton's steps that improve what the solver has found, to the last digits.
 POLISHING = 12
+# The reciprocal condition of a matrix whose units do not matter.
+WELL = 1e-3
 # Types of values that hold nothing traced.
 PLAIN = frozenset([np.ndarray, np.float64, float, int, bool, complex, str, type(None)])
 # How far they may lead away, relative to 1 or the size of the solution: farther off is another one.
@@ -46,30 +50,35 @@ NEARBY = 1e-2
 FINE = 1e-9
 
 
-def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = None) -> AnyArray:
+def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = None,
+             plain: Callable | None = None) -> AnyArray:
     """``x``, a root of ``residual`` up to a solver's tolerance, with its derivatives.
 
-    ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it, dense or sparse.
-    The number is improved by Newton's method where it can be. Raises SolverError where that does
-    not converge to a root nearby, and where the Jacobian is singular; its text names ``who``. So it
-    does where the residual carries no derivative: then x is constant if it is determined at all.
+    ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it, dense or sparse;
+    ``plain`` is the residual of numbers, where they are known to be enough for it. The number is
+    improved by Newton's method where it can be. Raises SolverError where that does not converge to
+    a root nearby, and where the Jacobian is singular; its text names ``who``. So it does where the
+    residual carries no derivative: then x is constant if it is determined at all.
     """
     shape = np.shape(x)
     z = np.array(x, np.result_type(np.asarray(x).dtype, np.float32)).reshape(-1)
 
-    def flat(z: Any) -> AnyArray:
-        return as_operand(residual(z.reshape(shape))).reshape(-1)
+    def flat(f: Callable) -> Callable[[Any], AnyArray]:
+        return lambda z: as_operand(f(z.reshape(shape))).reshape(-1)
 
-    return followed(flat, polished(who, flat, z, matrix)).reshape(shape)
+    root = keep_root(z, lambda: polished(who, flat(plain or residual), z, matrix),
+                     matrix is not None)
+    return followed(flat(residual), root).reshape(shape)
 
 
 def followed(f: Callable, root: Root) -> AnyArray:
     """A root of ``f``, of flat values, with its derivatives."""
     inverse = _inverse(root.solver)
     y: Any = root.z
-    for _ in range(orders_of(f(root.z))):
-        r = f(y)
+    r = f(y)
+    for left in reversed(range(orders_of(r))):
         y = y - inverse(r - stop(r))
+        r = f(y) if left else r
     return y
 
 
@@ -189,6 +198,11 @@ def polished(who: str, f: Callable, z: np.ndarray, matrix: Callable | None = Non
     )
 
 
+def keep_root(z: np.ndarray, find: Callable[[], T], given: bool = False) -> T:
+    """``find()``, a root near ``z``, once: without its Jacobian, its systems are of one trace."""
+    return once("root", find) if given or z.size <= DENSE else find()
+
+
 def units_of(z: np.ndarray) -> np.ndarray:
     """The size of each entry, and where it is zero that of the smallest other."""
     limits = np.finfo(z.dtype)
@@ -254,15 +268,18 @@ class _Dense:
                 f"{user_line()}: {who} has {J.shape[0]} equations for {J.shape[1]} unknowns"
             )
         finite = bool(np.isfinite(J).all())
-        self.scaled, self.units = _in_units(J) if finite else (J, (np.ones(1), np.ones(1)))
-        worst = 1 / np.linalg.cond(self.scaled) if finite and J.size else 1.0 * (not J.size)
+        self.scaled, self.units = J, (np.ones(1), np.ones(1))
+        worst = 1 / np.linalg.cond(J) if finite and J.size else 1.0 * (not J.size)
+        if finite and not worst > WELL:
+            self.scaled, self.units = _in_units(J)
+            worst = 1 / np.linalg.cond(self.scaled)
         if not worst > J.shape[0] * np.finfo(J.dtype).eps:
             raise SolverError(
                 f"{user_line()}: the solution of {who} at {_short(z)} has no derivative: the "
                 f"Jacobian of its equations there is singular (reciprocal condition {worst:.1g}):\n"
                 f"{_short(J)}"
             )
-        self.J = J
+        self.J, self.nbytes = J, 3 * J.nbytes
         self.factors = scipy.linalg.lu_factor(self.scaled) if len(J) > SMALL else None
 
     def solve(self, b: np.ndarray, trans: int = 0) -> np.ndarray:
@@ -301,6 +318,7 @@ class _Sparse:
             self.factors = scipy.sparse.linalg.splu(J)
         except RuntimeError as error:  # SuperLU's
             raise singular from error
+        self.nbytes = 2 * self.factors.nnz * (J.dtype.itemsize + 4)
         size = self._inverse_size(len(z)) * np.max(np.abs(J).sum(axis=0), initial=0.0)
         if not size * len(z) * np.finfo(J.dtype).eps < 1:
             raise singular

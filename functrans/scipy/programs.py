@@ -9,20 +9,19 @@ derivative that the solver has on numbers. So there is no rule for a single solv
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, OptimizeResult
+from scipy.optimize import OptimizeResult
 
 from functrans import tree
 from functrans._compile.ir.program import Program, evaluate
-from functrans._core.array import aval_of, plain
+from functrans._core.array import Aval, aval_of, plain
 from functrans._core.bind import Tracer, writer
 from functrans._core.writing import hand, is_ours, writing
 from functrans._transforms.arguments import is_number
@@ -32,10 +31,12 @@ from functrans._transforms.rules.differences import differences
 from functrans._transforms.rules.external import OpaqueOp
 from functrans._transforms.rules.foreign import differentiate
 from functrans._transforms.staging.jit import jit
-from functrans._transforms.staging.staging import example_of, innermost, stage_part
-from functrans._transforms.vmap import BatchTracer
-from functrans.errors import UnsupportedError, name_of, user_line
-from functrans.scipy.implicit import Numberless
+from functrans._transforms.staging.staging import StagedTracer, example_of, innermost, stage_part
+from functrans._transforms.vmap import BatchTracer, vmap
+from functrans.errors import SolverError, UnsupportedError, name_of, user_line
+from functrans.scipy.implicit import Numberless, concrete
+from functrans.scipy.kept import Marks, flatten, visit_with
+from functrans.scipy.public import is_traced
 
 F = TypeVar("F", bound=Callable)
 # Arguments that are called for their effect, or that choose the code.
@@ -90,29 +91,64 @@ class Step:
         operands += self.captured
         self._forget()
         places = [i for i, y in enumerate(outs) if is_number(y) or isinstance(y, bool)]
-        ys = self._op(places, list(map(_example, operands)), outs).row(*operands)
-        found = dict(zip(places, ys if len(places) > 1 else [ys], strict=True))
-        name = self.solver.__name__
-        return close(iter([found.get(i, _unknown(name) if callable(y) else None)
-                           for i, y in enumerate(outs)]))
+        op = self._op(places, list(map(_example, operands)), outs)
+        *ys, _ = op.row(*operands)
+        found = dict(zip(places, ys, strict=True))
+        result = close(iter([found.get(i, _unknown(op.name) if callable(y) else None)
+                             for i, y in enumerate(outs)]))
+        self._assume_success(result, op, any([x.is_differentiated() for x in operands]))
+        return result
 
-    def _op(self, places: Sequence[int], examples: Sequence, outs: Sequence) -> OpaqueOp:
-        """The results at some ``places``, given that those of ``examples`` are ``outs``."""
+    def _assume_success(self, result: Any, op: SolverOp, derived: bool) -> None:
+        """Have Python take it for granted where the step raises otherwise: a derivative does, and
+        so does a solve inside of another, where Python asks for it and cannot decide.
+        """
+        def require(why: str = NESTED) -> None:
+            op.required = why
+
+        for sol, key in _flags(result):
+            flag = sol[key]
+            # a line search that finds nothing less may have ended at a minimum
+            if derived and self.solver.__name__ != "minimize":
+                require(NO_DERIVATIVE)
+                sol[key] = True
+            elif isinstance(flag, StagedTracer):
+                trace: Any = flag.owner  # a StagingTrace
+                trace.assumed[flag.variable] = require
+
+    def _op(self, places: Sequence[int], examples: Sequence, outs: Sequence) -> SolverOp:
+        """The results at some ``places``, given that those of ``examples`` are ``outs``, and the
+        mark of what was found.
+        """
         name, results = self.solver.__name__, [np.asarray(outs[i]) for i in places]
-        n = len(self.traced)
+        n, marks = len(self.traced), Marks()
 
         def base(*xs: Any) -> list:
-            found = flatten(self.run(xs[:n], xs[n:]))[0]
+            result = self.run(xs[:n], xs[n:])
+            if op.required:
+                _require_flags(f"{name} {op.required}", result)
+            found = flatten(result)[0]
             if len(found) != len(outs):
                 raise _resize(name, f"{len(found)} parts", f"{len(outs)}")
             return [found[i] for i in places]
 
         def values(xs: Sequence, options: dict) -> list:
-            return [_like(x, y, name) for x, y in zip(base(*xs), results, strict=True)]
+            found: dict[str, Any] = {}
+            ys = visit_with(found, lambda: base(*xs))
+            ys = [_like(x, y, name) for x, y in zip(ys, results, strict=True)]
+            return [*ys, np.array(marks.keep(found))]
 
-        op = OpaqueOp(name, values, differences(values), len(places))
-        differentiate(op, base, OURS)
-        op.remember(examples, results)
+        def derived(*operands: Any) -> list:
+            *xs, mark = operands
+            found = marks.at(int(mark))
+            ys = visit_with(found, lambda: base(*xs))
+            marks.keep(found, int(mark))
+            return ys
+
+        op = SolverOp(name, values, differences(values), len(places) + 1)
+        op.operands = len(examples)
+        differentiate(op, derived, OURS)
+        op.remember(examples, [*results, np.array(0)])
         return op
 
     def run(self, xs: Sequence, captured: Sequence | None) -> Any:
@@ -132,6 +168,39 @@ class Step:
         for f in self.functions.values():
             del f.f, f.captured
         del self.captured
+
+
+class SolverOp(OpaqueOp):
+    """A solver, whose last output is the mark under which its derivatives find what it found."""
+
+    operands = 0
+    saves = "xy"
+    required = ""  # if that the solver succeeds, what is said where it does not
+
+    def point(self, xs: Sequence, ys: Sequence) -> Sequence:
+        return *xs, ys[-1]
+
+    def out_avals(self, avals: Sequence[Aval], options: dict, xs: Sequence | None) -> list[Aval]:
+        n = self.operands  # behind them, in a derivative, is the mark
+        return super().out_avals(avals[:n], options, xs and xs[:n])
+
+
+def _flags(result: Any) -> Iterator[tuple[Any, str]]:
+    """Where a solver says whether it has succeeded."""
+    for part in result if isinstance(result, tuple) else (result,):
+        if isinstance(part, OptimizeResult):
+            yield from [(part, key) for key in ("success", "converged") if key in part]
+
+
+def _require_flags(what: str, result: Any) -> None:
+    for sol, key in _flags(result):
+        if not sol[key]:
+            why = sol.get("message") or sol.get("flag")
+            raise SolverError(f"{user_line()}: {what}: {why}")
+
+
+NO_DERIVATIVE = "has no derivative, for the solver failed"
+NESTED = "failed, and the program that it is part of was written for its success"
 
 
 def _unknown(who: str) -> Callable:
@@ -170,38 +239,31 @@ class Staged:
     def __init__(self, f: Callable, captured: list[Tracer]):
         self.f, self.captured = f, captured
         self.name, self.programs = name_of(f), {}
+        self.derivatives: dict[tuple, Callable] = {}
         try:
             self.signature: Any = inspect.signature(f)
         except (TypeError, ValueError):  # of some functions in C
             self.signature = None
 
-    def at(self, captured: Sequence | None) -> Callable:
+    def at(self, captured: Sequence | None) -> Called:
         """The function, given the values that it closes over, or None for examples of them."""
-        name, programs = self.name, self.programs
-        written = self._written if captured is None else None
+        return Called(self, captured)
 
-        def called(*args: Any, **kwargs: Any) -> Any:
-            args = tuple([np.float64(x) if type(x) is float else x for x in args])
-            # as SciPy calls it, mostly
-            flat = not kwargs and all([isinstance(x, VALUES) for x in args])
-            leaves, structure = (args, None) if flat else tree.flatten((args, kwargs))
-            values = list(leaves) if flat else [x for x in leaves if isinstance(x, VALUES)]
-            key = structure, *[aval_of(x) if isinstance(x, VALUES) else x for x in leaves]
-            if key not in programs:
-                if written is None:
-                    raise UnsupportedError(
-                        f"{name} is called with {list(key[1:])} in a program that was written when "
-                        "it was not. Give it one type of arguments."
-                    )
-                programs[key] = written(args, kwargs)
-            return programs[key](captured, values)
+    def derivative(self, way: Callable, arity: int, args: tuple) -> Callable:
+        """``way`` of the function, of ``arity`` arrays before ``args``, compiled for all runs."""
+        flags = tuple([None if isinstance(x, VALUES) else (type(x), x) for x in args])
+        key = way, arity, flags
+        if key not in self.derivatives:
 
-        called.__name__ = name
-        if self.signature is not None:
-            called.__signature__ = self.signature  # type: ignore[attr-defined]  # SciPy counts
-        return called
+            def derive(captured: list, xs: list, values: list) -> Any:
+                rest = iter(values)
+                given = [next(rest) if flag is None else flag[1] for flag in flags]
+                return way(self.at(captured), *xs, *given)
 
-    def _written(self, args: tuple, kwargs: dict) -> Callable:
+            self.derivatives[key] = jit(derive)
+        return self.derivatives[key]
+
+    def write(self, args: tuple, kwargs: dict) -> Callable:
         leaves, structure = tree.flatten((args, kwargs))
         values = [np.asarray(_example(x)) for x in leaves if isinstance(x, VALUES)]
 
@@ -224,6 +286,47 @@ class Staged:
             Program((*[v for _, v in part.lifted], *p.inputs), p.eqns, p.outputs), part.structure,
             slice(first, first + len(lifted)), list(map(_example, lifted)),
         )
+
+
+class Called:
+    """A staged function with the values that it closes over, as a solver calls it."""
+
+    def __init__(self, staged: Staged, captured: Sequence | None):
+        self.staged, self.captured, self.programs = staged, captured, staged.programs
+        self.traced = captured is not None and is_traced(list(captured))
+        self.__name__ = staged.name
+        if staged.signature is not None:
+            self.__signature__ = staged.signature  # SciPy counts the parameters
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args = tuple([np.float64(x) if type(x) is float else x for x in args])
+        # as SciPy calls it, mostly
+        flat = not kwargs and all([isinstance(x, VALUES) for x in args])
+        leaves, structure = (args, None) if flat else tree.flatten((args, kwargs))
+        values = list(leaves) if flat else [x for x in leaves if isinstance(x, VALUES)]
+        key = structure, *[aval_of(x) if isinstance(x, VALUES) else x for x in leaves]
+        run = self.programs.get(key)
+        if run is None:
+            if self.captured is not None:
+                raise UnsupportedError(
+                    f"{self.__name__} is called with {list(key[1:])} in a program that was written "
+                    "when it was not. Give it one type of arguments."
+                )
+            run = self.programs[key] = self.staged.write(args, kwargs)
+        return run(self.captured, values)
+
+    def of_numbers(self) -> Called:
+        """The same without derivatives in what it closes over."""
+        return Called(self.staged, concrete(list(self.captured or ()))) if self.traced else self
+
+    def derivative(self, way: Callable, arity: int, args: tuple) -> Callable | None:
+        """``way`` of it, of ``arity`` arrays before the plain ``args``; None for examples."""
+        if self.captured is None:
+            return None
+        native = self.staged.derivative(way, arity, args)
+        values = [x for x in args if isinstance(x, VALUES)]
+        captured = list(self.captured)
+        return lambda *xs: native(captured, list(xs[:arity]), values)
 
 
 def _compile(program: Program, structure: tree.Structure, place: slice, examples: list
@@ -250,36 +353,6 @@ def _example(x: Any) -> Any:
     return example_of(inner)
 
 
-# ---- SciPy's containers
-
-
-def flatten(x: Any) -> tuple[list, Callable[[Iterator], Any]]:
-    """The leaves of a container, SciPy's too, and the function that puts others in their place."""
-    opened = _open(x)
-    if opened is None:
-        return [x], next
-    children, close = opened
-    parts = list(map(flatten, children))
-    return ([leaf for leaves, _ in parts for leaf in leaves],
-            lambda leaves: close([build(leaves) for _, build in parts]))
-
-
-def _open(x: Any) -> tuple[Sequence, Callable[[list], Any]] | None:
-    if isinstance(x, OptimizeResult):
-        return list(x.values()), lambda children: _with(x, zip(x, children, strict=True))
-    if isinstance(x, Bounds | LinearConstraint | NonlinearConstraint):
-        return list(vars(x).values()), lambda children: _with(
-            x, zip(vars(x), children, strict=True))
-    opened = tree.opened(x)
-    return opened and (list(opened[0]), functools.partial(tree.with_children, x))
-
-
-def _with(x: Any, entries: Iterable) -> Any:
-    y = copy.copy(x)
-    (y if isinstance(y, dict) else vars(y)).update(entries)
-    return y
-
-
 def handed_parts(y: Any) -> Any:
     """A result, in SciPy's containers too, as a function that writes into arrays gets it."""
     leaves, close = flatten(y)
@@ -294,12 +367,23 @@ def _push(g: Callable, xs: Sequence, ts: Sequence) -> list:
     return [np.zeros(np.shape(y)) if t is None else t for t, y in zip(tangents, ys, strict=True)]
 
 
+def _push_rows(g: Callable, xs: Sequence, ts: Sequence) -> list:
+    return list(vmap(lambda *ts: tuple(_push(g, xs, ts)))(*ts))
+
+
 def _pulled_back(g: Callable, xs: Sequence, cts: Sequence) -> list:
-    pull = vjp(lambda *v: tuple(g(*v)), *xs)[1]
-    return list(map(np.conjugate, pull(tuple(map(np.conjugate, cts)))))
+    return _conjugate_of(vjp(lambda *v: tuple(g(*v)), *xs)[1])(*cts)
+
+
+def _pull_rows(g: Callable, xs: Sequence, cts: Sequence) -> list:
+    return vmap(_conjugate_of(vjp(lambda *v: tuple(g(*v)), *xs)[1]))(*cts)
+
+
+def _conjugate_of(pull: Callable) -> Callable:
+    return lambda *cts: list(map(np.conjugate, pull(tuple(map(np.conjugate, cts)))))
 
 
 OURS = SimpleNamespace(
     arrays=list, numbers=lambda ys: [np.asarray(plain(y)) for y in ys],
-    pushed=_push, pulled_back=_pulled_back,
+    pushed=_push, pulled_back=_pulled_back, pushed_rows=_push_rows, pulled_rows=_pull_rows,
 )

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.run import machine, store
+from functrans._compile.run import machine, progress, store
 from functrans._compile.run.store import stamp_of
+from functrans.errors import ArgumentError
 from tests.threads import at_once, elsewhere
 
 PROCESS = """
@@ -445,6 +446,25 @@ def test_the_environment_switches_it_off(where, monkeypatch):
     monkeypatch.setenv("FUNCTRANS_CACHE", "0")
     run()
     assert not where.exists()
+
+
+def test_a_path_that_is_to_switch_it_is_refused_and_its_name_is_told(monkeypatch):
+    monkeypatch.setenv("FUNCTRANS_CACHE", "/some/where")
+    with pytest.raises(ArgumentError, match=r"/some/where.*FUNCTRANS_CACHE_DIR"):
+        ft.jit(lambda x: x + 1.25)(np.ones(3))
+
+
+def test_a_long_compilation_says_so_in_the_log(caplog):
+    left = iter([False, False, True])
+    waited = []
+    with ft.config(log="compile"):
+        say = progress._logger()
+        progress.report(say, "jit(f): 9 equations", lambda t: waited.append(t) or next(left))
+        with progress.progress("jit(f)"):
+            pass
+    assert caplog.messages == ["jit(f): 9 equations: still compiling after 2 s",
+                               "jit(f): 9 equations: still compiling after 4 s"]
+    assert waited == [2.0, 2.0, 4.0]
 
 
 def test_off_neither_reads_nor_writes(where, compiled):

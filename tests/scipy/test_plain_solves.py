@@ -2,6 +2,7 @@
 
 import functools
 import math
+import types
 
 import numpy as np
 import pytest
@@ -149,3 +150,108 @@ def test_partials_and_tuples_share_what_is_compiled(make):
     assert solve(3.0) == approx(np.sqrt(3))
     assert ft.grad(lambda a: solve(a)[0])(4.0) == approx(0.25)
     assert shared.compile_shared.cache_info().misses == before
+
+
+class Curve:
+    """A model whose methods solvers are given."""
+
+    rate = 1.0
+
+    def __init__(self, a, t):
+        self.a, self.t, self.name = a, t, object()  # which no method reads
+
+    @property
+    def steep(self):
+        return self.a * self.rate
+
+    def scaled(self, x):
+        return np.exp(x * self.t)
+
+    def residual(self, x):
+        return self.scaled(x) - np.exp(self.steep * self.t)
+
+    def counted(self, x):
+        self.calls = getattr(self, "calls", 0) + 1
+        return self.residual(x)
+
+
+T = np.linspace(0.0, 1.0, 4)
+
+
+def of_containers(a):
+    data, zero = {"a": a, "t": [T, 0.0]}, types.SimpleNamespace(shift=0.0)
+    return lambda x: np.exp(x * data["t"][0] + zero.shift) - np.exp(data["a"] * T + data["t"][1])
+
+
+@pytest.mark.parametrize("made", [lambda a: Curve(a, T).residual, of_containers,
+                                  lambda a: (lambda c: lambda x: c.residual(x))(Curve(a, T))])
+def test_methods_and_closures_over_containers_are_compiled_once(made):
+    assert optimize.leastsq(made(1.2), 0.5)[0] == approx([1.2])
+    before = shared.compile_shared.cache_info()
+    for a in (0.7, np.float64(1.1)):
+        assert optimize.leastsq(made(a), 0.5)[0] == approx([a])
+    after = shared.compile_shared.cache_info()
+    assert after.misses == before.misses and after.hits > before.hits
+    assert ft.grad(lambda a: optimize.leastsq(made(a), 0.5)[0][0])(1.2) == approx(1.0)
+
+
+def test_a_method_follows_its_class(monkeypatch):
+    def solve():
+        return optimize.leastsq(Curve(0.6, T).residual, 0.5)[0]
+
+    assert solve() == approx([0.6])
+    monkeypatch.setattr(Curve, "rate", 2.0)
+    assert solve() == approx([1.2])
+    monkeypatch.setattr(Curve, "scaled", lambda self, x: np.exp(2 * x * self.t))
+    assert solve() == approx([0.6])
+
+
+def test_a_method_that_changes_its_object_is_not_shared():
+    curve = Curve(1.2, T)
+    assert optimize.leastsq(curve.counted, 0.5)[0] == approx([1.2])
+    assert curve.calls > 2
+
+
+def test_a_derivative_follows_what_a_callback_changes():
+    data, level, curve = {"mu": 1.0}, 1.0, Curve(1.0, T)
+
+    def f(x):
+        return data["mu"] * level * curve.a * x
+
+    slope = calls.Derivative(calls.jacobian_at, f)
+    assert slope(1.0) == 1.0
+    data["mu"] = 2.0
+    assert slope(1.0) == 2.0
+    level = 3.0
+    assert slope(1.0) == 6.0
+    curve.a = 5.0
+    assert slope(1.0) == 30.0
+
+
+def test_derivatives_of_many_calls_in_a_program_are_compiled_once(monkeypatch):
+    monkeypatch.setattr(calls, "_find_or_compile", None)
+    f = ft.jit(lambda a: optimize.minimize(optimize.rosen, a * np.ones(2), method="BFGS").nfev)
+    g = ft.jit(lambda a: optimize.minimize(
+        lambda x: a * np.sum((x[1:] - x[:-1] ** 2) ** 2) + np.sum((1 - x) ** 2), -np.ones(2),
+        method="BFGS").njev)
+    assert f(3.0) > 20 and g(100.0) > 20
+
+
+def test_an_unshared_function_is_compiled_after_some_calls_or_when_it_is_met_again():
+    traced = []
+
+    def made():
+        others = {object()}
+
+        def f(x):
+            traced.append(not isinstance(x, np.ndarray))
+            return x**3 - len(others)
+
+        return f
+
+    f = made()
+    for _ in range(2):
+        assert optimize.root(f, np.full(2, 2.0)).x == approx([1.0, 1.0])
+    count = sum(traced)
+    assert optimize.root(f, np.full(2, 2.0)).x == approx([1.0, 1.0])
+    assert sum(traced) == count

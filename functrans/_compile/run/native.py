@@ -34,6 +34,7 @@ from functrans._compile.run.entry import entry_of
 from functrans._compile.run.frame import Frame, Host, Layout, Segment
 from functrans._compile.run.guards import Guards
 from functrans._compile.run.machine import OPTIONS, SAFE, Found, NativeUnavailable, Wanted, local
+from functrans._compile.run.progress import progress
 from functrans._compile.run.store import program_key
 from functrans._compile.run.verify import difference, warn_of_miscompilation
 from functrans._compile.run.workers import on_threads
@@ -343,7 +344,7 @@ class Executable:
     def code(self) -> Callable[[Sequence[Any]], list] | NativeUnavailable:
         """The same natively; or why there is no such code."""
         start = perf_counter()
-        with compiler():
+        with compiler(), progress(f"{self.name}: {title(self.staged)}"):
             try:
                 code = self._kept_or_native
                 how = "loaded from disk" if isinstance(code, Framed) else code.how(self.inputs)

@@ -20,7 +20,7 @@ import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
 from functrans._core.locks import Lock
-from functrans.errors import warn
+from functrans.errors import ArgumentError, warn
 
 # ---- The state of this library's own sources: part of each key on disk
 
@@ -108,7 +108,13 @@ def directory() -> Path:
 
 def is_enabled() -> bool:
     """Whether code is read from disk and kept there."""
-    return _on.get() and os.environ.get("FUNCTRANS_CACHE", "1") != "0"
+    asked = os.environ.get("FUNCTRANS_CACHE", "1")
+    if asked not in ("0", "1", ""):
+        raise ArgumentError(
+            f"the environment variable FUNCTRANS_CACHE is {asked!r}; it is 0 for no cache on disk, "
+            "or 1. Name the directory of the cache in FUNCTRANS_CACHE_DIR."
+        )
+    return _on.get() and asked != "0"
 
 
 @contextmanager

@@ -23,11 +23,13 @@ class DerivativeRule(NamedTuple):
     """A derivative: tangents of the outputs from those of the operands, and cotangents back.
 
     ``differenced``: how many times its numbers went through differences, which lose digits.
+    ``rows``: the same of many tangents or cotangents at one point, along axis 0, where there is it.
     """
 
     jvp: Callable[[Sequence, Sequence, dict], list]
     vjp: Callable[[Sequence, Sequence, dict], list]
     differenced: int = 0
+    rows: DerivativeRule | None = None
 
 
 def rule_of(

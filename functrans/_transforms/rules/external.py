@@ -19,6 +19,7 @@ from functrans._ops.declare import General
 from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.derived import ByValue
 from functrans._transforms.rules.differences import DerivativeRule, differences, inner, rule_of
+from functrans._transforms.vmap import vmap
 from functrans.errors import ArgumentError, CheckError, ShapeError, name_of
 
 
@@ -268,6 +269,8 @@ class OpaqueOp:
     """
 
     further: Callable[[OpaqueDerivative], DerivativeRule] | None = None
+    batch: Callable | None = None  # a loop
+    saves = "x"
 
     def __init__(self, name: str, f: Callable, rule: DerivativeRule, outputs: int):
         self.name, self.f, self.rule, self.outputs = name, f, rule, outputs
@@ -275,7 +278,7 @@ class OpaqueOp:
         self.examples: dict[tuple, list] = {}  # outputs of a run, where they are to be kept
         self.derivatives: dict[tuple, OpaqueDerivative] = {}
         self.row = General(
-            name, self.run, jvp=self.jvp, vjp=self.vjp, batch=None, saves="x",
+            name, self.run, jvp=self.jvp, vjp=self.vjp, batch=self.batch, saves=self.saves,
             abstract=self.abstract, outputs=outputs, doc="A function that cannot be looked into.",
             example=self.example,
         )
@@ -327,7 +330,7 @@ class OpaqueOp:
         if not changed or not out:
             return None
         derivative = self.derivative(False, changed, out)
-        tangents = _run(derivative, (*xs, *[ts[i] for i in changed]), options)
+        tangents = _run(derivative, (*self.point(xs, ys), *[ts[i] for i in changed]), options)
         full = placed(tangents, out, [None] * len(ys))
         return tuple(full) if self.outputs > 1 else full[0]
 
@@ -338,8 +341,13 @@ class OpaqueOp:
         if not changed or not out:
             return [None] * len(xs)
         derivative = self.derivative(True, out, changed)
-        cotangents = _run(derivative, (*xs, *[cts[i] for i in changed]), options)
+        point = self.point(xs, y if self.outputs > 1 else (y,))
+        cotangents = _run(derivative, (*point, *[cts[i] for i in changed]), options)
         return placed(cotangents, out, [None] * len(xs))
+
+    def point(self, xs: Sequence, ys: Sequence) -> Sequence:
+        """What a derivative there reads, of operands and outputs."""
+        return xs
 
 
 def _run(derivative: OpaqueDerivative, operands: Sequence, options: dict) -> Sequence:
@@ -355,6 +363,7 @@ class OpaqueDerivative(OpaqueOp):
 
     def __init__(self, of: OpaqueOp, back: bool, changed: tuple[int, ...], out: tuple[int, ...]):
         self.of, self.back, self.changed, self.out = of, back, changed, out
+        self.by_rows: OpaqueRows | None = None
         name = f"{'vjp' if back else 'jvp'} of {of.name}"
         outputs = len(changed if back else out)
         self.further = of.further
@@ -371,19 +380,39 @@ class OpaqueDerivative(OpaqueOp):
         return [types[i] for i in self.out]
 
     def run_rule(self, operands: Sequence, options: dict) -> list:
+        return self._run_by(self.of.rule, operands, options, ())
+
+    def run_rows(self, operands: Sequence, options: dict) -> list:
+        """The same of many changes, along axis 0."""
+        rule, rows = self.of.rule.rows, len(operands[-1])
+        assert rule is not None, self.name
+        return self._run_by(rule, operands, options, (rows,))
+
+    def _run_by(self, rule: DerivativeRule, operands: Sequence, options: dict, rows: tuple
+                ) -> list:
         sources, out = (self.out, self.changed) if self.back else (self.changed, self.out)
         n = len(operands) - len(sources)
         xs, changes = operands[:n], operands[n:]
         ys = self.of.out_avals([aval_of(x) for x in xs], options, xs)
         avals = [aval_of(x) for x in xs]
         full = placed(changes, sources, [None] * (len(ys) if self.back else n))
-        rule = self.of.rule.vjp if self.back else self.of.rule.jvp
-        results, types = rule(xs, full, options), avals if self.back else ys
+        derive = rule.vjp if self.back else rule.jvp
+        results, types = derive(xs, full, options), avals if self.back else ys
         return [
-            np.zeros(types[i].shape, types[i].dtype)
+            np.zeros(rows + types[i].shape, types[i].dtype)
             if results[i] is None else np.asarray(cast(results[i], types[i].dtype))
             for i in out
         ]
+
+    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], **options: Any) -> Any:
+        """Rows at one point are one call, where the rule takes them."""
+        n = self.split(xs)
+        if self.of.rule.rows is None or not size or any(batched[:n]):
+            return self.row.loop(size, xs, batched, **options)
+        self.by_rows = self.by_rows or OpaqueRows(self)
+        changes = [x if b else np.broadcast_to(x, (size, *np.shape(x)))
+                   for x, b in zip(xs[n:], batched[n:], strict=True)]
+        return self.by_rows.row(*xs[:n], *changes, **options)
 
     def split(self, operands: Sequence) -> int:
         """How many of the operands are those of the function, before tangents or cotangents."""
@@ -413,6 +442,46 @@ class OpaqueDerivative(OpaqueOp):
         full = [_or_zeros(c, a) for c, a in zip(cts, like, strict=True)]
         other = self.of.derivative(not self.back, self.changed, self.out)
         return [*point_cts[:n], *_run(other, (*xs[:n], *full), options)]
+
+
+class OpaqueRows(OpaqueOp):
+    """The derivative ``one`` of many changes at one point, along axis 0 of each."""
+
+    def __init__(self, one: OpaqueDerivative):
+        self.one = one
+        super().__init__(f"{one.name}, by rows", one.run_rows, one.rule, one.outputs)
+
+    def out_avals(self, avals: Sequence[Aval], options: dict, xs: Sequence | None) -> list[Aval]:
+        n, rows = self.one.split(avals), avals[-1].shape[0]
+        changes = [Aval(a.shape[1:], a.dtype) for a in map(aval_of, avals[n:])]
+        types = self.one.out_avals([*avals[:n], *changes], options, None)
+        return [Aval((rows, *a.shape), a.dtype) for a in types]
+
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, **options: Any) -> Any:
+        n = self.one.split(xs)
+        moved = [i for i, t in enumerate(ts) if i >= n and t is not None]
+
+        def row(y: Any, changes: Sequence, moves: Sequence) -> Any:
+            full = placed(moves, moved, [*ts[:n], *[None] * len(changes)])
+            return self.one.jvp(full, y, [*xs[:n], *changes], **options)
+
+        return vmap(row)(y, list(xs[n:]), [ts[i] for i in moved])
+
+    def vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **options: Any) -> list:
+        n, places = self.one.split(xs), []
+        cts = ct if self.outputs > 1 else (ct,)
+        present = [i for i, c in enumerate(cts) if c is not None]
+
+        def row(changes: Sequence, given: Sequence) -> list:
+            full = placed(given, present, [None] * len(cts))
+            found = self.one.vjp(tuple(full) if self.outputs > 1 else full[0], None,
+                                 [*xs[:n], *changes], wanted, **options)
+            places[:] = [i for i, x in enumerate(found) if x is not None]
+            return [found[i] for i in places]
+
+        found = vmap(row)(list(xs[n:]), [cts[i] for i in present])
+        return placed([x.sum(axis=0) if i < n else x for i, x in zip(places, found, strict=True)],
+                      places, [None] * len(xs))
 
 
 def _or_zeros(t: Any, like: Any) -> AnyArray:

@@ -47,19 +47,25 @@ def differentiate(op: OpaqueOp, base: Callable, library: Any) -> None:
 
 def _rule(g: Callable, library: Any) -> DerivativeRule:
     """The derivative of a function of a library's arrays, on ndarrays."""
+    rule = _rule_by(g, library, library.pushed, library.pulled_back)
+    if not hasattr(library, "pushed_rows"):
+        return rule
+    return rule._replace(rows=_rule_by(g, library, library.pushed_rows, library.pulled_rows))
 
+
+def _rule_by(g: Callable, library: Any, push: Callable, pull: Callable) -> DerivativeRule:
     def jvp(xs: Sequence, ts: Sequence, options: dict) -> list:
         operands = library.arrays(xs)
         moving = tuple([i for i, t in enumerate(ts) if t is not None])
         changes = library.arrays([ts[i] for i in moving])
-        return library.numbers(library.pushed(*_part(g, operands, moving), changes))
+        return library.numbers(push(*_part(g, operands, moving), changes))
 
     def vjp(xs: Sequence, cts: Sequence, options: dict) -> list:
         operands = library.arrays(xs)
         moving = tuple([i for i, x in enumerate(xs) if is_inexact(x)])
         out = tuple([i for i, c in enumerate(cts) if c is not None])
         changes = library.arrays([cts[i] for i in out])
-        pulled = library.pulled_back(*_part(g, operands, moving, out), changes)
+        pulled = pull(*_part(g, operands, moving, out), changes)
         return placed(library.numbers(pulled), moving, [None] * len(xs))
 
     return DerivativeRule(jvp, vjp)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class StagedTracer(Tracer):
 class StagingTrace(Trace):
     """Values of older traces become inputs, listed in ``lifted``; without it they are refused."""
 
-    __slots__ = ("consts", "defined", "eqns", "lifted", "lines", "numbered", "products")
+    __slots__ = ("assumed", "consts", "defined", "eqns", "lifted", "lines", "numbered", "products")
 
     def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None,
                  products: ZeroPolicy = ZeroPolicy.BY_ROW):
@@ -132,6 +132,9 @@ class StagingTrace(Trace):
         self.lines = lines
         self.defined: dict[Var, int] = {}  # by which equation, for the first ``numbered`` of them
         self.numbered = 0
+        # what is true if Python asks, for the function is then called that has the program raise
+        # where it is not
+        self.assumed: dict[Var, Callable[[], None]] = {}
 
     def definition(self, v: Var) -> Eqn | None:
         """The equation that defines a variable, None if it is an input."""
@@ -199,8 +202,13 @@ class StagingTrace(Trace):
         """What the function that is staged is given."""
         return [self.input(x) for x in args]
 
-    def concretize(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> NoReturn:
-        """What Python decides by ``x``: not here, where one program is for all values."""
+    def concretize(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> Any:
+        """What Python decides by ``x``: nothing here, where one program is for all values, but what
+        is assumed.
+        """
+        if convert is bool and x.variable in self.assumed:
+            self.assumed[x.variable]()
+            return True
         raise ConcretizationError(
             f"{user_line()}: {use} of {x!r} would fix what depends on the values that the "
             "compiled function is given. Use np.where(condition, a, b), or ft.cond instead of "

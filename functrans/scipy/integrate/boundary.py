@@ -21,6 +21,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Numbers
 from functrans.scipy.implicit import concrete, implicit, require_success
+from functrans.scipy.kept import once
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced, refused
 
@@ -49,8 +50,9 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3
     f, g = Numbers(fun), Numbers(bc)
     primes = [Numbers(h) if callable(h) else h for h in (fun_jac, bc_jac)]
     mesh, start, guess = concrete((x, y, p))
-    sol = si.solve_bvp(f, g, mesh, start, guess, S, *primes, tol, max_nodes, verbose, bc_tol)
-    if not (f.depends_on(x) or g.traced):
+    sol = once("solve", lambda: si.solve_bvp(f, g, mesh, start, guess, S, *primes, tol, max_nodes,
+                                             verbose, bc_tol))
+    if not (f.closes_over(x) or g.closes_over(())):
         return sol
     if S is not None:
         raise refused("solve_bvp", "S", "a matrix", "leave the singular term out")

@@ -30,6 +30,7 @@ from functrans.scipy.integrate import adjoint as continuous
 from functrans.scipy.integrate import programs
 from functrans.scipy.integrate.programs import MAX_STEPS
 from functrans.scipy.integrate.search import Explicit, Step, Tolerances, stepper
+from functrans.scipy.integrate.steps import Taken, take
 from functrans.scipy.programs import written_into
 from functrans.scipy.public import is_traced
 
@@ -96,8 +97,8 @@ def _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
                             numbers or None, **options)
 
     traced = is_traced((list(t_span), y0, rest, t_eval))
-    sol = run(dense_output or traced)
-    if not (traced or any([n.traced for n in (f, *watched)])):
+    sol = run(dense_output or traced or any([n.closes_over(()) for n in (f, *watched)]))
+    if not (traced or any([n.closes_over(()) for n in (f, *watched)])):
         return sol
     require_success("solve_ivp", sol.status >= 0, sol.message)
     stepped, options = _single_step(method, options)
@@ -108,19 +109,44 @@ def _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
     sol = sol if sol.sol is not None else run(True)
     events_at = [] if sol.t_events is None else sol.t_events
     asked = [np.ravel(() if t_eval is None else points), *events_at]
+    whole, name = dense_output or any([len(t) for t in events_at]), steps.name
+    taken = take(name, fun, rest, t_span, y0, sol, _points_of(t_eval, sol), bool(whole))
+    if taken is not None and not whole:
+        sol.t, sol.y = (_times(t_span, sol), taken.ys.T) if t_eval is None else (
+            _points_of(t_eval, sol), taken.values.T)
+        sol.sol = None
+        return sol
     dense = sol.sol.ts if dense_output else np.concatenate(asked)
     path = Path(steps, lambda t, y: fun(t, y, *rest), t_span, y0, sol, dense,
-                _slopes(fun, numbers))
+                _slopes(fun, numbers), taken)
     if t_eval is None:
         sol.t, sol.y = path.times, np.stack(path.ys, axis=-1)
     else:
-        sol.t = as_operand(t_eval)[: len(sol.t)] if isinstance(t_eval, Tracer) else sol.t
+        sol.t = _points_of(t_eval, sol)
         sol.y = path.at(sol.t).T
     if watched:
         _place_events(sol, path, [(lambda t, y, e=e: e(t, y, *rest)) for e in listed],
                       t_eval is None)
     sol.sol = path if dense_output else None
     return sol
+
+
+def _points_of(t_eval: Any, sol: Any) -> Any:
+    """The times of ``t_eval`` that a solution came to."""
+    if t_eval is None:
+        return None
+    return as_operand(t_eval)[: len(sol.t)] if isinstance(t_eval, Tracer) else sol.t
+
+
+def _times(span: Sequence, sol: Any) -> AnyArray:
+    """Where the steps of a solution begin and end."""
+    ends = [piece.t for piece in sol.sol.interpolants]
+    times = [sol.sol.interpolants[0].t_old, *ends]
+    if is_traced(list(span)):
+        times[0] = span[0]
+        if ends[-1] == concrete(span[1]) and sol.status == 0:
+            times[-1] = span[1]
+    return as_operand(times)
 
 
 def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, options, adjoint,
@@ -255,7 +281,7 @@ def _by_lsoda(func, fun, y0, t, args, Dfun, full_output, band, tolerances, tcrit
 
     y, info = si.odeint(f, start, times, numbers, Numbers(Dfun) if Dfun else None, col_deriv,
                         True, *band, *tolerances, tcrit, *sizes, *rest)
-    if not f.depends_on((y0, t, args)):
+    if not f.closes_over((y0, t, args)):
         return (y, info) if full_output else y
     if tcrit is not None:
         raise UnsupportedError(
@@ -287,6 +313,9 @@ def _at_times(
         raise SolverError(
             f"{user_line()}: odeint has no derivative, for {method} failed: {sol.message}"
         )
+    taken = take(method, fun, args, (t[0], t[-1]), y0, sol, as_operand(_together(t)) + 0.0, False)
+    if taken is not None:
+        return taken.values
     path = Path(stepper(method), lambda t, y: fun(t, y, *args), (t[0], t[-1]), y0, sol, times,
                 slopes)
     return path.at(t)
@@ -334,17 +363,24 @@ class Path:
 
     ``times`` are where steps begin and end, ``ys`` the values there; ``dense`` says of which times
     values will be asked for: other steps have no stages but those of their end. ``slopes`` is the
-    Jacobian of ``fun``, of numbers.
+    Jacobian of ``fun``, of numbers. ``taken`` are all steps with their stages, where there are they
+    already.
     """
 
     def __init__(self, method: Any, fun: Callable, span: Sequence, y0: Any, sol: Any, dense: Any,
-                 slopes: Callable):
+                 slopes: Callable, taken: Taken | None = None):
         pieces = sol.sol.interpolants
         ends = [piece.t for piece in pieces]
         self.ts = np.array([pieces[0].t_old, *ends])
         self.times = [span[0], *ends]
         if ends[-1] == concrete(span[1]) and sol.status == 0:
             self.times[-1] = span[1]
+        if taken is not None:
+            self.ys = list(taken.ys)
+            self.steps = [method.between(t, end - t, y, stages) for (t, end), y, stages in zip(
+                itertools.pairwise(self.times), self.ys[:-1], taken.stages, strict=True)]
+            self.times = as_operand(self.times)
+            return
         used = set(self._pieces(dense).tolist())
         self.steps: list[Step] = []
         y = as_operand(y0).reshape(-1)

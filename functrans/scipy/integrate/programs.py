@@ -253,7 +253,7 @@ def nodes(eq: Equation, consts: Sequence, method: Explicit | Radau, span: tuple,
     ends = ends + np.where(last, span[1] - t1, 0.0)
     ts = found.ts + np.where(np.isfinite(found.ts), ends, 0.0)
     again: Any = _explicit_steps if isinstance(method, Explicit) else _radau_steps
-    _, (ys, stages) = again(eq, consts, method, ts, y0, found, most, True)
+    _, (ys, stages) = again(eq, consts, method, ts, y0, found, most, 2)
     return Nodes(ts, found.n, y0, ys, stages), found
 
 
@@ -265,18 +265,25 @@ def end_value(eq: Equation, consts: Sequence, method: Explicit | Radau, span: tu
     found = find(method, fixed, *map(stop, span), start, tol, most)
     found = found._replace(ts=stop(found.ts), n=stop(found.n))
     again: Any = _explicit_steps if isinstance(method, Explicit) else _radau_steps
-    return again(eq, consts, method, found.ts, y0, found, most, False)[0], found.status
+    return again(eq, consts, method, found.ts, y0, found, most, 0)[0], found.status
+
+
+def collected_steps(eq: Equation, method: Explicit | Radau, ts: Any, y0: Any, found: Any,
+                    kept: int) -> tuple[Any, list]:
+    """The last value of known steps; where each begins, y if ``kept`` and stages if that is 2."""
+    again: Any = _explicit_steps if isinstance(method, Explicit) else _radau_steps
+    return again(eq, eq.consts, method, ts, y0, found, ts.shape[0] - 1, kept)
 
 
 def _explicit_steps(eq: Equation, consts: Sequence, method: Explicit, ts: Any, y0: Any,
-                    found: search.State, most: int, dense: bool) -> tuple[Any, list]:
-    """The last value, and if ``dense``, the values and slopes from which others come."""
+                    found: search.State, most: int, kept: int) -> tuple[Any, list]:
+    """The last value; if ``kept``, values, and if that is 2, slopes from which others come."""
     f = eq.at(consts)
 
     def step(state: Sequence, entries: Sequence) -> tuple[list, list]:
         (y, slope), (t, end) = state, entries
-        new, ks = method.stages(f, t, y, end - t, slope, dense)
-        return [new, ks[method.plain - 1]], [y, np.stack(ks)] if dense else []
+        new, ks = method.stages(f, t, y, end - t, slope, kept == 2)
+        return [new, ks[method.plain - 1]], [y, np.stack(ks)] if kept == 2 else [y][:kept]
 
     columns = [ts[:-1], ts[1:]]
     (y, _), collected = counted_scan(step, [y0, f(ts[0], y0)], columns, most, found.n, "steps")
@@ -284,14 +291,14 @@ def _explicit_steps(eq: Equation, consts: Sequence, method: Explicit, ts: Any, y
 
 
 def _radau_steps(eq: Equation, consts: Sequence, method: Radau, ts: Any, y0: Any,
-                 found: search.State, most: int, dense: bool) -> tuple[Any, list]:
+                 found: search.State, most: int, kept: int) -> tuple[Any, list]:
     root = collocation(eq._replace(consts=[]), method)
     guesses = stop(found.extra[0])
 
     def step(state: Sequence, entries: Sequence) -> tuple[list, list]:
         (y,), (t, end, guess) = state, entries
         Z = root(guess, t, end - t, y, list(consts))
-        return [y + Z[2]], [y, Z] if dense else []
+        return [y + Z[2]], [y, Z][:kept]
 
     columns = [ts[:-1], ts[1:], guesses]
     (y,), collected = counted_scan(step, [y0], columns, most, found.n, "steps")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,7 +82,7 @@ class Explicit:
     scaled = True  # whether stages are slopes, which a step's length multiplies
 
     def __init__(self, name: str):
-        kind = getattr(si, name)
+        self.name, kind = name, getattr(si, name)
         self.A: list[np.ndarray] = [row[:i] for i, row in enumerate(kind.A[: kind.n_stages])]
         self.C = list(kind.C[: kind.n_stages])
         # the last stage is that of the end
@@ -124,10 +125,11 @@ class Explicit:
             ks.append(f(t + self.C[i] * h, z))
             end = z if i == self.plain - 1 else end
 
-        def weights(x: Any, h: Any) -> AnyArray:
-            return _weight(h, self.weights(x))
+        return end, ks[self.plain - 1], self.between(t, h, y, ks)
 
-        return end, ks[self.plain - 1], Step(t, h, [y, *ks], weights)
+    def between(self, t: Any, h: Any, y: Any, ks: Iterable) -> Step:
+        """The step from y at ``t`` with its slopes."""
+        return Step(t, h, [y, *ks], lambda x, h: _weight(h, self.weights(x)))
 
     def stages(self, f: Callable, t: Any, y: Any, h: Any, first: Any, dense: bool) -> tuple:
         """y at ``t + h`` and the slopes, for a program: sums that are compiled into one loop."""
@@ -178,6 +180,7 @@ class Radau:
     """Radau IIA of order 5: Y_i = y + h sum a_ij f(t + c_j h, Y_j), collocation at c."""
 
     scaled = False
+    name = "Radau"
 
     def __init__(self):
         root = np.sqrt(6)
@@ -214,10 +217,11 @@ class Radau:
 
         Z = implicit("a step of Radau", residual, start, matrix)
 
-        def weights(x: Any, h: Any) -> AnyArray:
-            return _weight(1.0, self.weights(x))
+        return y + Z[2], self.between(t, h, y, Z)
 
-        return y + Z[2], Step(t, h, [y, Z[0], Z[1], Z[2]], weights)
+    def between(self, t: Any, h: Any, y: Any, Z: Iterable) -> Step:
+        """The step from y at ``t`` with its stages."""
+        return Step(t, h, [y, *Z], lambda x, h: _weight(1.0, self.weights(x)))
 
     def weights(self, x: Any) -> AnyArray:
         return _powers(x, 3) @ self.values
@@ -225,15 +229,20 @@ class Radau:
 
 def stepper(method: Any) -> Explicit | Radau:
     """The method of a name or class of SciPy's."""
-    name = method if isinstance(method, str) else getattr(method, "__name__", repr(method))
-    if name in ("RK23", "RK45", "DOP853"):
-        return Explicit(name)
-    if name == "Radau":
-        return Radau()
+    name = method if isinstance(method, str) else getattr(method, "__name__", "")
+    if name in STEPPERS:
+        return STEPPERS[name]()
     raise UnsupportedError(
         f"{user_line()}: solve_ivp got method={method!r} beside a traced value, whose steps have "
         "no derivatives here. Take 'RK45', 'DOP853' or 'RK23', and 'Radau' where it is stiff."
     )
+
+
+STEPPERS: dict[str, Callable[[], Explicit | Radau]] = {
+    **{name: functools.cache(functools.partial(Explicit, name))
+       for name in ("RK23", "RK45", "DOP853")},
+    "Radau": functools.cache(Radau),
+}
 
 
 # ---- The steps that a tolerance asks for, as loops of a program

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize
 
-from functrans._core.bind import AnyArray
+from functrans._core.bind import AnyArray, Tracer
 from functrans._transforms.matrices.jacobian import hessian, jacobian
 from functrans._transforms.reverse.api import vjp
 from functrans.errors import SolverError, user_line
@@ -19,6 +19,7 @@ from functrans.scipy.implicit import (
     Root,
     concrete,
     followed,
+    keep_root,
     numbers,
     polished,
     require_smooth,
@@ -52,6 +53,12 @@ def as_list(constraints: Any) -> list:
 def is_given(constraints: list) -> bool:
     """Whether matrices or ends of constraints are traced."""
     return is_traced([getattr(c, name, None) for c in constraints for name in ("A", "lb", "ub")])
+
+
+def functions_of(constraints: list) -> list[Callable]:
+    """The functions of those that are not linear."""
+    return [c.fun if isinstance(c, so.NonlinearConstraint) else c["fun"] for c in constraints
+            if not isinstance(c, so.LinearConstraint)]
 
 
 def ends_of(bounds: Any) -> tuple[Any, Any] | None:
@@ -88,7 +95,7 @@ def for_scipy(constraint: Any, second: bool, exact: bool) -> tuple[Any, list[Num
     args = as_args(constraint.get("args", ()))
     numbers = concrete(args)
     f = new["fun"] = Numbers(constraint["fun"])
-    f.traced = is_traced(args)
+    f.traced = f.traced or is_traced(args)
     new["args"] = numbers
     if exact and new.get("jac") is None:
         new["jac"] = Derivative(jacobian_at, constraint["fun"], numbers)
@@ -169,14 +176,18 @@ CHANGES = 12
 
 
 class Conditions:
-    """The equations that x and the multipliers obey, from the numbers ``x`` of a solver.
+    """The equations that x and the multipliers obey, from the numbers ``x`` of a solver; of numbers
+    alone, slopes and curvatures are ``compiled`` where they can be.
 
     Raises SolverError where none of the active sets has a solution nearby, and where a constraint
     holds there without force: the solution has a kink.
     """
 
-    def __init__(self, who: str, gradient: Callable, x: np.ndarray, ends: Any, constraints: Any):
+    def __init__(self, who: str, gradient: Callable, x: np.ndarray, ends: Any, constraints: Any,
+                 compiled: tuple[Callable | None, Callable | None] = (None, None)):
         self.who, self.gradient, self.size = who, gradient, x.size
+        self.slope = compiled[0] or numbers(gradient)
+        self.curvature = compiled[1] or numbers(jacobian(gradient))
         others = list(separate(constraints, x))
         self.limits, self.bends = [*within(x, ends), *others], bool(others)
         slack = [np.asarray(concrete(vector(c.value(x)))) for c in self.limits]
@@ -186,7 +197,9 @@ class Conditions:
                                                                               strict=True)], float)
         self.cuts = np.cumsum([v.size for v in slack])[:-1]
         self.units = _units(x, ends)
-        self.root = self._solved(x, _join(slack, float))
+        self.active: list[np.ndarray] = []
+        self.root, self.active = keep_root(
+            x, lambda: (self._solved(x, _join(slack, float)), self.active))
 
     def solution(self) -> AnyArray:
         """The minimum, with its derivatives."""
@@ -194,6 +207,7 @@ class Conditions:
 
     def _solved(self, x: np.ndarray, slack: np.ndarray) -> Root:
         failed = None
+        matrix = self.matrix if x.size + slack.size <= DENSE else None
         tried: set[bytes] = set()
         for active in self._guesses(x, slack):
             for _ in range(CHANGES):
@@ -203,13 +217,13 @@ class Conditions:
                 try:
                     start = self._start(x, active)
                     units = np.concatenate([self.units, units_of(start[self.size :])])
-                    root = polished(self.who, self, start, None, units, self.size)
+                    root = polished(self.who, self.plain, start, matrix, units, self.size)
                 except SolverError as error:
                     failed = failed or error
                     break
                 wrong = self._wrong(root, active)
                 if not wrong.any():
-                    require_smooth(self.who, self, root)
+                    require_smooth(self.who, self.plain, root)
                     return root
                 active = active ^ wrong
         raise failed or SolverError(
@@ -224,7 +238,7 @@ class Conditions:
         if not active.any():
             return x
         J = np.asarray(concrete(jacobian(self._values)(x))).reshape(-1, x.size)
-        force = _forces(J, np.asarray(concrete(self.gradient(x))), self.units)
+        force = _forces(J, np.asarray(self.slope(x)), self.units)
         return np.concatenate([x, force])
 
     def _wrong(self, root: Root, active: np.ndarray) -> np.ndarray:
@@ -275,7 +289,7 @@ class Conditions:
             yield self.equal.copy()
             return
         self.active = [np.arange(len(r)) for r in np.split(slack, self.cuts)]
-        g, H = [np.asarray(numbers(f)(x)) for f in (self.gradient, jacobian(self.gradient))]
+        g, H = [np.asarray(f(x)) for f in (self.slope, self.curvature)]
         J = np.asarray(numbers(jacobian(self._values))(x)).reshape(-1, x.size)
         # how far a slope would take an unknown is a size too, where a bound holds it at zero
         bend = np.abs(np.diag(H))
@@ -285,8 +299,7 @@ class Conditions:
             curved, np.abs(g) / np.where(curved, bend, 1.0), 0.0))
         likely, force = _complementary(J, g, slack, self.equal, self.units)
         if self.bends:
-            H = H - np.asarray(numbers(jacobian(
-                lambda x: vjp(self._values, x)[1](force)[0]))(x))
+            H = H - self._bend(x, force)
         program = Quadratic(H, g, J, slack, self.equal, self.units)
         for first in (likely, exact, self.equal):
             yield program.active(first)
@@ -296,6 +309,32 @@ class Conditions:
         """The active constraints."""
         pairs = zip(self.limits, self.active, strict=True)
         return np.concatenate([np.zeros(0), *[vector(c.value(x))[rows] for c, rows in pairs]])
+
+    def _bend(self, x: np.ndarray, force: np.ndarray) -> np.ndarray:
+        """The curvature of the active constraints, times their multipliers."""
+        return np.asarray(numbers(jacobian(lambda x: vjp(self._values, x)[1](force)[0]))(x))
+
+    def plain(self, z: Any) -> AnyArray:
+        """The equations of numbers."""
+        if isinstance(z, Tracer):  # products with the Jacobian
+            return self(z)
+        x, force = z[: self.size], z[self.size :]
+        g = np.asarray(self.slope(x))
+        if not force.size:
+            return g
+        values, pull = vjp(self._values, x)
+        values, (pulled,) = concrete((values, pull(force)))
+        return np.concatenate([g - pulled, values])
+
+    def matrix(self, z: np.ndarray) -> np.ndarray:
+        """Their Jacobian."""
+        x, force = z[: self.size], z[self.size :]
+        H = np.asarray(self.curvature(x))
+        if not force.size:
+            return H
+        J = np.asarray(numbers(jacobian(self._values))(x))
+        H = H - self._bend(x, force) if self.bends else H
+        return np.block([[H, -J.T], [J, np.zeros((force.size, force.size))]])
 
     def __call__(self, z: Any) -> AnyArray:
         x, force = z[: self.size], z[self.size :]

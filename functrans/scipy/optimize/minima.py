@@ -22,12 +22,22 @@ from functrans.scipy.calls import (
     Numbers,
     TracedResult,
     as_args,
+    compiled_if_met,
     exactly,
     jacobian_at,
     plain_only,
+    slopes_of,
 )
 from functrans.scipy.implicit import concrete, implicit, require_success
-from functrans.scipy.optimize.conditions import Conditions, as_list, ends_of, for_scipy, is_given
+from functrans.scipy.kept import is_kept, once
+from functrans.scipy.optimize.conditions import (
+    Conditions,
+    as_list,
+    ends_of,
+    for_scipy,
+    functions_of,
+    is_given,
+)
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import counterpart, is_traced
 
@@ -108,11 +118,27 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
         prime = Derivative(jacobian_at, fun, numbers) if exact else jac
         return so.root(f, x0, numbers, method, prime, tol, callback, options)
 
-    sol = exactly(solve, jac is None and method in WITH_JACOBIAN)
-    if f.depends_on(args):
+    exact = jac is None and method in WITH_JACOBIAN
+    sol = once("solve", lambda: exactly(solve, exact))
+    if f.depends_on(args, sol.x, *numbers):
         require_success("root", sol.success, sol.message)
-        sol.x = implicit("root", lambda x: values(x, *args), sol.x)
+        sol.x = _with_slopes("root", values, sol.x, args, f, jac is True, exact)
     return sol
+
+
+def _with_slopes(who: str, f: Callable, x: Any, args: tuple, plain: Numbers,
+                 first: bool = False, known: bool = False) -> AnyArray:
+    """The root ``x`` of ``f(x, *args)`` with its derivatives, given f as SciPy calls it, which may
+    return the value ``first`` and its slopes behind it; ``known``: SciPy was given exact ones.
+    """
+    numbers = concrete(args)
+
+    def of_numbers(x: Any) -> Any:
+        y = plain.f(x, *numbers)
+        return y[0] if first else y
+
+    matrix = None if first else slopes_of(plain.f, x, numbers, known)
+    return implicit(who, lambda x: f(x, *args), x, matrix, of_numbers)
 
 
 @in_programs
@@ -135,14 +161,16 @@ def fsolve(func, x0, args=(), fprime=None, full_output=False, **options):
 
         return exactly(solve, wanted)
 
-    if not is_traced(args):
+    if not (is_traced(args) or is_kept()):
         with contextlib.suppress(TracedResult):
             return run(plain_only(func), full_output)
     f = Numbers(func)
-    x, info, flag, message = run(f, True)
-    if f.depends_on(args):
+    x, info, flag, message = once("solve", lambda: run(f, True))
+    if f.depends_on(args, x, *numbers):
         require_success("fsolve", flag == 1, message)
-        x = implicit("fsolve", lambda x: func(x, *args), x)
+        x = _with_slopes("fsolve", func, x, args, f, False, wanted)
+    elif flag != 1 and not full_output:
+        return run(f, full_output)  # which warns as SciPy does
     return (x, info, flag, message) if full_output else x
 
 
@@ -157,8 +185,9 @@ def fixed_point(func, x0, args=(), xtol=1e-8, maxiter=500, method="del2"):
     args = as_args(args)
     f = Numbers(func)
     start, numbers = concrete((x0, args))
-    x = so.fixed_point(f, start, numbers, xtol, maxiter, method)
-    return implicit("fixed_point", lambda x: x - func(x, *args), x) if f.depends_on(args) else x
+    x = once("solve", lambda: so.fixed_point(f, start, numbers, xtol, maxiter, method))
+    return implicit("fixed_point", lambda x: x - func(x, *args), x) if f.depends_on(
+        args, x, *numbers) else x
 
 
 @in_programs
@@ -171,16 +200,17 @@ def root_scalar(f, args=(), method=None, bracket=None, fprime=None, fprime2=None
     """
     args = as_args(args)
     primes = [Numbers(p) if callable(p) else p for p in (fprime, fprime2)]
-    if not is_traced((args, bracket, options)):
+    if not (is_traced((args, bracket, options)) or is_kept()):
         with contextlib.suppress(TracedResult):
             return so.root_scalar(plain_only(f), args, method, bracket, *primes, **options)
     values = (lambda x, *args: f(x, *args)[0]) if fprime is True or fprime2 is True else f
     plain = Numbers(f)
     numbers, bracket, options = concrete((args, bracket, options))
-    sol = so.root_scalar(plain, numbers, method, bracket, *primes, **options)
-    if plain.depends_on(args):
+    sol = once("solve", lambda: so.root_scalar(plain, numbers, method, bracket, *primes,
+                                               **options))
+    if plain.depends_on(args, sol.root, *numbers):
         require_success("root_scalar", sol.converged, sol.flag)
-        sol.root = implicit("root_scalar", lambda x: values(x, *args), sol.root)
+        sol.root = _with_slopes("root_scalar", values, sol.root, args, plain, values is not f)
     return sol
 
 
@@ -197,11 +227,12 @@ def newton(func, x0, fprime=None, args=(), tol=1.48e-8, maxiter=50, fprime2=None
     f = Numbers(func)
     primes = [Numbers(p) if callable(p) else p for p in (fprime, fprime2)]
     start, second, numbers = concrete((x0, x1, args))
-    out = so.newton(f, start, primes[0], numbers, tol, maxiter, primes[1], second, **options)
+    out = once("solve", lambda: so.newton(f, start, primes[0], numbers, tol, maxiter, primes[1],
+                                          second, **options))
     x = out[0] if isinstance(out, tuple) else out
-    if not f.depends_on(args):
+    if not f.depends_on(args, x, *numbers):
         return out
-    x = implicit("newton", lambda x: func(x, *args), x)
+    x = _with_slopes("newton", func, x, args, f)
     return (x, *out[1:]) if isinstance(out, tuple) else x
 
 
@@ -212,13 +243,13 @@ def _bracketing(name: str, theirs: Callable) -> Callable:
         args = as_args(args)
         plain = Numbers(f)
         a, b, numbers = concrete((a, b, args))
-        out = theirs(plain, a, b, numbers, *rest, **options)
+        out = once("solve", lambda: theirs(plain, a, b, numbers, *rest, **options))
         x, *info = out if isinstance(out, tuple) else (out,)
-        if not plain.depends_on(args):
+        if not plain.depends_on(args, x, *numbers):
             return out
         if info:
             require_success(name, info[0].converged, info[0].flag)
-        x = implicit(name, lambda x: f(x, *args), x)
+        x = _with_slopes(name, f, x, args, plain)
         return (x, *info) if info else x
 
     solver.__name__ = solver.__qualname__ = name
@@ -287,15 +318,29 @@ def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bou
             sol.hess_inv = sol.hess_inv.astype(float)  # an eye of integers, in BFGS
         return sol, [f, *[n for _, ns in limits for n in ns]]
 
-    sol, watched = exactly(lambda exact: solve(exact, start, tol, options, callback))
-    if not (is_traced((args, ends)) or is_given(given) or any([n.traced for n in watched])):
+    watched: list[Numbers] = []
+
+    def find() -> optimize.OptimizeResult:
+        sol, watched[:] = exactly(lambda exact: solve(exact, start, tol, options, callback))
+        return sol
+
+    sol = once("solve", find)
+    watched = watched or [Numbers(g) for g in (fun, *functions_of(given))]
+    closed = any([n.closes_over(()) for n in watched])
+    if not (closed or is_traced((args, ends)) or is_given(given)):
         return sol
     _require_end(sol)
     values = (lambda x: fun(x, *args)[0]) if jac is True else (lambda x: fun(x, *args))
     gradient = (lambda x: jac(x, *args)) if callable(jac) else grad(values)
 
+    compiled = (None, None)
+    if jac is None:
+        plain_f = Numbers(fun).f
+        compiled = (compiled_if_met(_grad_at, plain_f, numbers),
+                    compiled_if_met(_hessian_at, plain_f, numbers))
+
     def end(x: Any) -> AnyArray:
-        return Conditions("minimize", gradient, x, ends, constraints).solution()
+        return Conditions("minimize", gradient, x, ends, constraints, compiled).solution()
 
     def further(x: Any, tol: float) -> Any:
         finer = {k: v for k, v in (options or {}).items() if k not in TOLERANCES}
@@ -354,6 +399,10 @@ def _value_and_grad_at(f: Callable, x: Any, *args: Any) -> tuple:
     return value_and_grad(f)(x, *args)
 
 
+def _grad_at(f: Callable, x: Any, *args: Any) -> AnyArray:
+    return grad(f)(x, *args)
+
+
 def _hessian_at(f: Callable, x: Any, *args: Any) -> AnyArray:
     return hessian(f)(x, *args)
 
@@ -373,8 +422,8 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     args = as_args(args)
     f = Numbers(fun)
     numbers, bracket, ends = concrete((args, bracket, bounds))
-    sol = so.minimize_scalar(f, bracket, ends, numbers, method, tol, options)
-    if f.depends_on((args, bounds)):
+    sol = once("solve", lambda: so.minimize_scalar(f, bracket, ends, numbers, method, tol, options))
+    if f.depends_on((args, bounds), sol.x, *numbers):
         require_success("minimize_scalar", sol.success, sol.message)
         slope = derivative(lambda x: fun(x, *args))
         conditions = Conditions(
@@ -424,7 +473,8 @@ def linprog(c, A_ub=None, b_ub=None, A_eq=None, b_eq=None, bounds=(0, None), met
     data = _together([c, A_ub, b_ub, A_eq, b_eq])
     bounds = _together(bounds) if not is_traced(bounds) else bounds
     numbers, plain = concrete((data, bounds))
-    sol = so.linprog(*numbers, plain, method, callback, options, x0, integrality)
+    sol = once("solve", lambda: so.linprog(*numbers, plain, method, callback, options, x0,
+                                           integrality))
     if not is_traced((data, bounds)):
         return sol
     if integrality is not None and np.any(integrality):

@@ -15,8 +15,17 @@ from functrans._transforms.matrices.jacobian import jacobian
 from functrans._transforms.reverse.grad import grad
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
-from functrans.scipy.calls import Derivative, Numbers, TracedResult, as_args, exactly, plain_only
+from functrans.scipy.calls import (
+    Derivative,
+    Numbers,
+    TracedResult,
+    as_args,
+    compiled_if_met,
+    exactly,
+    plain_only,
+)
 from functrans.scipy.implicit import concrete, require_success
+from functrans.scipy.kept import is_kept, once
 from functrans.scipy.optimize.conditions import Conditions, vector
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import is_traced
@@ -61,15 +70,16 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
         return so.least_squares(f, start, prime, concrete(ends), method, loss=loss,
                                 f_scale=f_scale, args=numbers, kwargs=named, **options)
 
-    sol = exactly(solve, jac is None)
-    if not f.depends_on((args, kwargs, ends)):
+    sol = once("solve", lambda: exactly(solve, jac is None))
+    if not f.depends_on((args, kwargs, ends), sol.x, *numbers, **named):
         return sol
     require_success("least_squares", sol.success, sol.message)
 
     def residuals(x: Any) -> AnyArray:
         return vector(fun(x, *args, **kwargs))
 
-    sol.x = _least("least_squares", residuals, sol.x, ends, loss, f_scale)
+    compiled = _compile_cost(loss, f.f, (f_scale, *numbers)) if not named else (None, None)
+    sol.x = _least("least_squares", residuals, sol.x, ends, loss, f_scale, compiled)
     sol.fun = residuals(sol.x)
     sol.cost = _cost(sol.fun, loss, f_scale)
     return sol
@@ -96,18 +106,19 @@ def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **
 
         return exactly(solve, wanted)
 
-    if not is_traced(args):
+    if not (is_traced(args) or is_kept()):
         with contextlib.suppress(TracedResult):
             return run(plain_only(func), full_output)
     f = Numbers(func)
-    x, covariance, info, message, flag = run(f, True)
-    if f.depends_on(args):
+    x, covariance, info, message, flag = once("solve", lambda: run(f, True))
+    if f.depends_on(args, x, *numbers):
         require_success("leastsq", flag in (1, 2, 3, 4), message)
 
         def residuals(x: Any) -> AnyArray:
             return vector(func(x, *args))
 
-        x = _least("leastsq", residuals, x, (-np.inf, np.inf), "linear", 1.0)
+        x = _least("leastsq", residuals, x, (-np.inf, np.inf), "linear", 1.0,
+                   _compile_cost("linear", f.f, (1.0, *numbers)))
         covariance = _covariance(residuals, x, True)
     return (x, covariance, info, message, flag) if full_output else (x, flag)
 
@@ -131,10 +142,28 @@ def _cost(r: Any, loss: Any, scale: Any) -> AnyArray:
     return 0.5 * scale**2 * np.sum(LOSSES[loss]((r / scale) ** 2))
 
 
-def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: Any) -> AnyArray:
+def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: Any,
+           compiled: tuple = (None, None)) -> AnyArray:
     """``x`` with its derivatives, where the slope of the cost is zero."""
     slope = grad(lambda x: _cost(residuals(x), loss, scale))
-    return Conditions(who, slope, x, ends, ()).solution()
+    return Conditions(who, slope, x, ends, (), compiled).solution()
+
+
+def _compile_cost(loss: Any, f: Callable, args: tuple) -> tuple:
+    """The slope and the curvature of the cost of numbers, where they are compiled."""
+    return tuple([compiled_if_met(way, f, args) for way in _ways(loss)]) if loss in LOSSES else (
+        None, None)
+
+
+@functools.cache
+def _ways(loss: str) -> tuple[Callable, Callable]:
+    def slope(f: Callable, x: Any, scale: Any, *args: Any) -> AnyArray:
+        return grad(lambda x: _cost(vector(f(x, *args)), loss, scale))(x)
+
+    def curvature(f: Callable, x: Any, scale: Any, *args: Any) -> AnyArray:
+        return jacobian(lambda x: slope(f, x, scale, *args))(x)
+
+    return slope, curvature
 
 
 @in_programs
@@ -163,8 +192,8 @@ def curve_fit(f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_
             absolute_sigma, check_finite, concrete(ends), method, _Slopes(f) if exact else given,
             full_output=full_output, nan_policy=nan_policy, **options)
 
-    out = exactly(solve, jac is None)
-    if not model.depends_on((data, ends)):
+    out = once("solve", lambda: exactly(solve, jac is None))
+    if not model.depends_on((data, ends), plain_x, *out[0]):
         return out
     if nan_policy == "omit":
         raise UnsupportedError(
@@ -235,7 +264,7 @@ def nnls(A, b, **options: Any):
     >>> ft.grad(lambda b: nnls(A, b)[0][0])(np.array([1.0, 1.0, -1.0])).round(9) + 0.0
     array([0.5, 0.5, 0. ])
     """
-    x, distance = so.nnls(*concrete((A, b)), **options)
+    x, distance = once("solve", lambda: so.nnls(*concrete((A, b)), **options))
     if not is_traced((A, b)):
         return x, distance
     x = _closest("nnls", A, b, x, (0.0, np.inf))
@@ -253,7 +282,7 @@ def lsq_linear(A, b, bounds=(-np.inf, np.inf), method="trf", *rest: Any, **optio
     -0.5
     """
     ends = _ends_of(bounds)
-    sol = so.lsq_linear(concrete(A), concrete(b), concrete(ends), method, *rest, **options)
+    sol = once("solve", lambda: so.lsq_linear(*concrete((A, b, ends)), method, *rest, **options))
     if not is_traced((A, b, ends)):
         return sol
     require_success("lsq_linear", sol.success, sol.message)

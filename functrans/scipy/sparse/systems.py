@@ -17,6 +17,7 @@ from functrans._ops import sparse as rows
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.implicit import concrete, implicit
+from functrans.scipy.kept import once
 from functrans.scipy.programs import in_programs
 from functrans.scipy.public import counterpart, is_traced, refused
 from functrans.scipy.sparse.arrays import SparseArray, are_ours, full, lifted
@@ -308,11 +309,17 @@ def _eigenpairs(
     start = options["v0"]
     start = np.random.default_rng(0).normal(size=n) if start is None else start
     matrix = pattern.matrix(np.asarray(concrete(data)))
-    w, v = sl.eigsh(matrix, k, **(options | {"v0": start}))
-    if not vectors:  # SciPy has another order then
+
+    def find() -> tuple[np.ndarray, np.ndarray]:
+        w, v = sl.eigsh(matrix, k, **(options | {"v0": start}))
+        if vectors:
+            return w, v
+        # SciPy has another order then
         alone = sl.eigsh(matrix, k, **(options | {"v0": start}), return_eigenvectors=False)
         order = np.argsort(w)[np.argsort(np.argsort(alone))]
-        w, v = w[order], v[:, order]
+        return w[order], v[:, order]
+
+    w, v = once("solve", find)
     v = v * np.sign(v[np.argmax(np.abs(v), axis=0), np.arange(len(w))])
     pairs = [implicit("eigsh", _equations(A), np.append(vector, value))
              for value, vector in zip(w, v.T, strict=True)]
