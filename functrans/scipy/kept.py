@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import os
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -51,7 +53,17 @@ class Marks:
         return mark
 
 
-_marks = itertools.count(1)
+def _begin() -> None:
+    """Count from a number that no other process begins with: marks may be handed to another, which
+    must not take what it has under the same number."""
+    global _marks
+    _marks = itertools.count(random.SystemRandom().getrandbits(50))
+
+
+_marks: Iterator[int]
+_begin()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin)
 
 
 def _bytes(x: Any) -> int:
