@@ -312,6 +312,10 @@ ROWS: dict[str, list[Sample]] = {
     "cumprod": [floats((2, 3), axis=1, reverse=False), floats((2, 3), axis=0, reverse=True)],
     "cummax": [floats((4,), axis=0), floats((2, 4), axis=1)],
     "cummin": [floats((4,), axis=0), floats((2, 4), axis=1)],
+    "accumulate": [
+        operands(lambda rng: (rng.uniform(0.5, 2, (2, 3)),), axis=i, by=name)
+        for i, name in enumerate(("logaddexp", "hypot"))
+    ],
     "shift": [floats((2, 3), axis=1, by=1), floats((3,), axis=0, by=-1)],
     "recurrence": [
         floats((3,), (3,), axis=0, reverse=False),

@@ -29,8 +29,8 @@ from functrans._compile.schedule.builder import Builder
 from functrans._compile.schedule.views import View
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
-from functrans._ops.declare import strong_multiply
-from functrans._ops.reductions import recurrence, running_share
+from functrans._ops.declare import TABLE, strong_multiply
+from functrans._ops.reductions import accumulate, recurrence, running_share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,12 +167,13 @@ def _recurrence(dtype: np.dtype) -> Lowering:
     return lower
 
 
-ROWS = frozenset({recurrence, running_share})
+ROWS = frozenset({accumulate, recurrence, running_share})
 
 
 def enter(build: Builder, eqn: Eqn, arrays: Sequence[Var | Const]) -> bool:
     """Enter a running operation as a step, if it can be; else nothing has happened."""
-    row, join = eqn.prim, eqn.prim.facts.scans
+    row = eqn.prim
+    join = TABLE[eqn.params["by"]] if row is accumulate else row.facts.scans
     if join is None and row not in ROWS:
         return False
     out, axis = eqn.outputs[0], eqn.params["axis"]

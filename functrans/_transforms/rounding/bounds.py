@@ -30,10 +30,11 @@ from functrans._ops import (
     elementwise as ops,
 )
 from functrans._ops.calls import stop
-from functrans._ops.declare import isnan, strong_multiply, where
+from functrans._ops.declare import TABLE, isnan, strong_multiply, where
 from functrans._ops.special import declare, densities, gamma
 from functrans._transforms.rounding import systems
 from functrans._transforms.rounding.systems import ULPS
+from functrans.errors import UnsupportedError, user_line
 
 U = 2.0**-53
 # The smallest number: no product or quotient that underflows, of a bound neither, loses more.
@@ -428,6 +429,25 @@ def _recurrence(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dic
     return passed_on * room, bind(prim, largest, roundings, **params) * room
 
 
+def _running_result(
+    prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict
+) -> Bounds:
+    """Step by step, by the rule of the ufunc: what a step's operands are off, and its rounding."""
+    row, axis = TABLE[params["by"]], params["axis"]
+    rule = RULES.get(row)
+    if rule is None:
+        raise UnsupportedError(
+            f"{user_line()}: there is no bound on the rounding error of `{row.name}`, which "
+            "`accumulate` repeats. docs/certificates.md lists the ops that have one."
+        )
+    x, e, y = [np.moveaxis(v, axis, 0) for v in (xs[0], es[0], y)]
+    total = np.array(e)
+    for k in range(1, len(x)):
+        moved, rounding = rule(row, (y[k - 1], x[k]), (total[k - 1], e[k]), y[k], {})
+        total[k] = moved + rounding
+    return np.moveaxis(total, 0, axis), 0.0
+
+
 def _norm(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """The norm of a change bounds the change of a norm; n squares, a scale and a root."""
     n = _count(xs[0], params)
@@ -468,6 +488,7 @@ RULES: dict[Primitive, Rule] = {
     along_axes.logsumexp: _logsumexp, along_axes.softmax: _softmax, along_axes.norm2: _norm,
     **systems.SYSTEM_RULES, **systems.SELECTION_RULES, reductions.prod: _multiply,
     reductions.cumprod: _running_product, reductions.recurrence: _recurrence,
+    reductions.accumulate: _running_result,
     **dict.fromkeys([ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p,
                      ops.sqrt, reductions.root, ops.cbrt, ops.tan, ops.arcsin, ops.arccos,
                      ops.arctanh, ops.arccosh, ops.sinh, ops.cosh, ops.slope_of_arcsin,
