@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import Aval, dtype_of, finfo, floating_of
-from functrans._core.bind import PLAIN, STRONG, AnyArray, cast, is_finite, may_have_nan, spread
+from functrans._core.bind import PLAIN, STRONG, AnyArray, cast, is_finite, may_have_nan
 from functrans._core.plain import reduce
 from functrans._kernels import large, sizes
 from functrans._ops.declare import (
     POSITIVE,
     TABLE,
-    Action,
+    change_of_step,
     elementwise,
     linear,
     primitive,
@@ -450,24 +450,15 @@ def _steps(x, y, axis):
     return y[late], y[along(axis, slice(-1))], x[late]
 
 
-def _moved(action: Action | None, pushes: bool, g: Any, step: tuple) -> AnyArray:
-    """How a change of one operand of each step moves its result; ``pushes``, or pulls."""
-    y = step[0]
-    if action is None:
-        return np.zeros(y.shape, y.dtype)
-    moved = (action.push if pushes else action.pull)(g, *action.pick(*step))
-    return spread(moved, y.shape, y.dtype)
-
-
 def _passed_on(x, y, axis, by):
     """The slope of each step but the first in the result before it."""
-    return _moved(TABLE[by].actions[0], True, y.dtype.type(1), _steps(x, y, axis))
+    return change_of_step(TABLE[by].actions[0], True, y.dtype.type(1), _steps(x, y, axis))
 
 
 def _of_entries(x, y, axis, by, change, pushes):
     """The change of each entry, of which all but the first go through a step."""
     late = change[along(axis, slice(1, None))]
-    moved = _moved(TABLE[by].actions[1], pushes, late, _steps(x, y, axis))
+    moved = change_of_step(TABLE[by].actions[1], pushes, late, _steps(x, y, axis))
     return concatenate(change[along(axis, slice(1))], moved, axis=axis)
 
 

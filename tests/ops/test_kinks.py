@@ -110,6 +110,7 @@ POINTS = {
     "cummax": (([1.0, 1.0],), ([2.0, 1.0],)),
     "cummin": (([1.0, 1.0],), ([1.0, 2.0],)),
     "accumulate": (([0.0, 1.0, 1.0],), ([0.0, 2.0, 1.0],)),
+    "fold_at": (([1.0, 0.0], [0.5, 1.0], [0, 0]), ([1.0, 0.0], [0.5, 2.0], [0, 0])),
     "norm2": (([0.0, 0.0],), ([0.0, 1.0],)),
     "ranked": (([2.0, 1.0, 2.0], [1]), ([2.0, 1.0, 2.0], [0])),
     "svd": (([[1.0, 1.0], [1.0, 1.0]],), ([[1.0, 0.0], [0.0, 1.0]],)),
@@ -117,7 +118,7 @@ POINTS = {
 PARAMS = {
     "max": {"axis": (0,)}, "min": {"axis": (0,)}, "cummax": {"axis": 0}, "cummin": {"axis": 0},
     "accumulate": {"axis": 0, "by": "fmax"},
-    "norm2": {"axis": (0,)}, "svd": {"kind": "values"},
+    "fold_at": {"by": "maximum"}, "norm2": {"axis": (0,)}, "svd": {"kind": "values"},
     "ranked": {"skip_nan": False},
 }
 # These raise NotDifferentiable by themselves where there is no derivative.

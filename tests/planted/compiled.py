@@ -177,6 +177,12 @@ ERRORS = errors_in({
          "tests/numpy/test_ufunc_methods.py::"
          "test_special_entries_of_a_running_ufunc_are_those_of_its_steps"),
     ],
+    "functrans/_ops/updates.py": [
+        ("updates at places: what was there is not scaled by what came after",
+         "return [ct_x, ct_v, None]", "return [ct, ct_v, None]",
+         "tests/numpy/test_indexing.py::"
+         "test_updates_that_repeat_have_the_derivatives_of_one_after_the_other"),
+    ],
     "functrans/_compile/schedule/kernels.py": [
         ("kernels: the last piece of a window is dropped",
          "if x.windows and x.windows[axis + 1] != (0, n):",
