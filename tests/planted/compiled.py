@@ -177,6 +177,14 @@ ERRORS = errors_in({
          "tests/numpy/test_ufunc_methods.py::"
          "test_special_entries_of_a_running_ufunc_are_those_of_its_steps"),
     ],
+    "functrans/_compile/rolling/switches.py": [
+        ("switches: a kind that changes nothing of a register returns another one",
+         "return held[number]", "return held[-1]",
+         "tests/compile/test_switches.py::test_drawn_passes_compute_the_same_bits"),
+        ("switches: a backward pass reads what the forward pass beside has left",
+         "at = offset + step * i", "at = offset + step * (i + 1)",
+         "tests/compile/test_switches.py::test_a_filter_with_gaps_is_a_loop_that_does_not_grow"),
+    ],
     "functrans/_ops/updates.py": [
         ("updates at places: what was there is not scaled by what came after",
          "return [ct_x, ct_v, None]", "return [ct, ct_v, None]",
