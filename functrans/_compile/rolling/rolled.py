@@ -76,12 +76,12 @@ def roll(program: Program, native: Callable[[Program], bool]) -> Program:
     apart = _reading_apart(program)
     numbers = number(apart)
     loops = _find(apart, numbers, native, pieces.LEAST // 4)
-    left = _left(apart, loops)
+    left = _count_outside(apart, loops)
     if left >= pieces.LEAST:
         alike = with_switches(apart, find_passes(numbers, pieces.LEAST // 4))
         if alike is not None:
             others = _find(alike, number(alike), native, FEW)
-            if _left(alike, others) < left // 2:
+            if _count_outside(alike, others) < left // 2:
                 apart, loops = alike, others
     if not loops:
         return program
@@ -126,7 +126,7 @@ def _reading_apart(program: Program) -> Program:
     return Program(program.inputs, tuple(eqns), outputs)
 
 
-def _left(program: Program, loops: list[Body]) -> int:
+def _count_outside(program: Program, loops: list[Body]) -> int:
     """The equations outside of loops."""
     return len(program.eqns) - sum([b.pieces.stop - b.pieces.start for b in loops])
 
