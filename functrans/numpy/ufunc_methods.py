@@ -16,6 +16,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._ops.structure import along
+from functrans._ops.updates import fold_at
 from functrans.numpy import reductions
 from functrans.numpy.fused import length
 from functrans.numpy.indexing import concrete
@@ -161,7 +162,13 @@ def _require_order(ufunc, a, axes, start, where):
 def _fold(ufunc, a, mask, start):
     """The entries along the last axis of ``a``, folded from the left."""
     row, n = UFUNCS[ufunc], a.shape[-1]
-    if mask is None and (name := _row_name(ufunc)):
+    name = _row_name(ufunc)
+    if name and mask is not None and start is not None:
+        # what the mask leaves out goes to another place, which nobody reads
+        first = np.broadcast_to(as_operand(start).astype(a.dtype), (*a.shape[:-1], 2))
+        y, _ = bind(fold_at, first, a, ops.where(mask, 0, 1), by=name)
+        return y[..., 0]
+    if mask is None and name:
         if start is not None:
             first = np.broadcast_to(as_operand(start).astype(a.dtype), (*a.shape[:-1], 1))
             a = np.concatenate([first, a], -1)

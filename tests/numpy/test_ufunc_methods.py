@@ -165,7 +165,10 @@ def test_the_program_of_a_running_result_does_not_grow_with_its_length(name):
     def equations(call, n):
         return len(ft.make_program(ft.grad(lambda x: np.sum(call(x))))(np.ones(n)).eqns)
 
-    for call in (f.accumulate, f.reduce):
+    def masked(x):
+        return f.reduce(x, initial=0.5, where=np.arange(x.size) % 3 > 0)
+
+    for call in (f.accumulate, f.reduce, masked):
         assert equations(call, 5) == equations(call, 50) < 60
 
 
