@@ -89,7 +89,7 @@ def test_a_filter_with_gaps_is_a_loop_that_does_not_grow(made, order):
 
 @pytest.mark.usefixtures("unoptimised")
 def test_a_filter_with_gaps_is_compiled():
-    f = kalman(30)
+    f = kalman(40)
     compiled = ft.jit(lambda p: ft.hvp(f, p, p))
     for ours, theirs in zip(compiled(P), ft.hvp(f, P, P), strict=True):
         onp.testing.assert_allclose(ours, theirs, rtol=1e-11)

@@ -37,8 +37,8 @@ from functrans._compile.rolling.passes import Passes
 from functrans._compile.rolling.pieces import Moving, moving, same
 from functrans._ops.structure import broadcast_to
 
-# Stretches of passes that are tried, at most.
-TRIES = 12
+# Times that an equation is looked at in stretches of passes that do not become alike, at most.
+TRIES = 5
 
 # A place of a pass: ("head" or "tail", 0, equation, number), ("rest", kind, equation, number); the
 # number is that of an operand or output.
@@ -310,10 +310,11 @@ def _share_ends(program: Program, p: Passes) -> Passes:
 def with_switches(program: Program, found: Sequence[Passes]) -> Program | None:
     """The program whose passes are alike; None if none become so."""
     regions: list[Region] = []
-    tries = TRIES
+    tries = TRIES * len(program.eqns)
     for p in found:
-        if tries and all([p.stop <= r.passes.start or r.passes.stop <= p.start for r in regions]):
-            tries -= 1
+        apart = all([p.stop <= r.passes.start or r.passes.stop <= p.start for r in regions])
+        if apart and p.stop - p.start <= tries:
+            tries -= p.stop - p.start
             with suppress(Irregular):
                 regions.append(Region(program, p))
     regions.sort(key=lambda r: r.passes.start)
