@@ -14,9 +14,10 @@ from functrans.errors import warn
 # ---- What is told of compiling where ``config(log="compile")`` asks for it
 
 
-def tell(text: str) -> None:
-    """Log a line as a warning, which Python shows unless it is told otherwise."""
-    if settings().log is not None:
+def tell(text: str, always: bool = False) -> None:
+    """Log a line as a warning, which Python shows unless it is told otherwise; ``always``: also
+    where ``config(log=...)`` asks for nothing."""
+    if always or settings().log is not None:
         import logging  # lazy: few ask for it
 
         logging.getLogger("functrans").warning("%s", text)

@@ -32,14 +32,25 @@ class Staging(NamedTuple):
         )
 
 
+class Refusal(NamedTuple):
+    """Why calls are left to Python, and for what arguments."""
+
+    reason: str
+    arguments: str
+    entries: Sequence[Entry] = ()
+
+    def line(self) -> str:
+        return f"not staged for {self.arguments}: {self.reason}"
+
+
 class Explanation:
     """``jit(f).explain()``: a line for each staging, and below it those of its programs."""
 
-    def __init__(self, name: str, stagings: Sequence[Staging]):
+    def __init__(self, name: str, stagings: Sequence[Staging | Refusal]):
         self.name, self.stagings = name, stagings
 
     def __repr__(self) -> str:
-        count = len(self.stagings)
+        count = len([s for s in self.stagings if isinstance(s, Staging)])
         lines = [f"{self.name}: staged {'once' if count == 1 else f'{count} times'}"]
         for staging in self.stagings:
             lines.append(f"  {staging.line()}")

@@ -134,6 +134,16 @@ def _function(text: str) -> Callable:
     return eval(compile(text, __file__, "eval"), functions)
 
 
+def change_of_step(action: Action | None, pushes: bool, g: Any, step: Sequence) -> AnyArray:
+    """How a change ``g`` of one operand moves the result of an elementwise row, which ``step``
+    begins with, before the operands; ``pushes``, or pulls."""
+    y = step[0]
+    if action is None:
+        return np.zeros(y.shape, y.dtype)
+    moved = (action.push if pushes else action.pull)(g, *action.pick(*step))
+    return spread(moved, y.shape, y.dtype)
+
+
 class LinearAction:
     """How a change of the one operand of a linear op moves its output, and back."""
 

@@ -15,7 +15,15 @@ from functrans._core.array import Aval, dtype_of, finfo, floating_of
 from functrans._core.bind import PLAIN, STRONG, AnyArray, cast, is_finite, may_have_nan
 from functrans._core.plain import reduce
 from functrans._kernels import large, sizes
-from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
+from functrans._ops.declare import (
+    POSITIVE,
+    TABLE,
+    change_of_step,
+    elementwise,
+    linear,
+    primitive,
+    strong_multiply,
+)
 from functrans._ops.elementwise import (
     add,
     logical_and,
@@ -25,7 +33,7 @@ from functrans._ops.elementwise import (
     multiply,
     ratio,
 )
-from functrans._ops.structure import all_batched, repeat
+from functrans._ops.structure import all_batched, along, concatenate, repeat
 
 
 @functools.lru_cache(1024)
@@ -258,6 +266,9 @@ def _back(reverse):
 
 
 def _recurrence(a, b, axis, reverse):
+    native = large.recurrence(a, b, axis, reverse)
+    if native is not None:
+        return native
     y = np.empty(b.shape, np.result_type(a, b))
     if y.ndim == 1 and y.dtype.char in "dD":
         # Python's numbers are several times faster than NumPy's scalars
@@ -381,6 +392,8 @@ def _running_share(x, axis, largest):
     best[1:] &= ~nan[:-1]  # after the first NaN nothing changes any more
     fresh = np.ones(x.shape, bool)
     fresh[1:] = (y[1:] != y[:-1]) & ~nan[:-1]
+    if not (best & ~fresh).any():  # no ties, as usual
+        return np.moveaxis(best, 0, axis).astype(floating_of(x.dtype))
     count = np.cumsum(best, axis=0)
     count -= np.maximum.accumulate(np.where(fresh, count - 1, 0), axis=0)
     share = np.zeros(x.shape, floating_of(x.dtype))
@@ -420,6 +433,62 @@ def _running_extreme(name, ufunc, join, largest):
 
 cummax = _running_extreme("cummax", np.maximum, maximum, True)
 cummin = _running_extreme("cummin", np.minimum, minimum, False)
+
+# ---- running results of any ufunc of two operands
+#
+# Each entry is y_k = f(y_(k-1), x_k), so the tangents are a recurrence whose factors are the slopes
+# of f in its first operand.
+
+
+def _running_result(x, axis, by):
+    return large.ufunc_of(TABLE[by].impl).accumulate(x, axis)
+
+
+def _steps(x, y, axis):
+    """Of each step but the first the result, the result before it and the entry."""
+    late = along(axis, slice(1, None))
+    return y[late], y[along(axis, slice(-1))], x[late]
+
+
+def _passed_on(x, y, axis, by):
+    """The slope of each step but the first in the result before it."""
+    return change_of_step(TABLE[by].actions[0], True, y.dtype.type(1), _steps(x, y, axis))
+
+
+def _of_entries(x, y, axis, by, change, pushes):
+    """The change of each entry, of which all but the first go through a step."""
+    late = change[along(axis, slice(1, None))]
+    moved = change_of_step(TABLE[by].actions[1], pushes, late, _steps(x, y, axis))
+    return concatenate(change[along(axis, slice(1))], moved, axis=axis)
+
+
+def _running_jvp(ts, y, xs, axis, by):
+    none = np.zeros_like(y[along(axis, slice(1))])
+    slopes = concatenate(none, _passed_on(xs[0], y, axis, by), axis=axis)
+    moved = _of_entries(xs[0], y, axis, by, ts[0], True)
+    return recurrence(slopes, moved, axis=axis, reverse=False)
+
+
+def _running_vjp(ct, y, xs, wanted, axis, by):
+    none = np.zeros_like(y[along(axis, slice(1))])
+    ahead = concatenate(_passed_on(xs[0], y, axis, by), none, axis=axis)
+    ct = recurrence(ahead, ct, axis=axis, reverse=True)
+    return [_of_entries(xs[0], y, axis, by, ct, False)]
+
+
+def _running_kink(x, axis, by):
+    y, *operands = _steps(x, _running_result(x, axis, by), axis)
+    at_kink = TABLE[by].at_kink
+    return np.zeros(y.shape, bool) if at_kink is None else at_kink(*operands)
+
+
+# row: as one entry of a tape and one equation; a composition has as many as the axis has entries.
+# ``by`` names the elementwise row
+accumulate = primitive(
+    "accumulate", _running_result, jvp=_running_jvp, vjp=_running_vjp, native_from="NATIVE",
+    batch=lambda size, xs, batched, axis, by: accumulate(xs[0], axis=axis + 1, by=by),
+    abstract=lambda x, axis, by: x, kinks="those of the ufunc", at_kink=_running_kink,
+)
 
 # ---- the rest
 

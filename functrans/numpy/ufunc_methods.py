@@ -14,8 +14,11 @@ from functrans._core.bind import Tracer, bind
 from functrans._ops import along_axes, indexing
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
+from functrans._ops.declare import TABLE, Elementwise
 from functrans._ops.structure import along
+from functrans._ops.updates import fold_at
 from functrans.numpy import reductions
+from functrans.numpy.fused import length
 from functrans.numpy.indexing import concrete
 from functrans.numpy.options import (
     NoValue,
@@ -112,6 +115,21 @@ UFUNC_METHODS = {
 # over the entries in NumPy's order.
 
 
+def _row_name(ufunc: np.ufunc) -> str:
+    """The row of which ``rows.accumulate`` is the running form; none where a function chooses."""
+    row = ops.hypot if ufunc is np.hypot else UFUNCS[ufunc]
+    return row.name if isinstance(row, Elementwise) and TABLE.get(row.name) is row else ""
+
+
+def _as_length(ufunc: np.ufunc, y: Any, a: Any) -> Any:
+    """``np.hypot.reduce`` is the length of each row, whose even powers are smooth."""
+    return length(y, _squares, (a,)) if ufunc is np.hypot else y
+
+
+def _squares(a):
+    return np.square(a).sum(axis=-1)
+
+
 def _in_type_of(method: Callable, a: Any, dtype: Any, *args: Any) -> Any:
     """``a`` in the dtype that ``method`` of a ufunc computes in: NumPy's own for a single entry."""
     return a.astype(method(np.ones(1, a.dtype), *args, dtype=dtype).dtype)
@@ -144,6 +162,17 @@ def _require_order(ufunc, a, axes, start, where):
 def _fold(ufunc, a, mask, start):
     """The entries along the last axis of ``a``, folded from the left."""
     row, n = UFUNCS[ufunc], a.shape[-1]
+    name = _row_name(ufunc)
+    if name and mask is not None and start is not None:
+        # what the mask leaves out goes to another place, which nobody reads
+        first = np.broadcast_to(as_operand(start).astype(a.dtype), (*a.shape[:-1], 2))
+        y, _ = bind(fold_at, first, a, ops.where(mask, 0, 1), by=name)
+        return y[..., 0]
+    if mask is None and name:
+        if start is not None:
+            first = np.broadcast_to(as_operand(start).astype(a.dtype), (*a.shape[:-1], 1))
+            a = np.concatenate([first, a], -1)
+        return _as_length(ufunc, rows.accumulate(a, axis=a.ndim - 1, by=name)[..., -1], a)
     if start is None:
         y, rest = a[..., 0], range(1, n)
     else:
@@ -161,6 +190,8 @@ def _accumulate(ufunc: np.ufunc) -> Callable:
     def accumulate(array, axis=0, dtype=None, out=None):
         a = _in_type_of(ufunc.accumulate, as_operand(array), dtype)
         axis = one_axis(axis, a.ndim)
+        if name := _row_name(ufunc):
+            return rows.accumulate(a, axis=axis, by=name)
         slices = [a[along(axis, k)] for k in range(a.shape[axis])]
         return np.stack(list(itertools.accumulate(slices, UFUNCS[ufunc])), axis) if slices else a
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import PYTHON_SCALARS, Array, plain, wrap
+from functrans._core.array import PYTHON_SCALARS, Array, Aval, plain, wrap
 from functrans._core.bind import AnyArray, Tracer, bind
+from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
+from functrans._ops.updates import fold_at, turns
 from functrans.errors import ArgumentError, ImmutableError, user_line
 from functrans.numpy.indexing import concrete, getitem, is_flag, item, split_key, take_along_axis
 from functrans.numpy.standard import namespace, require_cast
@@ -193,15 +195,27 @@ class Slot:
             return ops.where(self.masked, new, self.x).astype(self.x.dtype)
         if not self.indices:
             return self._out(self._write(self.x, row(self._read(self.x), self._operand(value))))
-        x, value = self.x, np.ravel(self._broadcast(self._operand(value)))
+        number = type(value) in PYTHON_SCALARS and self.x.dtype.kind in "fc"
+        common = np.result_type(self.x.dtype, value) if number else None
+        value = self._operand(value)
+        value = value if common is None else value.astype(common)
+        x, value = np.ravel(self.x), np.ravel(self._broadcast(value))
         every = np.arange(self.x.size).reshape(self.x.shape)
         places = np.ravel(bind(rows.getitem, every, *self.indices, pattern=self.pattern))
-        x = np.ravel(x)
-        for turn in _turns(places):
+        groups = _turns(places)
+        if len(groups) > 1 and x.dtype == value.dtype == _result(row, x):
+            y, _ = bind(fold_at, x, value, places, by=row.name)
+            return self._out(y.reshape(self.x.shape))
+        for turn in groups:
             here, pattern = places[turn], (ARRAY,)
             new = row(bind(rows.getitem, x, here, pattern=pattern), value[turn])
             x = bind(rows.scatter_set, x, new.astype(x.dtype), here, pattern=pattern)
         return self._out(x.reshape(self.x.shape))
+
+
+def _result(row: Primitive, x: Any) -> np.dtype:
+    """The type of the row's result where both operands are of that of ``x``."""
+    return row.abstract(Aval((), x.dtype), Aval((), x.dtype)).dtype
 
 
 def _turns(places: Any) -> list:
@@ -211,15 +225,7 @@ def _turns(places: Any) -> list:
         if value is None:  # they differ within the batch: one at a time
             return [slice(i, i + 1) for i in range(places.size)]
         places = np.asarray(value)
-    order = np.argsort(places, kind="stable")
-    ordered = places[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    counts = np.diff(np.r_[starts, ordered.size])
-    if not places.size or counts.max() == 1:
-        return [slice(None)]
-    nth = np.empty(places.size, np.intp)
-    nth[order] = np.arange(places.size) - np.repeat(starts, counts)
-    return [np.flatnonzero(nth == k) for k in range(counts.max())]
+    return turns(places)
 
 
 def _is_batched_mask(key, shape):

@@ -12,6 +12,7 @@ from functrans._compile.run import add_kernels, row_kernels
 from functrans._kernels import large, sizes
 from functrans._ops import along_axes
 from functrans._ops.declare import TABLE
+from functrans._ops.reductions import recurrence
 from functrans.torch._functions.shim_rows import ROWS
 from tests.drawing import generator
 
@@ -412,6 +413,24 @@ def test_what_row_sums_leave_to_numpy():
     x[3] = 1e308
     with pytest.warns(RuntimeWarning, match="overflow"):
         ft.value_and_grad(lambda v: np.sum(np.sum(v, axis=1)))(x)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("axis, reverse", [(0, False), (1, True)])
+def test_recurrences_by_a_kernel_are_those_of_numpy(always, axis, reverse, dtype, monkeypatch):
+    a, b = np.random.default_rng(0).normal(size=(2, 20, 30)).astype(dtype)
+    a[3, 4] = b[5, 6] = 0.0
+    y = large.recurrence(a, b, axis, reverse)
+    assert y is not None
+    monkeypatch.setattr(large, "recurrence", lambda *args: None)
+    np.testing.assert_array_equal(y, recurrence.impl(a, b, axis, reverse))
+
+
+def test_a_recurrence_of_a_zero_and_an_infinity_is_left_to_strong_zero(always):
+    a, b = np.ones((2, 600))
+    b[3], a[4] = np.inf, 0.0
+    assert large.recurrence(a, b, 0, False) is None
+    assert recurrence(a, b, axis=0, reverse=False)[4] == 1.0
 
 
 def test_examples_and_verification_wait_for_no_kernel(monkeypatch):

@@ -224,6 +224,19 @@ def test_lower_shows_the_program_and_the_reason():
     assert "multiply" in repr(first)
 
 
+def test_explain_names_the_op_that_keeps_a_loop_from_being_native():
+    def step(c, v):
+        return np.sort(c) + v, np.sin(v)
+
+    sorting = ft.jit(lambda x, vs: ft.scan(step, x, vs)[0])
+    sorting(X, np.ones(3))
+    says = r"compiled, but Python runs a loop or branch for `argsort` at .*test_jit.py:\d+ in"
+    assert re.search(says, repr(sorting.explain()))
+    plain = ft.jit(lambda x, vs: np.argsort(ft.scan(lambda c, v: (c + v, v), x, vs)[0]))
+    plain(X, np.ones(3))
+    assert "Python runs" not in repr(plain.explain())
+
+
 def test_explain_says_what_was_staged_and_compiled_and_why():
     scale = 2.0
 

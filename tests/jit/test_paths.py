@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 
 import functrans as ft
 from functrans._compile.lowering.numbers import AS_NUMPY
-from functrans._transforms.staging import recording, walking
+from functrans._transforms.staging import paths, recording, walking
 from functrans._transforms.staging.jit import Jitted
 from functrans._transforms.staging.paths import TraceTree
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError
@@ -360,6 +360,34 @@ def test_paths_without_end_are_warned_of_and_then_python_runs_them():
     text = str(warning.message)
     assert "test_paths.py:" in text and "while_loop" in text and "max_paths=3" in text
     assert warning.filename.endswith("test_paths.py")
+
+
+def test_paths_that_cost_more_than_they_save_are_left_to_python(monkeypatch, caplog):
+    clock = itertools.count(step=0.3)
+    monkeypatch.setattr(paths, "thread_time", lambda: next(clock))
+    runs = []
+
+    def f(n, x):
+        runs.append(n)
+        return x * float(n)
+
+    compiled = ft.jit(f)
+    for n in range(12):
+        assert_array_equal(compiled(float(n), X), X * n)
+    staged = 5  # the first, and as many as take 1.2 s
+    (said,) = caplog.messages
+    assert "test_paths.py:" in said and "`return x * float(n)`" in said
+    text = repr(compiled.explain())
+    assert f"staged {staged} times" in text and said.removeprefix("jit(f): ") in text
+    del runs[:]
+    for n in range(staged):
+        assert_array_equal(compiled(float(n), X), X * n)
+    assert not runs  # paths that are there serve on
+    for _ in range(3):
+        assert_array_equal(compiled(11.0, X), X * 11)
+    # once Python has taken as long for it as a path takes, there is a path
+    assert len(runs) == 1 and f"staged {staged + 1} times" in repr(compiled.explain())
+    assert ft.grad(lambda x: np.sum(compiled(20.0, x)))(X).tolist() == [20.0] * 3
 
 
 def test_the_plan_of_many_paths_is_not_made_anew_for_each(monkeypatch):

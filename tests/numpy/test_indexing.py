@@ -315,6 +315,88 @@ def test_a_batched_mask_can_be_written_to():
     assert ft.vmap(lambda x: x.at[x < 0].multiply(-2))(x).tolist() == [[1.0, 2.0], [4.0, 3.0]]
 
 
+# ---- updates that combine, at places that come again
+
+
+def one_by_one(op, x, places, values):
+    """The entries combined one after the other."""
+    for k in range(len(places)):
+        x = x.at[int(places[k])].set(op(x[int(places[k])], values[k]))
+    return x
+
+
+UPDATED, AGAIN = ft.array([1.0, 0.0, 2.0, 5.0]), np.array([0, 2, 0, -2, 1, 2, 0])
+WITH = np.array([1.0, 2.0, 0.0, 2.0, 3.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("op, method", [
+    (np.maximum, "max"), (np.minimum, "min"), (np.multiply, "multiply"),
+])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_updates_that_repeat_have_the_derivatives_of_one_after_the_other(op, method, compiled):
+    weights = np.array([1.0, -2.0, 3.0, 0.5])
+
+    def by_hand(x, v):
+        return np.sum(weights * one_by_one(op, x, AGAIN, v) ** 2)
+
+    def at_once(x, v, places):
+        return np.sum(weights * getattr(x.at[places], method)(v) ** 2)
+
+    staged = ft.jit if compiled else lambda f: f
+    want = ft.value_and_grad(by_hand, (0, 1))(UPDATED, WITH), ft.hessian(by_hand, 1)(UPDATED, WITH)
+    got = staged(lambda x, v, places: (
+        ft.value_and_grad(at_once, (0, 1))(x, v, places), ft.hessian(at_once, 1)(x, v, places),
+    ))(UPDATED, WITH, AGAIN)
+    for ours, theirs in zip(ft.tree.leaves(got), ft.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-14)
+
+
+def test_updates_at_the_places_of_a_batch_are_those_of_each_row():
+    places = np.random.default_rng(0).integers(0, 4, (3, 7))
+    f = ft.jacfwd(lambda v, places: (0 * v[:4] + UPDATED).at[places].multiply(v))
+    got = ft.vmap(f, in_axes=(None, 0))(WITH, places)
+    np.testing.assert_array_equal(got, [f(WITH, p) for p in places])
+    np.testing.assert_array_equal(ft.jit(ft.vmap(f, in_axes=(None, 0)))(WITH, places), got)
+
+
+@pytest.mark.parametrize("method, ufunc", [("max", np.maximum), ("multiply", np.multiply)])
+def test_updates_of_rows_and_numbers_at_traced_places_are_numpys(method, ufunc):
+    update = ft.jit(lambda x, i, v: getattr(x.at[i], method)(v))
+    x, i = np.arange(6.0).reshape(3, 2), np.array([0, -1, 0])
+    for dtype in (np.float64, np.float32, np.int32):
+        want, v = x.astype(dtype), np.array([[2, 7], [1, 3], [5, 4]], dtype)
+        given = ft.array(want.copy())
+        ufunc.at(want, i, v)
+        got = update(given, i, v)
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got, want)
+    single = ft.jit(lambda x, i: getattr(x.at[i], method)(0.1))(x.astype(np.float32), i)
+    assert single.dtype == np.float32
+    assert update(x, i[:0], np.zeros((0, 2))).tolist() == x.tolist()
+    with pytest.raises(IndexError):
+        update(x, np.array([0, 3, 1]), np.ones((3, 2)))
+
+
+def test_the_program_of_an_update_does_not_grow_with_its_index():
+    def equations(n):
+        f = ft.grad(lambda v, i: np.sum((0 * v[:3]).at[i].max(v)))
+        return len(ft.make_program(f)(np.ones(n), np.zeros(n, int)).eqns)
+
+    assert equations(5) == equations(50) < 30
+
+
+def test_a_repeated_update_is_as_sparse_as_its_places():
+    def f(x):
+        return x[:3].at[np.array([0, 0, 2])].multiply(x[2:])
+
+    x = np.arange(1.0, 6.0)
+    assert (ft.sparsity(f, x).toarray() == (ft.jacobian(f)(x) != 0)).all()
+    second = ft.hessian(lambda x: np.sum(f(x)))(x)
+    sparse = ft.sparse_hessian(lambda x: np.sum(f(x)))(x)
+    np.testing.assert_allclose(sparse.toarray(), second)
+    assert sparse.nnz < x.size**2
+
+
 def test_nonzero_under_vmap_names_where():
     with pytest.raises(ConcretizationError, match=r"np\.nonzero.*np\.where"):
         ft.vmap(np.nonzero)(np.ones((2, 3)))

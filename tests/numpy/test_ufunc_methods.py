@@ -158,6 +158,53 @@ def test_what_has_no_meaning_raises_what_numpy_raises(call, error):
     assert str(found.value) == str(expected.value)
 
 
+@pytest.mark.parametrize("name", ["logaddexp", "fmax"])
+def test_the_program_of_a_running_result_does_not_grow_with_its_length(name):
+    f = getattr(np, name)
+
+    def equations(call, n):
+        return len(ft.make_program(ft.grad(lambda x: np.sum(call(x))))(np.ones(n)).eqns)
+
+    def masked(x):
+        return f.reduce(x, initial=0.5, where=np.arange(x.size) % 3 > 0)
+
+    for call in (f.accumulate, f.reduce, masked):
+        assert equations(call, 5) == equations(call, 50) < 60
+
+
+def test_ties_of_a_running_ufunc_are_those_of_each_step():
+    weights = ft.grad(lambda x: np.fmax.accumulate(x)[-1])(np.ones(4))
+    assert weights.tolist() == [0.125, 0.125, 0.25, 0.5]
+
+
+@pytest.mark.parametrize("name, entries", [
+    ("logaddexp", [-np.inf, -np.inf, 1.0, np.inf, 2.0]), ("hypot", [0.0, 0.0, -3.0, np.inf, 1.0]),
+    ("fmin", [np.nan, 2.0, np.nan, 1.0, 1.0]), ("divide", [0.0, 2.0, 0.0, 1.0, np.inf]),
+])
+def test_special_entries_of_a_running_ufunc_are_those_of_its_steps(name, entries):
+    f, x = getattr(np, name), np.array(entries)
+
+    def by_hand(x):
+        return np.stack(list(itertools.accumulate([x[i] for i in range(len(x))], f)))
+
+    with np.errstate(all="ignore"):
+        want = ft.jacrev(by_hand)(x)
+        for derive in (ft.jacrev, ft.jacfwd, lambda g: ft.jit(ft.jacrev(g))):
+            np.testing.assert_allclose(derive(f.accumulate)(x), want, rtol=1e-14)
+
+
+def test_running_ufuncs_of_rows_of_a_batch_and_of_lines_of_an_array():
+    x = np.random.default_rng(0).uniform(0.5, 2.0, (2, 3, 4)).astype(np.float32)
+
+    def f(x):
+        return np.logaddexp2.accumulate(x, axis=-2)
+
+    assert f(x).dtype == ft.jacrev(f)(x).dtype == np.float32
+    np.testing.assert_array_equal(ft.vmap(f)(x), f(x))
+    by_row = ft.vmap(ft.jacrev(f))(x)
+    np.testing.assert_allclose(by_row, [ft.jacfwd(f)(v) for v in x], rtol=1e-5)
+
+
 def test_hypot_of_zeros_has_the_shortest_slope():
     assert ft.grad(np.hypot.reduce)(np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
 

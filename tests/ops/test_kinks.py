@@ -109,13 +109,16 @@ POINTS = {
     "min": (([1.0, 0.0, 0.0],), ([1.0, 1.0, 0.0],)),
     "cummax": (([1.0, 1.0],), ([2.0, 1.0],)),
     "cummin": (([1.0, 1.0],), ([1.0, 2.0],)),
+    "accumulate": (([0.0, 1.0, 1.0],), ([0.0, 2.0, 1.0],)),
+    "fold_at": (([1.0, 0.0], [0.5, 1.0], [0, 0]), ([1.0, 0.0], [0.5, 2.0], [0, 0])),
     "norm2": (([0.0, 0.0],), ([0.0, 1.0],)),
     "ranked": (([2.0, 1.0, 2.0], [1]), ([2.0, 1.0, 2.0], [0])),
     "svd": (([[1.0, 1.0], [1.0, 1.0]],), ([[1.0, 0.0], [0.0, 1.0]],)),
 }
 PARAMS = {
     "max": {"axis": (0,)}, "min": {"axis": (0,)}, "cummax": {"axis": 0}, "cummin": {"axis": 0},
-    "norm2": {"axis": (0,)}, "svd": {"kind": "values"},
+    "accumulate": {"axis": 0, "by": "fmax"},
+    "fold_at": {"by": "maximum"}, "norm2": {"axis": (0,)}, "svd": {"kind": "values"},
     "ranked": {"skip_nan": False},
 }
 # These raise NotDifferentiable by themselves where there is no derivative.

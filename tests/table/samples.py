@@ -283,6 +283,11 @@ def tied(rng: np.random.Generator) -> tuple:
     return x, np.array([[2.0, 5], [3, 1]])
 
 
+def at_places(rng: np.random.Generator) -> tuple:
+    """An array, and values that are combined with its entries."""
+    return rng.normal(size=2), rng.normal(size=3)
+
+
 TRIANGLE = {"lower": True, "transposed": False, "unit": False}
 A = "array"
 W = (None, None, None)
@@ -312,6 +317,15 @@ ROWS: dict[str, list[Sample]] = {
     "cumprod": [floats((2, 3), axis=1, reverse=False), floats((2, 3), axis=0, reverse=True)],
     "cummax": [floats((4,), axis=0), floats((2, 4), axis=1)],
     "cummin": [floats((4,), axis=0), floats((2, 4), axis=1)],
+    "accumulate": [
+        operands(lambda rng: (rng.uniform(0.5, 2, (2, 3)),), axis=i, by=name)
+        for i, name in enumerate(("logaddexp", "hypot"))
+    ],
+    "fold_at": [operands(lambda rng: (*at_places(rng), np.array([1, 0, 1])), by="multiply")],
+    "recur_at": [
+        operands(lambda rng: (*at_places(rng), rng.normal(size=3), np.array([1, 0, 1])), reverse=r)
+        for r in (False, True)
+    ],
     "shift": [floats((2, 3), axis=1, by=1), floats((3,), axis=0, by=-1)],
     "recurrence": [
         floats((3,), (3,), axis=0, reverse=False),

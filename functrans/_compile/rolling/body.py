@@ -23,7 +23,6 @@ from functrans._compile.ir.program import (
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling.pieces import Pieces, same
 from functrans._core.array import PYTHON_SCALARS, Aval
-from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.indexing import (
     ARRAY,
@@ -158,22 +157,14 @@ class Body:
         return value
 
     def _equation(self, j: int, eqn: Eqn, inputs: list[Atom]) -> Eqn:
-        params = eqn.params
         moved = self.pieces.moved(j)
         assert moved is not None, eqn
-        prim: Primitive = eqn.prim
-        if moved.arrays:
-            if prim is put_add and ARRAY not in params["pattern"]:
-                # by arrays it would add to 0, so that -0 became 0
-                aval = eqn.outputs[0].aval
-                params = {}
-                prim, inputs = scatter_set, [constant(np.zeros(aval.shape, aval.dtype)), *inputs]
-            params = params | {"pattern": moved.pattern}
-            inputs += map(self._index, moved.arrays)
-        if prim.facts.indexing:  # by arrays, all operands are
-            inputs = [_array(a) for a in inputs]
         outputs = tuple([self.made[j, o] for o in range(len(eqn.outputs))])
-        return Eqn(prim, tuple(inputs), params, outputs, eqn.line)
+        if moved.arrays:
+            return by_arrays(eqn, inputs, moved.pattern, [*map(self._index, moved.arrays)], outputs)
+        if eqn.prim.facts.indexing:  # by arrays, all operands are
+            inputs = [_array(a) for a in inputs]
+        return Eqn(eqn.prim, tuple(inputs), eqn.params, outputs, eqn.line)
 
     def _index(self, x: np.ndarray) -> Var:
         key = "index", x.shape, x.tobytes()
@@ -196,6 +187,19 @@ class Body:
     def whole(self) -> Program:
         """The body with all that it computes as outputs."""
         return self.program(list(self.made.values()))
+
+
+def by_arrays(eqn: Eqn, inputs: Sequence[Atom], pattern: tuple, indices: Sequence[Atom],
+              outputs: tuple[Var, ...]) -> Eqn:
+    """An equation that reads or writes by a basic index, with one by arrays."""
+    prim, params = eqn.prim, eqn.params
+    if prim is put_add and ARRAY not in params["pattern"]:
+        # by arrays it would add to 0, so that -0 became 0
+        aval = eqn.outputs[0].aval
+        params = {}
+        prim, inputs = scatter_set, [constant(np.zeros(aval.shape, aval.dtype)), *inputs]
+    inputs = tuple([_array(a) for a in (*inputs, *indices)])
+    return Eqn(prim, inputs, params | {"pattern": pattern}, outputs, eqn.line)
 
 
 def _key(a: Atom) -> int | tuple[type, str]:

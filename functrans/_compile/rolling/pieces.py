@@ -19,6 +19,7 @@ from functrans._compile.ir.program import (
     aval_of_atom,
     is_weak,
 )
+from functrans._compile.ir.structured import Branch
 from functrans._core.locks import lazy
 from functrans._ops.declare import Elementwise
 from functrans._ops.indexing import ARRAY, getitem
@@ -109,23 +110,27 @@ class Stretch(NamedTuple):
 def number(program: Program) -> np.ndarray:
     """A number for each equation; one that is like no other where its params cannot be compared."""
     numbers: dict[Any, int] = {}
-    return np.array([_number(eqn, numbers) for eqn in program.eqns], np.uint64)
+    texts: dict[Structured, tuple] = {}
+    return np.array([_number(eqn, numbers, texts) for eqn in program.eqns], np.uint64)
 
 
-def _number(eqn: Eqn, numbers: dict[Any, int]) -> int:
+def _number(eqn: Eqn, numbers: dict[Any, int], texts: dict[Structured, tuple]) -> int:
     key: Any = id(eqn)
     if eqn.prim.ours or isinstance(eqn.prim, Structured):
-        key = _kind(eqn)
+        key = _kind(eqn, texts)
     try:
         return numbers.setdefault(key, len(numbers))
     except TypeError:  # a param that cannot be hashed
         return numbers.setdefault(id(eqn), len(numbers))
 
 
-def _kind(eqn: Eqn) -> tuple:
+def _kind(eqn: Eqn, texts: dict[Structured, tuple]) -> tuple:
     prim: Any = eqn.prim
     if isinstance(prim, Structured):
-        prim = type(prim), prim.name, prim.numbers(), *map(_text, prim.programs.values())
+        if prim not in texts:
+            texts[prim] = (type(prim), prim.name, prim.numbers(),
+                           *map(_text, prim.programs.values()))
+        prim = texts[prim]
     params = [(k, freeze(_anywhere(v)) if k == "pattern" else freeze(v))
               for k, v in eqn.params.items()]
     operands = [_type(a) for a in (*eqn.inputs, *eqn.outputs)]
@@ -261,7 +266,9 @@ class Pieces:
         fused = all([isinstance(e.prim, Elementwise) or e.prim.facts.moves for e in last])
         most = max(sizes, default=0)
         weight = 0 if not sizes else 1 if fused and most > 1 else 4 if most <= NUMBERS else 16
-        return weight * self.period * (self.count - 1) >= 4 * LEAST
+        inside = sum([len(p.eqns) for e in last if isinstance(e.prim, Branch)
+                      for p in e.prim.branches])
+        return weight * (self.period + inside) * (self.count - 1) >= 4 * LEAST
 
     @property
     def last(self) -> Sequence[Eqn]:

@@ -13,7 +13,7 @@ A basic index that differs becomes an index by arrays (``pieces.py``). The equat
 their order are those of the program, so the loop computes the same, bit for bit. What later
 equations read of a piece is collected; so the pieces of a backward pass read what those of the
 forward pass leave, from the last to the first. A body that is long is rolled again, which makes
-loops in loops.
+loops in loops. Passes that differ by known data are made alike first (``switches.py``).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from functrans._compile.rolling import pieces
 from functrans._compile.rolling.body import Body, constant, in_bodies, plainly
 from functrans._compile.rolling.by_rows import by_rows
 from functrans._compile.rolling.parts import computed_earlier, read_by_parts
+from functrans._compile.rolling.passes import find as find_passes
 from functrans._compile.rolling.pieces import (
     Home,
     Pieces,
@@ -53,6 +54,7 @@ from functrans._compile.rolling.pieces import (
     usable,
     with_pieces,
 )
+from functrans._compile.rolling.switches import with_switches
 from functrans._core.primitive import Primitive
 from functrans._ops.indexing import getitem
 from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
@@ -61,6 +63,8 @@ from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
 READ = 32
 # Entries of a column that a body is given one by one at most.
 ENTRIES = 4
+# Equations that a loop must save where passes have a branch, which is one.
+FEW = 8
 # Entries of the largest value that is collected where only that of the last piece is read.
 SMALL = 64
 
@@ -70,7 +74,15 @@ def roll(program: Program, native: Callable[[Program], bool]) -> Program:
     if len(program.eqns) < pieces.LEAST // 4:
         return program
     apart = _reading_apart(program)
-    loops = _find(apart, native)
+    numbers = number(apart)
+    loops = _find(apart, numbers, native, pieces.LEAST // 4)
+    left = _count_outside(apart, loops)
+    if left >= pieces.LEAST:
+        alike = with_switches(apart, find_passes(numbers, pieces.LEAST // 4))
+        if alike is not None:
+            others = _find(alike, number(alike), native, FEW)
+            if _count_outside(alike, others) < left // 2:
+                apart, loops = alike, others
     if not loops:
         return program
     try:
@@ -114,12 +126,18 @@ def _reading_apart(program: Program) -> Program:
     return Program(program.inputs, tuple(eqns), outputs)
 
 
-def _find(program: Program, native: Callable[[Program], bool]) -> list[Body]:
-    """The bodies of the loops that pieces become, in order."""
+def _count_outside(program: Program, loops: list[Body]) -> int:
+    """The equations outside of loops."""
+    return len(program.eqns) - sum([b.pieces.stop - b.pieces.start for b in loops])
+
+
+def _find(program: Program, numbers: np.ndarray, native: Callable[[Program], bool],
+          least: int) -> list[Body]:
+    """The bodies of the loops that pieces become, in order; each saves ``least`` equations."""
     eqns = program.eqns
     defined = {v: (i, o) for i, eqn in enumerate(eqns) for o, v in enumerate(eqn.outputs)}
     found: list[Pieces] = []
-    for s in stretches(number(program), pieces.LEAST // 4):
+    for s in stretches(numbers, least):
         for part in free_parts(s, [(p.start, p.stop) for p in found]):
             found += align(eqns, defined, part)
     home = entries(eqns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -217,7 +217,13 @@ class NativeProgram:
             fresh, says = self.found.fresh, self.found.general.says(names)
             return f"compiled {says}" if fresh else f"runs what was compiled {says}, ready"
         from_disk = self._keep is None and self.frame.segments
-        return "loaded from disk" if from_disk else "compiled"
+        lines: dict[str, str] = {}
+        for op, line in _hosts_in_loops(self.schedule.steps):
+            lines.setdefault(op, line)
+        hosts = ", ".join([f"`{op}`" + (f" at {line}" if line else "")
+                           for op, line in lines.items()])
+        says = f", but Python runs a loop or branch for {hosts}" if hosts else ""
+        return ("loaded from disk" if from_disk else "compiled") + says
 
     def _first(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The first call, which verifies fresh code before it is kept, unless it raises.
@@ -256,6 +262,16 @@ class NativeProgram:
     def entry(self) -> Callable | None:
         """The program as a C function, where it is one native function and can be called as one."""
         return getattr(self._code, "entry", None)
+
+
+def _hosts_in_loops(steps: Sequence[Any], inside: bool = False) -> Iterator[tuple[str, str]]:
+    """The ops, each with its line, that keep a loop or branch around them from being native."""
+    for eqn in [step.eqn for step in steps if isinstance(step, HostStep)]:
+        if isinstance(eqn.prim, Structured):
+            for program in eqn.prim.programs.values():
+                yield from _hosts_in_loops(schedule(program).steps, True)
+        elif inside:
+            yield eqn.prim.name, eqn.line
 
 
 def _implementation(prim: Primitive, rounding: Rounding) -> Callable:

@@ -34,6 +34,8 @@ BLOCK, CHUNK, CHUNKS = 2048, 8192, 64
 # Nanoseconds that kernels take for a byte of their first operand, about: those of exponentials, and
 # of arithmetic.
 ENTRY, CHEAP = 0.06, 0.02
+# Those of a recurrence, each entry of which waits for the one before.
+SERIAL = 0.3
 
 
 class _Kernel(NamedTuple):
@@ -490,6 +492,27 @@ def _log_softmax_slope(w: _Writer) -> None:
             near = w.op("sub", g, w.op("mul", share, total))
             w.store(_unless_above(w, share, half, near, far), "%y", i)
 
+
+def _recurrence(reverse: bool) -> _Kernel:
+    """``y_k = a_k y_(k-1) + b_k`` of two operands along each row, or from its end."""
+
+    def body(w: _Writer) -> None:
+        last = w.variable(w.t, w.number(0))
+        with w.rows() as (lo, hi):
+            w.code.line(f"store {w.t} {w.number(0)}, ptr {last}")
+            ends = w.code.op(f"sub nuw nsw i64 {w.code.op(f'add nuw nsw i64 {lo}, {hi}')}, 1")
+            with w.loop(lo, hi) as i:
+                if reverse:
+                    i = w.code.op(f"sub nuw nsw i64 {ends}, {i}")
+                before = w.code.op(f"load {w.t}, ptr {last}")
+                y = w.op("add", w.op("mul", w.load("%x0", i), before), w.load("%x1", i))
+                w.store(y, "%y", i)
+                w.code.line(f"store {w.t} {y}, ptr {last}")
+
+    return _Kernel(2, body, entry=SERIAL)
+
+
+KERNELS |= {"recurrence": _recurrence(False), "recurrence_back": _recurrence(True)}
 
 # ---- compiled
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from functrans._compile.ir.program import Const, Eqn, Var
-from functrans._compile.lowering.library import Call, Writer, over
+from functrans._compile.lowering.library import OUTSIDE, Call, Writer, over
 from functrans._compile.lowering.numbers import (
     Code,
     convert,
@@ -29,8 +30,9 @@ from functrans._compile.schedule.builder import Builder
 from functrans._compile.schedule.views import View
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
-from functrans._ops.declare import strong_multiply
-from functrans._ops.reductions import recurrence, running_share
+from functrans._ops.declare import TABLE, strong_multiply
+from functrans._ops.reductions import accumulate, recurrence, running_share
+from functrans._ops.updates import fold_at, recur_at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,6 +150,71 @@ class Share(Running):
         return now, attains, fresh
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AtPlaces(Call):
+    """``y[p] = join(y[p], *xs)`` for each place p of a line in order, and what stood there before.
+
+    The operands are what y is to begin with, the xs and the places.
+    """
+
+    row: Primitive
+    join: Lowering
+    reverse: bool
+
+    refuses: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # of two rows
+        return self.row.name
+
+    @property
+    def work(self) -> float:
+        """About how many operations a run takes."""
+        return 4 * math.prod(self.outputs[1].shape) + math.prod(self.outputs[0].shape)
+
+    def prepare(self, w: Writer) -> None:
+        root = self.outputs[0].root
+        w.code.copy(w.pointers[root], w.pointers[self.operands[0].root], root.aval.nbytes)
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        """One line of values."""
+        code, (y, before), (*xs, places) = w.code, self.outputs, self.operands[1:]
+        n, count = y.shape[-1], before.shape[-1]
+        t = type_of(places.root.aval.dtype)
+
+        def step(k: list[str]) -> None:
+            (j,) = k
+            at = [*indices, code.op(f"sub i64 {count - 1}, {j}") if self.reverse else j]
+            p = code.op(f"load {t}, ptr {w.at(places, at, t)}")
+            p = p if t == "i64" else code.op(f"sext {t} {p} to i64")
+            w.refuse_if(code.op(f"icmp uge i64 {p}, {n}"), OUTSIDE)
+            have = w.load(y, [*indices, p])
+            w.store(before, at, have)
+            w.store(y, [*indices, p], self.join(code, w.t, have, *[w.load(x, at) for x in xs]))
+
+        over(w, (count,), step)
+
+
+def _enter_at_places(build: Builder, eqn: Eqn, arrays: Sequence[Var | Const]) -> bool:
+    """The same for rows of places."""
+    *values, places = arrays
+    dtype, (y, before) = eqn.outputs[0].aval.dtype, eqn.outputs
+    if not (is_native(dtype) and y.aval.size and before.aval.size and dtype.kind != "b"):
+        return False
+    if places.aval.dtype.kind != "i" or any(a.aval.dtype != dtype for a in values):
+        return False
+    folds = eqn.prim is fold_at
+    join = lowering_of(TABLE[eqn.params["by"]], dtype) if folds else _recurrence(dtype)
+    if join is None:
+        return False
+    first, *others = values
+    operands = (build.in_order(first), *map(build.whole, (*others, places)))
+    outputs = tuple([views.identity(v, v.aval.shape) for v in eqn.outputs])
+    reverse = eqn.params.get("reverse", False)
+    build.call(AtPlaces(operands, outputs, y.aval.shape[:-1], eqn.prim, join, reverse))
+    return True
+
+
 def _number(x: float) -> str:
     return literal(x, np.dtype(float))
 
@@ -167,12 +234,16 @@ def _recurrence(dtype: np.dtype) -> Lowering:
     return lower
 
 
-ROWS = frozenset({recurrence, running_share})
+AT_PLACES = frozenset({fold_at, recur_at})
+ROWS = frozenset({accumulate, recurrence, running_share}) | AT_PLACES
 
 
 def enter(build: Builder, eqn: Eqn, arrays: Sequence[Var | Const]) -> bool:
     """Enter a running operation as a step, if it can be; else nothing has happened."""
-    row, join = eqn.prim, eqn.prim.facts.scans
+    row = eqn.prim
+    if row in AT_PLACES:
+        return _enter_at_places(build, eqn, arrays)
+    join = TABLE[eqn.params["by"]] if row is accumulate else row.facts.scans
     if join is None and row not in ROWS:
         return False
     out, axis = eqn.outputs[0], eqn.params["axis"]

@@ -25,15 +25,17 @@ from functrans._ops import (
     reductions,
     sparse,
     structure,
+    updates,
 )
 from functrans._ops import (
     elementwise as ops,
 )
 from functrans._ops.calls import stop
-from functrans._ops.declare import isnan, strong_multiply, where
+from functrans._ops.declare import TABLE, isnan, strong_multiply, where
 from functrans._ops.special import declare, densities, gamma
 from functrans._transforms.rounding import systems
 from functrans._transforms.rounding.systems import ULPS
+from functrans.errors import UnsupportedError, user_line
 
 U = 2.0**-53
 # The smallest number: no product or quotient that underflows, of a bound neither, loses more.
@@ -428,6 +430,58 @@ def _recurrence(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dic
     return passed_on * room, bind(prim, largest, roundings, **params) * room
 
 
+def _step_rule(params: dict) -> Callable:
+    """The bound of the ufunc that an op repeats: of its operands, their errors and its result."""
+    row = TABLE[params["by"]]
+    rule = RULES.get(row)
+    if rule is None:
+        raise UnsupportedError(
+            f"{user_line()}: there is no bound on the rounding error of `{row.name}`, which is "
+            "repeated here. docs/certificates.md lists the ops that have one."
+        )
+    return lambda xs, es: sum(rule(row, xs, es, row.impl(*xs), {}))
+
+
+def _running_result(
+    prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict
+) -> Bounds:
+    rule, axis = _step_rule(params), params["axis"]
+    x, e, y = [np.moveaxis(v, axis, 0) for v in (xs[0], es[0], y)]
+    total = np.array(e)
+    for k in range(1, len(x)):
+        total[k] = rule((y[k - 1], x[k]), (total[k - 1], e[k]))
+    return np.moveaxis(total, 0, axis), 0.0
+
+
+def _fold_at(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Any:
+    rule = _step_rule(params)
+    return _at_places(xs, es, y, rule)
+
+
+def _recur_at(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Any:
+    def rule(xs: Sequence, es: Sequence) -> Any:
+        (have, a, b), (e, ea, eb) = xs, es
+        product = a * have
+        moved = sum(_product(prim, (a, have), (ea, e), product, {}))
+        return sum(_sum(prim, (product, b), (moved, eb), product + b, {}))
+
+    return _at_places(xs, es, y, rule, params["reverse"])
+
+
+def _at_places(xs: Sequence, es: Sequence, y: Any, rule: Callable, reverse: bool = False) -> Any:
+    """Value by value: what stood at its place, and the value, are off by what is known by then."""
+    (_, *xs, places), (e, *es, _), before = xs, es, y[1]
+    e, places = np.array(np.broadcast_to(e, y[0].shape)), places.astype(int)
+    had = np.zeros(before.shape)
+    for j in range(before.shape[-1])[:: -1 if reverse else 1]:
+        for line in np.ndindex(before.shape[:-1]):
+            at, p = (*line, j), (*line, places[(*line, j)])
+            had[at] = e[p]
+            e[p] = rule((before[at], *[x[at] for x in xs]),
+                        (e[p], *[np.broadcast_to(v, before.shape)[at] for v in es]))
+    return (e, had), (0.0, 0.0)
+
+
 def _norm(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """The norm of a change bounds the change of a norm; n squares, a scale and a root."""
     n = _count(xs[0], params)
@@ -468,6 +522,7 @@ RULES: dict[Primitive, Rule] = {
     along_axes.logsumexp: _logsumexp, along_axes.softmax: _softmax, along_axes.norm2: _norm,
     **systems.SYSTEM_RULES, **systems.SELECTION_RULES, reductions.prod: _multiply,
     reductions.cumprod: _running_product, reductions.recurrence: _recurrence,
+    reductions.accumulate: _running_result, updates.fold_at: _fold_at, updates.recur_at: _recur_at,
     **dict.fromkeys([ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p,
                      ops.sqrt, reductions.root, ops.cbrt, ops.tan, ops.arcsin, ops.arccos,
                      ops.arctanh, ops.arccosh, ops.sinh, ops.cosh, ops.slope_of_arcsin,

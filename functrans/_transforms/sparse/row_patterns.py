@@ -31,6 +31,7 @@ from functrans._ops import (
     reductions,
     sparse,
     structure,
+    updates,
 )
 from functrans._ops.sparse import Pattern
 from functrans._transforms.sparse.sets import (
@@ -134,6 +135,19 @@ def _scatter_add(xs: Operands, interactions: Interactions | None) -> list[Sets |
     shape = xs.eqn.outputs[0].aval.shape
     groups = indexing.getitem.impl(_numbers(shape), *indices, pattern=xs.params["pattern"])
     return [union([x, None if v is None else v.united(groups, shape)])]
+
+
+def _at_places(xs: Operands, interactions: Interactions | None) -> list[Sets | None] | None:
+    """What is at a place depends on what was there and on all values that go there."""
+    (x, *values, _), places = xs.sets, xs.values[-1]
+    if places is UNKNOWN:
+        return None
+    shape = xs.eqn.outputs[0].aval.shape
+    groups = np.asarray(places) + shape[-1] * _numbers(shape[:-1])[..., None]
+    total = union([x, *[None if v is None else v.united(groups, shape) for v in values]])
+    if interactions is not None:
+        interactions.clique(total)
+    return [total, total and total.moved(lambda v: v.reshape(-1)[groups])]
 
 
 def _put_add(xs: Operands, interactions: Interactions | None) -> list[Sets | None] | None:
@@ -421,14 +435,15 @@ RULES: dict[Primitive, Rule] = {
     **dict.fromkeys((structure.concatenate, structure.stack), _joining),
     structure.astype: _same, calls.checked: _same,
     indexing.scatter_set: _scatter_set, indexing.scatter_add: _scatter_add,
+    updates.fold_at: _at_places, updates.recur_at: _at_places,
     indexing.put_add: _put_add, structure.overlap_add: _overlap_add,
     reductions.sum: _reduction(True),
     reductions.max: _extreme, reductions.min: _extreme,
     **dict.fromkeys((reductions.prod, along_axes.logsumexp, along_axes.norm2), _reduction(False)),
     **dict.fromkeys((reductions.cumsum, reductions.cummax, reductions.cummin, fourier.fft,
                      fourier.rfft, fourier.irfft), _lines(True)),
-    **dict.fromkeys((reductions.cumprod, along_axes.softmax, reductions.recurrence),
-                    _lines(False)),
+    **dict.fromkeys((reductions.cumprod, along_axes.softmax, reductions.recurrence,
+                     reductions.accumulate), _lines(False)),
     along_axes.ranked: _rank,
     **dict.fromkeys((along_axes.tied_mean, along_axes.tied_spread), _last_line),
     **dict.fromkeys((linalg.inv, linalg.cholesky, lu.det, lu.slogdet,

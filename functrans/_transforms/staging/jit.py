@@ -25,7 +25,7 @@ from functrans._core.locks import Interrupted, Lock, compiler
 from functrans._core.primitive import NanArrived, ZeroPolicy, products
 from functrans._core.warned import tell
 from functrans._core.writing import handed_to
-from functrans._inspect.lowered import Explanation, Lowered, Staging
+from functrans._inspect.lowered import Explanation, Lowered, Refusal, Staging
 from functrans._transforms.arguments import describe, hand_out_tree, require_callable
 from functrans._transforms.derived import Derived, surface, surfacing
 from functrans._transforms.drawing import Again, Drawn, drawing, rehearsal
@@ -190,7 +190,7 @@ class Jitted:
         self.latest: Latest = _NOTHING
         self.lock = Lock()
         self.told: set[str] = set()
-        self.history: deque[Staging] = deque(maxlen=KEPT)
+        self.history: deque[Staging | Refusal] = deque(maxlen=KEPT)
         self.changes = 0  # programs that were staged anew, since what they read had changed
 
     def again(self, args: tuple, kwargs: dict) -> Any:
@@ -260,7 +260,10 @@ class Jitted:
             run = batches.run if any(map(is_batched, operands.values())) else TraceTree.run
             y = run(entry, operands, functools.partial(self._grow, entry, given))
             if y is NotImplemented:
-                return hand_out_tree(self._python(given.drawn, args, kwargs))
+                if why := entry.refusal():
+                    self._note_refusal(why, given)
+                return hand_out_tree(
+                    entry.run_by_python(lambda: self._python(given.drawn, args, kwargs)))
         # fresh code is verified by now: the shorter way does not ask
         fixed = given.fixed or self.signature.nums or entry.closes_over or entry.draws
         if not fixed and _PLAIN.issuperset(map(type, given.operands)):
@@ -412,6 +415,12 @@ class Jitted:
         staging = Staging(reason, describe(given.operands), perf_counter() - start, entries)
         self.history.append(staging)
         tell(f"{self.name}: {staging.line()}")
+
+    def _note_refusal(self, why: str, given: BoundCall) -> None:
+        """Remember that Python runs calls from now on, and tell everybody."""
+        refusal = Refusal(why, describe(given.operands))
+        self.history.append(refusal)
+        tell(f"{self.name}: {refusal.line()}", always=True)
 
     def explain(self) -> Explanation:
         """What was staged and compiled so far, why, and in what time."""

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from time import thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,9 @@ MOST_RESTARTS = 8
 # The plan of the C function is made anew when a path has been added, in a time that grows with the
 # tree: so after one call for each so many paths that meets no new one.
 CALLS_BEFORE_PLAN = 7
+# Seconds of a processor that paths beside the first may take for nothing. Then one is added where
+# Python has taken as long for calls that turned off there as a path has taken so far, on average.
+ALLOWANCE = 1.0
 # What adds the path that begins with a list of outcomes; of a batch, that of an entry.
 Grow = Callable[..., None]
 
@@ -71,8 +75,8 @@ class Node:
     ``draws`` are what is drawn on its piece of the path, with their numbers on the whole.
     """
 
-    __slots__ = ("children", "convert", "decision", "draws", "eqns", "given", "outputs", "parent",
-                 "piece", "sources", "structure", "test", "used")
+    __slots__ = ("children", "convert", "decision", "draws", "eqns", "given", "missed", "outputs",
+                 "parent", "piece", "sources", "structure", "test", "used")
 
     piece: Segment
 
@@ -85,6 +89,7 @@ class Node:
         self.convert: Any = None if decision is None else decision.convert
         self.given: set[Source] = set()
         self.children: dict[Any, Node] = {}
+        self.missed: dict[Any, float] = {}  # seconds of Python's, for outcomes without a child
         self.parent: tuple[Node, Outcome] | None = None
         self.used = np.zeros(1, np.int64)  # when a call took it, for leaves
 
@@ -140,6 +145,8 @@ class TraceTree:
         self.shared: dict[str, Entry] = {}
         self.dropped: Counter[str] = Counter()
         self.staged = 0
+        self.spent = 0.0  # seconds, on all paths but the first
+        self.refused: tuple[Node, Any] | None = None  # the latest outcome that was not worth a path
         self.endless = False
         self.checks: Mapping[tuple, Check] = {}
         self.reads: Reads | None = None
@@ -181,8 +188,12 @@ class TraceTree:
         return self._in_steps(start, grow) if y is NotImplemented else y
 
     def _in_steps(self, start: dict, grow: Grow | None) -> Any:
+        began, staged = thread_time(), self.staged
         found = self.find(start, grow)
-        return NotImplemented if found is None else self._end(*found)
+        y = NotImplemented if found is None else self._end(*found)
+        if self.staged > staged:
+            self.spent += thread_time() - began
+        return y
 
     def find(self, start: dict, grow: Grow | None) -> tuple[Node, list] | None:
         """The leaf of a call, and what its piece reads."""
@@ -195,7 +206,7 @@ class TraceTree:
                 outcomes.append(known[node])
                 child = node.children.get(known[node].key)
                 if child is None:
-                    if grow is None or self.endless:
+                    if grow is None or self.endless or not self._pays(node, known[node].key):
                         return None
                     grow(outcomes)
                     child = node.children.get(known[node].key)
@@ -205,6 +216,37 @@ class TraceTree:
                 return node, args
             # the tree has grown meanwhile, and its pieces give more than they did
         return None
+
+    def _pays(self, node: Node, key: Any) -> bool:
+        """Whether to add a path for an outcome; else it is noted that Python runs the call."""
+        more = self.staged - 1
+        if self.spent < ALLOWANCE or node.missed.get(key, 0.0) * more >= self.spent:
+            self.refused = None
+            return True
+        self.refused = node, key
+        return False
+
+    def run_by_python(self, run: Callable[[], Any]) -> Any:
+        """A call whose path is not here."""
+        began, refused = thread_time(), self.refused
+        y = run()
+        if refused is not None:
+            node, key = refused
+            node.missed[key] = node.missed.get(key, 0.0) + thread_time() - began
+        return y
+
+    def refusal(self) -> str:
+        """Why calls are run by Python, the first time that it is asked; else nothing."""
+        if self.refused is None or self.refused[0].decision is None:
+            return ""
+        line = self.refused[0].decision.line
+        if f"budget {line}" in self.told:
+            return ""
+        self.told.add(f"budget {line}")
+        return (f"{line}: paths through the values decided here,{_show(line)} keep coming and cost "
+                f"more than they save: {self.staged - 1} in {self.spent:.1f} s. Calls that take "
+                "others run as plain Python; np.where, ft.cond or a loop of ft's has one program "
+                "for all")
 
     def _end(self, node: Node, args: list) -> Any:
         self.use(node)
@@ -226,6 +268,8 @@ class TraceTree:
     @property
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
         """As that of an entry, for the paths that are here; the second may decline too."""
+        if self.refused is not None:  # the general way is likely to be gone, which walks again
+            return self.native, nothing
         return self.native, lambda args: self._in_steps(self.values({}, args, Drawn()), None)
 
     def _walk_natively(self) -> None:
