@@ -13,6 +13,7 @@ from functrans import tree
 from functrans._core.array import aval_of, inexact_dtype, integer, shape_of
 from functrans._core.bind import AnyArray, Outputs, Tracer, is_finite, is_staged, layers
 from functrans._core.primitive import Primitive
+from functrans._ops import linalg
 from functrans._ops.declare import Bilinear, Elementwise
 from functrans._transforms.matrices import directions, memory
 from functrans._transforms.matrices.budget import Live, kept_bytes, too_small
@@ -32,8 +33,14 @@ if TYPE_CHECKING:
 # ---- Derivative matrices direction by direction, in batches that fit in memory
 
 # Bytes of the largest value of one batch with chunk_size="auto". Such values stay in the
-# second-level cache; larger batches lose more per entry than they save of Python's overhead per op.
-LARGEST = 2**19
+# second-level cache. Where a pass takes long by itself, larger ones of up to WIDEST pay.
+LARGEST, WIDEST = 2**20, 2**26
+# Nanoseconds that an op of a pass takes however few directions there are; that a byte of a
+# direction's values takes, and how much longer outside of the cache; and that a number of a matrix
+# cubed takes where each pass factorises it.
+OP, BYTE, OUTSIDE, FACTORISED = 10_000, 0.3, 0.06, 0.04
+# What passes may cost beside their directions, of the time of these, where that pays.
+SHARE = 0.1
 # Bytes that all values of a batch may take before the free memory is looked up.
 UNASKED = 2**30
 # Kinds of arguments for which the size of a batch is remembered, for one derivative.
@@ -64,6 +71,8 @@ class Batches:
         self.largest = 1
         self.most: int | None = None
         self.per_direction = self.mean = 0
+        self.cost = PassCost(0, 0)  # of a whole pass
+        self.total = 0
 
     @property
     def label(self) -> str:
@@ -141,7 +150,8 @@ class Batches:
 
         ``whole``: images have an axis 0 for the batch; else they are as ``image`` returns them.
         """
-        total, entries = ways.total, ways.entries + width
+        self.total = total = ways.total
+        entries = ways.entries + width
         staged = any(map(_is_staged, values))
         kind = (*ways.avals, width, total)
         if not staged:
@@ -176,12 +186,18 @@ class Batches:
     def _images(
         self, rows: list, size: int, auto: bool, image: Callable, whole: bool = True
     ) -> list:
+        if size == 1 and auto and whole and not self.cost.nbytes:
+            images = self.measured(rows, image)
+            if _first_nan(images) is None:
+                return images
         if size == 1:  # as a loop would
             images = image([e[0] for e in rows])
             return [np.reshape(y, (1, *shape_of(y))) for y in images] if whole else images
         trace = SizedTrace(self.label, size, self) if auto else BatchTrace(self.label, size)
         try:
             images = image([trace.input(e) for e in rows])
+            if isinstance(trace, SizedTrace):
+                self.cost = trace.cost()
             return [trace.batched(y) for y in images] if whole else images
         finally:
             trace.closed = True
@@ -205,7 +221,7 @@ class Batches:
             trace.closed = True
         # an op may take as much again as its result while it runs
         self.per_direction = max(1, trace.live.peak + trace.live.largest)
-        self.mean = trace.spent // max(1, trace.ops)
+        self.mean, self.cost = trace.spent // max(1, trace.ops), trace.cost()
         return images
 
     def _held(self) -> int:
@@ -221,6 +237,7 @@ class Batches:
         if any(map(_is_staged, values)):
             raise ArgumentError(f"{self.who}: memory and explain need values, and these are traced")
         self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width)
+        self.total = ways.total
         if ways.total == 0:
             return Expected(0, 0, 0, 0, 0)
         images = self.measured(ways.rows(0, 1), image)
@@ -234,12 +251,24 @@ class Batches:
         if self.memory is not None:
             self.most = max(1, (self.memory - held) // each)
         size = min(total, self._size(total, ways.entries + width, False))
-        return Expected(total, size, result, each, kept, by_color is not None)
+        pays = size * self.largest > LARGEST and self.memory is None
+        return Expected(total, size, result, each, kept, by_color is not None,
+                        self.cost.fixed if pays and size > 1 else 0.0)
 
-    def fitting(self) -> int:
-        """How many directions the largest value allows at once."""
+    def fitting(self, cost: PassCost | None = None) -> int:
+        """How many directions go at once: as many as the cache has room for, or more where passes
+        would cost more than that saves."""
         fits = max(1, LARGEST // self.largest)
-        return fits if self.most is None else min(fits, self.most)
+        fixed, nbytes = self.cost if cost is None else cost
+        if self.tape is None:  # each pass computes the values as well
+            fixed += BYTE * nbytes
+        few = fixed / (SHARE * (BYTE + OUTSIDE) * max(1, nbytes))
+        wide = max(fits, min(int(few) + 1, WIDEST // self.largest))
+        if fixed / fits - fixed / wide > OUTSIDE * nbytes:
+            fits = wide
+        if self.most is not None:
+            return min(fits, self.most)
+        return self.total if fits < self.total <= 2 * fits else fits
 
     def _size(self, total: int, entries: int, staged: bool) -> int:
         if self.chunk_size is None:
@@ -262,9 +291,17 @@ class Batches:
         return tqdm.tqdm(total=total, desc=self.who)
 
 
+class PassCost(NamedTuple):
+    """Nanoseconds that a pass takes beside its directions, and bytes of the values of each."""
+
+    fixed: float
+    nbytes: int
+
+
 class Expected(NamedTuple):
     """Directions, or colours of them where they are ``compressed``, and how many run at once; bytes
-    of the result, of one, and of what is held all the time."""
+    of the result, of one, and of what is held all the time; nanoseconds that a pass takes beside
+    them, where it is for these that more run at once than the cache holds."""
 
     total: int
     chunk: int
@@ -272,6 +309,7 @@ class Expected(NamedTuple):
     each: int
     held: int
     compressed: bool = False
+    fixed: float = 0.0
 
 
 class _NoBar(contextlib.nullcontext):
@@ -309,11 +347,16 @@ class _Column:
 class SizedTrace(BatchTrace):
     """Batching that looks at the size of each value, and stops before one that is too large."""
 
-    __slots__ = ("batches", "spent")
+    __slots__ = ("batches", "fixed", "spent")
 
     def __init__(self, fun: str, batch_size: int, batches: Batches):
         super().__init__(fun, batch_size)
-        self.batches, self.spent = batches, 0
+        self.batches, self.spent, self.fixed = batches, 0, 0.0
+
+    def cost(self, more: int = 0) -> PassCost:
+        """What the ops so far have cost, and one with a value of ``more`` bytes."""
+        nbytes = (self.spent + more) // max(1, self.batch_size)
+        return PassCost(self.fixed + OP * (more > 0), nbytes)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         # other rows have large results only of large operands, or views
@@ -321,6 +364,8 @@ class SizedTrace(BatchTrace):
             self.expect(8 * self.batch_size * prod(np.broadcast_shapes(*map(shape_of, args))))
         elif isinstance(prim, Bilinear):
             self.expect(8 * self.batch_size * prim.abstract(*map(aval_of, args), **params).size)
+        elif prim is linalg.solve and type(matrix := next(iter(args))) is not BatchTracer:
+            self.fixed += FACTORISED * shape_of(matrix)[-1] ** 3
         y = super().process(prim, args, params)
         for v in y if prim.outputs > 1 else (y,):
             self.spend(v)
@@ -351,7 +396,8 @@ class SizedTrace(BatchTrace):
         batches = self.batches
         if nbytes > batches.largest * self.batch_size:
             batches.largest = nbytes // self.batch_size
-            if self.batch_size > batches.fitting():
+            cost = batches.cost if batches.cost.nbytes else self.cost(nbytes)
+            if self.batch_size > batches.fitting(cost):
                 raise TooLarge
 
     def spend(self, y: Any) -> None:
@@ -359,6 +405,7 @@ class SizedTrace(BatchTrace):
         if type(y) is not BatchTracer:
             return
         nbytes = y.value.nbytes
+        self.fixed += OP
         self.expect(nbytes)
         self.spent += nbytes
         if self.spent > UNASKED and self.spent > (available() or UNASKED) // 4:
@@ -384,6 +431,7 @@ class LiveTrace(SizedTrace):
             self.expect(y.value.nbytes)
             self.live.add(y.value)
             self.spent += y.value.nbytes
+            self.fixed += OP
             self.ops += 1
 
 

@@ -182,7 +182,7 @@ class _Job(NamedTuple):
             )
         return Plan(
             self.who, name_of(self.f), mode, reason, expected.total, expected.chunk,
-            expected.result, expected.held, expected.each, given,
+            expected.result, expected.held, expected.each, given, expected.fixed,
         )
 
     def _blocks(self, chosen: Selected, call: tuple) -> JacobianBlocks:
