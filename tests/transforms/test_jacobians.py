@@ -560,3 +560,46 @@ def test_a_loop_of_any_number_of_steps_has_its_jacobian_in_forward_mode(name):
     assert plan.mode == "forward" and "a loop of any number of steps" in plan.reason
     with pytest.raises(NotDifferentiable, match="pass max_steps"):
         ft.jit(ft.jacrev(f))(x)
+
+
+# ---- directions that take long by themselves
+
+
+def test_a_program_computes_directions_of_large_values_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(batches, "STAGED", 2**12)
+    x = np.linspace(0, 1, 50)
+    expected = np.asarray(ft.hessian(pairs)(x))
+    for largest in (2**10, 2**20):  # one for each step, or several
+        monkeypatch.setattr(batches, "LARGEST", largest)
+        monkeypatch.setattr(batches, "WIDEST", 7 * 50 * 50 * 8)
+        whole = ft.jit(ft.hessian(pairs))
+        assert_allclose(whole(x), expected, rtol=1e-12, atol=1e-12)
+        loops = [eqn for eqn in whole.lower(x).program.eqns if eqn.prim.name == "scan"]
+        assert [eqn.prim.length for eqn in loops] == [50 if largest == 2**10 else 8]
+        third = ft.jit(ft.grad(lambda x: np.sum(ft.hessian(pairs)(x) ** 2)))(x)
+        assert_allclose(third, ft.grad(lambda x: np.sum(ft.hessian(pairs)(x) ** 2))(x), rtol=1e-10)
+
+
+def test_complex_directions_are_taken_one_after_the_other_too(monkeypatch):
+    monkeypatch.setattr(batches, "STAGED", 1)
+    monkeypatch.setattr(directions, "SERVED", 10**6)
+    z = np.exp(1j * np.linspace(0, 1, 30))
+    f = lambda z: np.cumsum(z**2) * z[0]  # noqa: E731
+    assert_allclose(ft.jit(ft.jacobian(f))(z), ft.jacobian(f)(z), rtol=1e-13)
+
+
+@pytest.mark.parametrize("matrix", [ft.hessian, ft.jacrev, ft.jacfwd])
+def test_directions_that_would_take_long_in_python_are_compiled(matrix, sizes, monkeypatch):
+    f = pairs if matrix is ft.hessian else ft.grad(pairs)
+    x = np.linspace(0, 1, 60)
+    expected = np.asarray(matrix(f)(x))
+    sizes.clear()
+    monkeypatch.setattr(batches, "COMPILED", 1e3)
+    for name, value in (("LARGEST", 2**17), ("OP", 0), ("BYTE", 0.01)):
+        monkeypatch.setattr(batches, name, value)
+    assert_allclose(matrix(f)(x), expected, rtol=1e-12, atol=1e-13)
+    assert sizes.count(1) > 40  # and one by which the map is written
+    plan = matrix(f).explain(x)
+    assert plan.chunk == 1 and "code is compiled for one direction" in plan.reason
+    x[3] = np.nan
+    assert_array_equal(np.isnan(matrix(f)(x)), np.isnan(matrix(f, chunk_size=None)(x)))

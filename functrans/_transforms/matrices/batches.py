@@ -11,7 +11,15 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import aval_of, inexact_dtype, integer, shape_of
-from functrans._core.bind import AnyArray, Outputs, Tracer, is_finite, is_staged, layers
+from functrans._core.bind import (
+    AnyArray,
+    Outputs,
+    Tracer,
+    is_finite,
+    is_staged,
+    layers,
+    watching,
+)
 from functrans._core.primitive import Primitive
 from functrans._ops import linalg
 from functrans._ops.declare import Bilinear, Elementwise
@@ -39,6 +47,10 @@ LARGEST, WIDEST = 2**20, 2**26
 # direction's values takes, and how much longer outside of the cache; and that a number of a matrix
 # cubed takes where each pass factorises it.
 OP, BYTE, OUTSIDE, FACTORISED = 10_000, 0.3, 0.06, 0.04
+# Nanoseconds that directions are expected to take in Python from which code for one is compiled.
+COMPILED = 3e9
+# Bytes of the largest value of all directions up to which a program computes them at once.
+STAGED = 2**27
 # What passes may cost beside their directions, of the time of these, where that pays.
 SHARE = 0.1
 # Bytes that all values of a batch may take before the free memory is looked up.
@@ -93,6 +105,8 @@ class Batches:
                 products = self.run(Rows(by_color.sums, linear.ways.avals), width, values, image)
                 if (images := by_color.spread(products, across)) is not None:
                     return images
+            if (size := self._looped(ways, linear, values)) is not None:
+                return directions.in_steps(linear, size)
         columns: list[_Column] = []  # none where one batch is all
         last: list = []
         total = ways.total
@@ -134,6 +148,16 @@ class Batches:
             return None
         return None if linear.consts else linear
 
+    def _looped(self, ways: Ways, linear: LinearMap, values: Sequence) -> int | None:
+        """How many directions each step of a loop in the program that is being written takes; None
+        where all at once take little."""
+        if not any(map(is_staged, values)):
+            return None
+        most = max([a.nbytes for a in linear.values()], default=1)
+        if ways.total * most <= STAGED:
+            return None
+        return 1 if most >= LARGEST else min(ways.total, WIDEST // most)
+
     def sums(self, ways: Ways, values: Sequence, image: Callable) -> list:
         """The sums of what ``image`` returns for each batch, a sum over its directions already."""
         totals: list = []
@@ -158,7 +182,7 @@ class Batches:
             self.chunk_size = self.sizes.get(kind, self.chunk_size)
         auto = self.chunk_size == "auto" and not staged
         self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width) if auto else 1
-        start, begun = 0, False
+        start, begun, looked, compiled = 0, False, False, None
         probing = auto and self.memory is not None and total > 0
         with self._bar(total) as bar:
             while start < total or not begun:
@@ -180,8 +204,35 @@ class Batches:
                 del rows, images  # else they were alive beside those of the next batch
                 start += size
                 bar.update(size)
-        if auto and not self.progress and len(self.sizes) < KINDS:
+                if auto and whole and not looked:
+                    looked = True
+                    compiled = self._compiled(ways, values, image, total - start)
+                    image, self.most = (image, self.most) if compiled is None else (compiled, 1)
+        if auto and compiled is None and not self.progress and len(self.sizes) < KINDS:
             self.sizes[kind] = self._size(total, entries, staged)
+
+    def _compiled(
+        self, ways: Ways, values: Sequence, image: Callable, left: int
+    ) -> Callable | None:
+        """``image`` of one direction by compiled code, where ``left`` more of them take so long
+        that it pays; where a number is not finite, it is that of Python."""
+        if not isinstance(ways, Directions) or not self._take_long(ways, values, left):
+            return None
+        try:
+            linear = directions.linear_map(ways, image, self.label)
+        except FunctransError:  # a rule may ask for the numbers
+            return None
+        return None if linear.consts else directions.compiled(linear, self.label, image)
+
+    def _take_long(self, ways: Ways, values: Sequence, left: int) -> bool:
+        """Whether code is compiled for so many directions, where that can be."""
+        if left * self.cost.nbytes * BYTE < COMPILED or self.memory is not None or self.progress:
+            return False
+        if not isinstance(ways, Directions) or len(ways.spans) != len(ways.avals):
+            return False
+        plain = all([type(getattr(x, "primal", x)) is np.ndarray for x in values])
+        now = settings()
+        return plain and now.compiles and now.kinks == SUBGRADIENT and not watching.get()
 
     def _images(
         self, rows: list, size: int, auto: bool, image: Callable, whole: bool = True
@@ -251,9 +302,12 @@ class Batches:
         if self.memory is not None:
             self.most = max(1, (self.memory - held) // each)
         size = min(total, self._size(total, ways.entries + width, False))
+        long = self.chunk_size == "auto" and by_color is None and self._take_long(
+            ways, values, total)
+        size = 1 if long else size
         pays = size * self.largest > LARGEST and self.memory is None
         return Expected(total, size, result, each, kept, by_color is not None,
-                        self.cost.fixed if pays and size > 1 else 0.0)
+                        self.cost.fixed if pays and size > 1 else 0.0, long)
 
     def fitting(self, cost: PassCost | None = None) -> int:
         """How many directions go at once: as many as the cache has room for, or more where passes
@@ -301,7 +355,8 @@ class PassCost(NamedTuple):
 class Expected(NamedTuple):
     """Directions, or colours of them where they are ``compressed``, and how many run at once; bytes
     of the result, of one, and of what is held all the time; nanoseconds that a pass takes beside
-    them, where it is for these that more run at once than the cache holds."""
+    them, where it is for these that more run at once than the cache holds; whether code is compiled
+    for one."""
 
     total: int
     chunk: int
@@ -310,6 +365,7 @@ class Expected(NamedTuple):
     held: int
     compressed: bool = False
     fixed: float = 0.0
+    compiled: bool = False
 
 
 class _NoBar(contextlib.nullcontext):
