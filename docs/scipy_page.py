@@ -109,9 +109,12 @@ SciPy's own functions, for plain arrays.
 - `Rotation` holds quaternions of its own, traced or not, so SciPy's functions do not take it: give
   them `scipy.spatial.transform.Rotation.from_quat(r.as_quat())`.
 - Distances have the derivative 0 where points coincide, as a norm at 0.
-- A constant sparse array of SciPy takes part in `A @ x`, `x @ A` and, with a traced number, in
-  `a * A`, `A / a`, and `A + a * B` as it is (formats `lil` and `dok` have to be converted). Traced
-  entries need a constructor of `functrans.scipy.sparse`, such as
+- A constant sparse array of SciPy takes part in `A @ x`, `x @ A`, `A.T @ x`, `A.dot(x)` and, with a
+  traced number, in `a * A`, `A / a`, and `A + a * B` as it is. Its transpose is copied once, and
+  kept as long as its entries live; programs keep a copy of the matrix too. Each use sums up what it
+  holds, so a change is noticed. `spsolve` keeps the factors. Formats `bsr` and `dia` are copied
+  again where `.T` is written out, `lil` and `dok` at each use: convert them once, `A.tocsr()`.
+- Traced entries need a constructor of `functrans.scipy.sparse`, such as
   `csr_array((data, indices, indptr), shape=shape)`, which is a function there, not a class.
 - Iterations (`cg`, `gmres`, ...) are differentiated as solutions: what has not converged raises
   `SolverError`. `expm_multiply` takes as many products as the norm of the matrix needs, and records

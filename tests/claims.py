@@ -14,7 +14,7 @@ from functrans._core import plain
 from functrans._kernels import sizes
 from functrans._ops import limits
 from functrans._transforms.control import revolve
-from functrans._transforms.matrices import directions, waist
+from functrans._transforms.matrices import batches, directions, waist
 from functrans._transforms.reverse import cotangents, tracer
 from functrans._transforms.sharding import shards
 from functrans._transforms.sparse import api, compressed, staged_paths
@@ -70,6 +70,8 @@ NUMBERS: list[tuple[str, str, object]] = [
     ("matrices", "(`\"mixed\"`, from {} directions on)", waist.LEAST),
     ("matrices", "there would be {} of them or more", directions.BATCHES),
     ("matrices", "from {} directions on.", directions.LEAST),
+    ("matrices", "to take more than {:.0f} seconds in Python", batches.COMPILED / 1e9),
+    ("matrices", "would take more than {} MiB together", batches.STAGED // MIB),
     ("design", "From {:,} entries on, stretches", sizes.LARGE),
     ("design", "in blocks of {:,}, so that", sizes.BLOCK),
     ("design", "From {:,} on, NumPy's own ufunc loops", sizes.PARALLEL),

@@ -220,8 +220,8 @@ class Tracer(Methods):
         )
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        if scipy_names.asked_by_sparse():
-            return np.empty((), object)
+        if (answer := scipy_names.answer_to_sparse()) is not None:
+            return answer
         if self.dtype.kind in "iub" and (x := self.concrete_entries()) is not None:
             return np.array(x, dtype)
         if stored := remedies.assignment_error(self):

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from functrans.errors import scipy_frames, user_line
 
 
@@ -166,13 +168,18 @@ def no_counterpart(function: str, x: Any) -> str:
     )
 
 
-def asked_by_sparse() -> bool:
-    """Whether an operator of SciPy's sparse arrays asks if its operand is an array.
+def answer_to_sparse() -> np.ndarray | None:
+    """The answer where an operator of SciPy's sparse arrays asks if its operand is an array.
 
-    SciPy leaves operators to an operand that it is told is no array, by one of objects.
+    SciPy leaves operators to an operand that it is told is no array, by one of objects; ``dot`` of
+    the format COO goes on to the operator where that has an axis.
     """
     frames = scipy_frames()
-    return bool(frames) and frames[-1].f_code.co_name in ("_matmul_dispatch", "_divide")
+    name = frames[-1].f_code.co_name if frames else ""
+    if name in ("_matmul_dispatch", "_divide"):
+        return np.empty((), object)
+    of_coo = name == "dot" and frames[-1].f_globals["__name__"] == "scipy.sparse._coo"
+    return np.empty(1, object) if of_coo else None
 
 
 def asked_by_solver() -> bool:

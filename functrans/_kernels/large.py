@@ -84,6 +84,7 @@ def share(work: Callable[[int], None], pieces: Sequence[int], threads: int) -> N
 #   number have kernels for arrays of any shape (``_compile/run/row_kernels.py``), which pay much
 #   earlier: ``in_one_pass``, ``valued``; rows that are read at an index or added there too
 #   (``add_kernels.py``): ``take_rows``, ``add_rows``;
+# - kernels that multiply by a sparse matrix (``csr_kernels.py``): ``sparse_product``;
 # - memory of arrays that are dropped is kept for the next (``memory.py``): ``keep_memory``;
 # - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
 # - threads share all other ufuncs, in forward runs and where cotangents are added up:
@@ -389,6 +390,17 @@ def add_rows(index: Any, v: Any, y: np.ndarray) -> bool:
             and y.ndim > 1 and v.shape == index.shape + y.shape[1:]):
         return False
     return _native.added(np.require(index, None, ["C", "A"]), np.require(v, None, ["C", "A"]), y)
+
+
+def sparse_product(A: Any, x: np.ndarray) -> np.ndarray:
+    """``A @ x`` of a sparse matrix of SciPy's with a plain array."""
+    if (A.format == "csr" and x.size and A.data.size * (x.size // len(x)) >= sizes.SPARSE
+            and A.data.dtype.char == x.dtype.char in ("f", "d") and config.jit
+            and all([v.flags.carray and v.dtype.isnative for v in (A.data, A.indices, A.indptr)])):
+        y = _native.sparse_product(A, np.require(x, None, ["C", "A"]))
+        if y is not None:
+            return y
+    return A @ x
 
 
 # ---- blocks

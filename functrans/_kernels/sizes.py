@@ -28,6 +28,9 @@ SCALED = 1 << 12
 # from which it is: an empty call of what shares it takes 5,000.
 PARALLEL, PARALLEL_WORK = 1 << 16, 20_000
 
+# Products of entries from which a kernel multiplies by a sparse matrix.
+SPARSE = 1 << 15
+
 # Entries from which a kernel adds up rows, and entries of a row up to which: NumPy adds up those of
 # more by halves.
 ROWS, SHORT = 1 << 11, 128

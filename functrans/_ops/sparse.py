@@ -6,13 +6,17 @@ of two dense matrices at the places of a pattern, it makes a set that is closed 
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from functrans._core.array import Aval
-from functrans._core.bind import bind
-from functrans._ops.declare import bilinear, primitive
+from functrans._core.bind import bind, cast
+from functrans._kernels import large
+from functrans._ops.declare import bilinear, linear, primitive
 from functrans._ops.linalg import floating
 from functrans._ops.structure import by_columns, minus
 
@@ -70,6 +74,107 @@ class Pattern:
         return kept[1]
 
 
+class Constant:
+    """A matrix of SciPy's whose entries are constants too, by which rows multiply without copies.
+
+    It is one of two sides, whose other is its transpose. Each has a copy in the order of its rows:
+    that which the derivative needs is made by ``prepare``, the other of it where it is asked for.
+    Equal are the same sides of the same matrix.
+    """
+
+    __slots__ = ("_sides", "_turned", "dtype", "shape")
+
+    def __init__(self, sides: _Sides, turned: bool):
+        self._sides, self._turned = sides, turned
+        self.shape, self.dtype = sides.shape[:: -1 if turned else 1], sides.dtype
+
+    @classmethod
+    def of(cls, A: Any) -> Constant:
+        """The matrix as it is now."""
+        made = cls(_Sides(A.shape, A.dtype if A.dtype.kind in "fc" else np.dtype(float)), False)
+        made.prepare(A)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Constant) and self._sides is other._sides
+                and self._turned == other._turned)
+
+    def __hash__(self) -> int:
+        return hash((id(self._sides), self._turned))
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{self.shape[0]},{self.shape[1]}]"
+
+    @property
+    def T(self) -> Constant:
+        """The transpose."""
+        return Constant(self._sides, not self._turned)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no entry is infinite or NaN."""
+        return self._sides.is_finite
+
+    def prepare(self, A: Any) -> None:
+        """Copy the transpose of ``A``, which is this matrix."""
+        if self._sides.copies[not self._turned] is None:
+            self._sides.put(not self._turned, A.T)
+
+    def copy(self) -> Any:
+        """SciPy's matrix, in memory that nobody else writes into."""
+        copies, turned = self._sides.copies, self._turned
+        if copies[turned] is None:
+            self._sides.put(turned, copies[not turned].T)
+        return copies[turned]
+
+    @contextmanager
+    def read_from(self, A: Any) -> Iterator[None]:
+        """In the block, products of this thread are with ``A``, which is this matrix meanwhile."""
+        mine = self._sides.mine
+        before, mine.value = mine.value, (self._turned, A)
+        try:
+            yield
+        finally:
+            mine.value = before
+
+    def current(self) -> Any:
+        """SciPy's matrix: that of ``read_from``, or the copy."""
+        turned, A = self._sides.mine.value
+        return A if turned is self._turned and A.dtype == self.dtype else self.copy()
+
+    def absolute(self) -> Constant:
+        """The absolute values."""
+        return Constant.of(abs(self.copy()))
+
+    def ones(self) -> Constant:
+        """1 for each entry other than 0."""
+        return Constant.of((self.copy() != 0).astype(float))
+
+
+class _OfThread(threading.local):
+    value: tuple[Any, Any] = None, None
+
+
+class _Sides:
+    """Copies of a matrix, at 0, and its transpose, at 1."""
+
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype):
+        self.shape, self.dtype = shape, dtype
+        self.copies: list[Any] = [None, None]
+        self.is_finite = False
+        self.mine = _OfThread()
+
+    def put(self, turned: bool, A: Any) -> None:
+        """Copy a side, ``A``: by rows, or in diagonals or blocks where it is in such."""
+        made = A.copy() if A.format in ("bsr", "dia") else A.tocsr(copy=True)
+        self.copies[turned] = made.astype(self.dtype, copy=False)
+        self.is_finite = bool(np.isfinite(made.data).all())
+
+    def __reduce__(self) -> tuple:
+        state = {"copies": self.copies, "is_finite": self.is_finite}
+        return _Sides, (self.shape, self.dtype), state
+
+
 # ---- products
 
 
@@ -113,6 +218,25 @@ product = bilinear(
     batch=_product_batch,
     abstract=lambda data, x, places: Aval(
         (places.shape[0], *x.shape[1:]), np.result_type(data.dtype, x.dtype)
+    ),
+)
+
+
+def _constant_product(x, matrix):
+    dtype = np.result_type(matrix.dtype, x.dtype)
+    y = large.sparse_product(matrix.current(), x.astype(_plain_dtype(x.dtype), copy=False))
+    return np.asarray(y).astype(dtype, copy=False)
+
+
+# row: a constant sparse matrix times a vector or matrix; it holds no entries that a tape would save
+constant_product = linear(
+    "sparse.constant_product", _constant_product,
+    lambda ct, x, matrix: cast(bind(constant_product, ct, matrix=matrix.T), x.dtype),
+    batch=lambda size, xs, batched, matrix: by_columns(
+        lambda x: bind(constant_product, x, matrix=matrix), xs[0], size
+    ),
+    abstract=lambda x, matrix: Aval(
+        (matrix.shape[0], *x.shape[1:]), np.result_type(matrix.dtype, x.dtype)
     ),
 )
 

@@ -17,7 +17,7 @@ import functrans.scipy.ndimage
 import functrans.scipy.signal
 import functrans.scipy.special
 from functrans._ops.declare import TABLE, Elementwise
-from functrans._ops.sparse import Pattern, directly
+from functrans._ops.sparse import Constant, Pattern, directly
 
 # imported for the rows that they declare, whichever test comes first
 assert ft.numpy and functrans.scipy.linalg and functrans.scipy.special
@@ -26,6 +26,7 @@ assert functrans.scipy.ndimage and functrans.scipy.signal
 # of sparse matrices, the first with two entries in one place
 PLACES = Pattern([0, 1, 2, 2, 0], [1, 0, 1, 1, 0], (3, 2))
 SQUARE = Pattern([0, 1, 2, 2], [0, 1, 2, 0], (3, 3))
+MATRIX = Constant.of(PLACES.matrix(np.array([0.4, -1.3, 0.0, 2.0, 0.7], np.float32)))
 
 
 class Sample(NamedTuple):
@@ -416,6 +417,9 @@ ROWS: dict[str, list[Sample]] = {
     ],
     "sparse.product": [
         floats((5,), (2,), places=PLACES), floats((5,), (2, 3), places=PLACES),
+    ],
+    "sparse.constant_product": [
+        floats((2,), matrix=MATRIX), floats((2, 3), matrix=MATRIX), floats((3,), matrix=MATRIX.T),
     ],
     "sparse.sampled": [
         floats((3,), (2,), places=PLACES), floats((3, 2), (2, 2), places=PLACES),

@@ -14,6 +14,7 @@ from functrans._compile.ir.program import interpret
 from functrans._transforms.matrices import batches, directions, memory
 from functrans.errors import ArgumentError, NotDifferentiable, OutOfMemoryError, UnsupportedError
 from tests.covering import covering
+from tests.drawing import generator
 from tests.sparse_programs import PROGRAMS
 
 MATRICES = [ft.jacobian, ft.jacfwd, ft.jacrev]
@@ -244,12 +245,47 @@ def test_a_small_function_runs_in_one_batch(sizes):
 
 def test_batches_are_such_that_the_largest_value_stays_in_the_cache(sizes):
     ft.jacfwd(ft.grad(pairs))(np.linspace(0, 1, 100))
-    assert sizes == [100, *[6] * 16, 4]  # all at once asks for too much: 80 kB for each of them
+    assert sizes == [100, *[13] * 7, 9]  # all at once asks for too much: 80 kB for each of them
 
 
 def test_where_one_direction_fills_it_they_run_one_by_one(sizes):
+    ft.jacrev(lambda x: np.exp(-((x[:, None] - x) ** 2)).sum(axis=0))(np.linspace(0, 1, 400))
+    assert sizes == [400, *[1] * 400]
+
+
+def test_passes_that_compute_all_values_again_have_more_directions_than_the_cache_holds(sizes):
     ft.jacfwd(ft.grad(pairs))(np.linspace(0, 1, 300))
-    assert sizes == [218, *[1] * 300]
+    assert sizes[:2] == [300, 1] and set(sizes[2:-1]) == {9}
+
+
+def test_few_directions_through_many_small_ops_go_at_once(sizes):
+    weights, points = generator(0).uniform(size=(20, 1, 4000)), generator(1).normal(size=(3, 4000))
+
+    def skin(angles):
+        turned, y = np.eye(3), np.zeros(points.shape)
+        for k in range(20):
+            c, s = np.cos(angles[k]), np.sin(angles[k])
+            turned = turned @ ft.numpy.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
+            y = y + weights[k] * (turned @ points)
+        return y
+
+    x = np.linspace(-1, 1, 20)
+    J = ft.jacfwd(skin)
+    assert J.explain(x).chunk == 20  # in 1.9 MB; the cache would have 10
+    assert re.search(r"20 at once, more than the cache holds: a pass takes some \d+ ms", repr(
+        J.explain(x)))
+    sizes.clear()
+    J(x)
+    assert sizes == [20]
+
+
+def test_a_matrix_is_not_factorised_for_a_few_directions_at_a_time(sizes):
+    n = 700
+    A = generator(0).normal(size=(n, n)) + 30 * np.eye(n)
+    J = ft.jacobian(lambda b: np.linalg.solve(A, b))
+    assert J.explain(np.ones(n)).chunk == n
+    assert_allclose(J(np.ones(n)), np.linalg.inv(A), rtol=1e-9, atol=1e-12)
+    assert len(sizes) <= 3
 
 
 def test_so_does_reverse_mode(sizes):
@@ -258,7 +294,7 @@ def test_so_does_reverse_mode(sizes):
 
     x = np.linspace(0, 1, 100)
     J = ft.jacrev(f)(x)
-    assert sizes[1:3] == [6, 6]
+    assert sizes[1:3] == [13, 13]
     assert_allclose(J, ft.jacrev(f, chunk_size=None)(x), rtol=1e-14)
 
 
@@ -524,3 +560,46 @@ def test_a_loop_of_any_number_of_steps_has_its_jacobian_in_forward_mode(name):
     assert plan.mode == "forward" and "a loop of any number of steps" in plan.reason
     with pytest.raises(NotDifferentiable, match="pass max_steps"):
         ft.jit(ft.jacrev(f))(x)
+
+
+# ---- directions that take long by themselves
+
+
+def test_a_program_computes_directions_of_large_values_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(batches, "STAGED", 2**12)
+    x = np.linspace(0, 1, 50)
+    expected = np.asarray(ft.hessian(pairs)(x))
+    for largest in (2**10, 2**20):  # one for each step, or several
+        monkeypatch.setattr(batches, "LARGEST", largest)
+        monkeypatch.setattr(batches, "WIDEST", 7 * 50 * 50 * 8)
+        whole = ft.jit(ft.hessian(pairs))
+        assert_allclose(whole(x), expected, rtol=1e-12, atol=1e-12)
+        loops = [eqn for eqn in whole.lower(x).program.eqns if eqn.prim.name == "scan"]
+        assert [eqn.prim.length for eqn in loops] == [50 if largest == 2**10 else 8]
+        third = ft.jit(ft.grad(lambda x: np.sum(ft.hessian(pairs)(x) ** 2)))(x)
+        assert_allclose(third, ft.grad(lambda x: np.sum(ft.hessian(pairs)(x) ** 2))(x), rtol=1e-10)
+
+
+def test_complex_directions_are_taken_one_after_the_other_too(monkeypatch):
+    monkeypatch.setattr(batches, "STAGED", 1)
+    monkeypatch.setattr(directions, "SERVED", 10**6)
+    z = np.exp(1j * np.linspace(0, 1, 30))
+    f = lambda z: np.cumsum(z**2) * z[0]  # noqa: E731
+    assert_allclose(ft.jit(ft.jacobian(f))(z), ft.jacobian(f)(z), rtol=1e-13)
+
+
+@pytest.mark.parametrize("matrix", [ft.hessian, ft.jacrev, ft.jacfwd])
+def test_directions_that_would_take_long_in_python_are_compiled(matrix, sizes, monkeypatch):
+    f = pairs if matrix is ft.hessian else ft.grad(pairs)
+    x = np.linspace(0, 1, 60)
+    expected = np.asarray(matrix(f)(x))
+    sizes.clear()
+    monkeypatch.setattr(batches, "COMPILED", 1e3)
+    for name, value in (("LARGEST", 2**17), ("OP", 0), ("BYTE", 0.01)):
+        monkeypatch.setattr(batches, name, value)
+    assert_allclose(matrix(f)(x), expected, rtol=1e-12, atol=1e-13)
+    assert sizes.count(1) > 40  # and one by which the map is written
+    plan = matrix(f).explain(x)
+    assert plan.chunk == 1 and "code is compiled for one direction" in plan.reason
+    x[3] = np.nan
+    assert_array_equal(np.isnan(matrix(f)(x)), np.isnan(matrix(f, chunk_size=None)(x)))

@@ -11,8 +11,17 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import aval_of, inexact_dtype, integer, shape_of
-from functrans._core.bind import AnyArray, Outputs, Tracer, is_finite, is_staged, layers
+from functrans._core.bind import (
+    AnyArray,
+    Outputs,
+    Tracer,
+    is_finite,
+    is_staged,
+    layers,
+    watching,
+)
 from functrans._core.primitive import Primitive
+from functrans._ops import linalg
 from functrans._ops.declare import Bilinear, Elementwise
 from functrans._transforms.matrices import directions, memory
 from functrans._transforms.matrices.budget import Live, kept_bytes, too_small
@@ -32,8 +41,18 @@ if TYPE_CHECKING:
 # ---- Derivative matrices direction by direction, in batches that fit in memory
 
 # Bytes of the largest value of one batch with chunk_size="auto". Such values stay in the
-# second-level cache; larger batches lose more per entry than they save of Python's overhead per op.
-LARGEST = 2**19
+# second-level cache. Where a pass takes long by itself, larger ones of up to WIDEST pay.
+LARGEST, WIDEST = 2**20, 2**26
+# Nanoseconds that an op of a pass takes however few directions there are; that a byte of a
+# direction's values takes, and how much longer outside of the cache; and that a number of a matrix
+# cubed takes where each pass factorises it.
+OP, BYTE, OUTSIDE, FACTORISED = 10_000, 0.3, 0.06, 0.04
+# Nanoseconds that directions are expected to take in Python from which code for one is compiled.
+COMPILED = 3e9
+# Bytes of the largest value of all directions up to which a program computes them at once.
+STAGED = 2**27
+# What passes may cost beside their directions, of the time of these, where that pays.
+SHARE = 0.1
 # Bytes that all values of a batch may take before the free memory is looked up.
 UNASKED = 2**30
 # Kinds of arguments for which the size of a batch is remembered, for one derivative.
@@ -64,6 +83,8 @@ class Batches:
         self.largest = 1
         self.most: int | None = None
         self.per_direction = self.mean = 0
+        self.cost = PassCost(0, 0)  # of a whole pass
+        self.total = 0
 
     @property
     def label(self) -> str:
@@ -84,6 +105,8 @@ class Batches:
                 products = self.run(Rows(by_color.sums, linear.ways.avals), width, values, image)
                 if (images := by_color.spread(products, across)) is not None:
                     return images
+            if (size := self._looped(ways, linear, values)) is not None:
+                return directions.in_steps(linear, size)
         columns: list[_Column] = []  # none where one batch is all
         last: list = []
         total = ways.total
@@ -125,6 +148,16 @@ class Batches:
             return None
         return None if linear.consts else linear
 
+    def _looped(self, ways: Ways, linear: LinearMap, values: Sequence) -> int | None:
+        """How many directions each step of a loop in the program that is being written takes; None
+        where all at once take little."""
+        if not any(map(is_staged, values)):
+            return None
+        most = max([a.nbytes for a in linear.values()], default=1)
+        if ways.total * most <= STAGED:
+            return None
+        return 1 if most >= LARGEST else min(ways.total, WIDEST // most)
+
     def sums(self, ways: Ways, values: Sequence, image: Callable) -> list:
         """The sums of what ``image`` returns for each batch, a sum over its directions already."""
         totals: list = []
@@ -141,14 +174,15 @@ class Batches:
 
         ``whole``: images have an axis 0 for the batch; else they are as ``image`` returns them.
         """
-        total, entries = ways.total, ways.entries + width
+        self.total = total = ways.total
+        entries = ways.entries + width
         staged = any(map(_is_staged, values))
         kind = (*ways.avals, width, total)
         if not staged:
             self.chunk_size = self.sizes.get(kind, self.chunk_size)
         auto = self.chunk_size == "auto" and not staged
         self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width) if auto else 1
-        start, begun = 0, False
+        start, begun, looked, compiled = 0, False, False, None
         probing = auto and self.memory is not None and total > 0
         with self._bar(total) as bar:
             while start < total or not begun:
@@ -170,18 +204,51 @@ class Batches:
                 del rows, images  # else they were alive beside those of the next batch
                 start += size
                 bar.update(size)
-        if auto and not self.progress and len(self.sizes) < KINDS:
+                if auto and whole and not looked:
+                    looked = True
+                    compiled = self._compiled(ways, values, image, total - start)
+                    image, self.most = (image, self.most) if compiled is None else (compiled, 1)
+        if auto and compiled is None and not self.progress and len(self.sizes) < KINDS:
             self.sizes[kind] = self._size(total, entries, staged)
+
+    def _compiled(
+        self, ways: Ways, values: Sequence, image: Callable, left: int
+    ) -> Callable | None:
+        """``image`` of one direction by compiled code, where ``left`` more of them take so long
+        that it pays; where a number is not finite, it is that of Python."""
+        if not isinstance(ways, Directions) or not self._take_long(ways, values, left):
+            return None
+        try:
+            linear = directions.linear_map(ways, image, self.label)
+        except FunctransError:  # a rule may ask for the numbers
+            return None
+        return None if linear.consts else directions.compiled(linear, self.label, image)
+
+    def _take_long(self, ways: Ways, values: Sequence, left: int) -> bool:
+        """Whether code is compiled for so many directions, where that can be."""
+        if left * self.cost.nbytes * BYTE < COMPILED or self.memory is not None or self.progress:
+            return False
+        if not isinstance(ways, Directions) or len(ways.spans) != len(ways.avals):
+            return False
+        plain = all([type(getattr(x, "primal", x)) is np.ndarray for x in values])
+        now = settings()
+        return plain and now.compiles and now.kinks == SUBGRADIENT and not watching.get()
 
     def _images(
         self, rows: list, size: int, auto: bool, image: Callable, whole: bool = True
     ) -> list:
+        if size == 1 and auto and whole and not self.cost.nbytes:
+            images = self.measured(rows, image)
+            if _first_nan(images) is None:
+                return images
         if size == 1:  # as a loop would
             images = image([e[0] for e in rows])
             return [np.reshape(y, (1, *shape_of(y))) for y in images] if whole else images
         trace = SizedTrace(self.label, size, self) if auto else BatchTrace(self.label, size)
         try:
             images = image([trace.input(e) for e in rows])
+            if isinstance(trace, SizedTrace):
+                self.cost = trace.cost()
             return [trace.batched(y) for y in images] if whole else images
         finally:
             trace.closed = True
@@ -205,7 +272,7 @@ class Batches:
             trace.closed = True
         # an op may take as much again as its result while it runs
         self.per_direction = max(1, trace.live.peak + trace.live.largest)
-        self.mean = trace.spent // max(1, trace.ops)
+        self.mean, self.cost = trace.spent // max(1, trace.ops), trace.cost()
         return images
 
     def _held(self) -> int:
@@ -221,6 +288,7 @@ class Batches:
         if any(map(_is_staged, values)):
             raise ArgumentError(f"{self.who}: memory and explain need values, and these are traced")
         self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width)
+        self.total = ways.total
         if ways.total == 0:
             return Expected(0, 0, 0, 0, 0)
         images = self.measured(ways.rows(0, 1), image)
@@ -234,12 +302,27 @@ class Batches:
         if self.memory is not None:
             self.most = max(1, (self.memory - held) // each)
         size = min(total, self._size(total, ways.entries + width, False))
-        return Expected(total, size, result, each, kept, by_color is not None)
+        long = self.chunk_size == "auto" and by_color is None and self._take_long(
+            ways, values, total)
+        size = 1 if long else size
+        pays = size * self.largest > LARGEST and self.memory is None
+        return Expected(total, size, result, each, kept, by_color is not None,
+                        self.cost.fixed if pays and size > 1 else 0.0, long)
 
-    def fitting(self) -> int:
-        """How many directions the largest value allows at once."""
+    def fitting(self, cost: PassCost | None = None) -> int:
+        """How many directions go at once: as many as the cache has room for, or more where passes
+        would cost more than that saves."""
         fits = max(1, LARGEST // self.largest)
-        return fits if self.most is None else min(fits, self.most)
+        fixed, nbytes = self.cost if cost is None else cost
+        if self.tape is None:  # each pass computes the values as well
+            fixed += BYTE * nbytes
+        few = fixed / (SHARE * (BYTE + OUTSIDE) * max(1, nbytes))
+        wide = max(fits, min(int(few) + 1, WIDEST // self.largest))
+        if fixed / fits - fixed / wide > OUTSIDE * nbytes:
+            fits = wide
+        if self.most is not None:
+            return min(fits, self.most)
+        return self.total if fits < self.total <= 2 * fits else fits
 
     def _size(self, total: int, entries: int, staged: bool) -> int:
         if self.chunk_size is None:
@@ -262,9 +345,18 @@ class Batches:
         return tqdm.tqdm(total=total, desc=self.who)
 
 
+class PassCost(NamedTuple):
+    """Nanoseconds that a pass takes beside its directions, and bytes of the values of each."""
+
+    fixed: float
+    nbytes: int
+
+
 class Expected(NamedTuple):
     """Directions, or colours of them where they are ``compressed``, and how many run at once; bytes
-    of the result, of one, and of what is held all the time."""
+    of the result, of one, and of what is held all the time; nanoseconds that a pass takes beside
+    them, where it is for these that more run at once than the cache holds; whether code is compiled
+    for one."""
 
     total: int
     chunk: int
@@ -272,6 +364,8 @@ class Expected(NamedTuple):
     each: int
     held: int
     compressed: bool = False
+    fixed: float = 0.0
+    compiled: bool = False
 
 
 class _NoBar(contextlib.nullcontext):
@@ -309,11 +403,16 @@ class _Column:
 class SizedTrace(BatchTrace):
     """Batching that looks at the size of each value, and stops before one that is too large."""
 
-    __slots__ = ("batches", "spent")
+    __slots__ = ("batches", "fixed", "spent")
 
     def __init__(self, fun: str, batch_size: int, batches: Batches):
         super().__init__(fun, batch_size)
-        self.batches, self.spent = batches, 0
+        self.batches, self.spent, self.fixed = batches, 0, 0.0
+
+    def cost(self, more: int = 0) -> PassCost:
+        """What the ops so far have cost, and one with a value of ``more`` bytes."""
+        nbytes = (self.spent + more) // max(1, self.batch_size)
+        return PassCost(self.fixed + OP * (more > 0), nbytes)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Outputs:
         # other rows have large results only of large operands, or views
@@ -321,6 +420,8 @@ class SizedTrace(BatchTrace):
             self.expect(8 * self.batch_size * prod(np.broadcast_shapes(*map(shape_of, args))))
         elif isinstance(prim, Bilinear):
             self.expect(8 * self.batch_size * prim.abstract(*map(aval_of, args), **params).size)
+        elif prim is linalg.solve and type(matrix := next(iter(args))) is not BatchTracer:
+            self.fixed += FACTORISED * shape_of(matrix)[-1] ** 3
         y = super().process(prim, args, params)
         for v in y if prim.outputs > 1 else (y,):
             self.spend(v)
@@ -351,7 +452,8 @@ class SizedTrace(BatchTrace):
         batches = self.batches
         if nbytes > batches.largest * self.batch_size:
             batches.largest = nbytes // self.batch_size
-            if self.batch_size > batches.fitting():
+            cost = batches.cost if batches.cost.nbytes else self.cost(nbytes)
+            if self.batch_size > batches.fitting(cost):
                 raise TooLarge
 
     def spend(self, y: Any) -> None:
@@ -359,6 +461,7 @@ class SizedTrace(BatchTrace):
         if type(y) is not BatchTracer:
             return
         nbytes = y.value.nbytes
+        self.fixed += OP
         self.expect(nbytes)
         self.spent += nbytes
         if self.spent > UNASKED and self.spent > (available() or UNASKED) // 4:
@@ -384,6 +487,7 @@ class LiveTrace(SizedTrace):
             self.expect(y.value.nbytes)
             self.live.add(y.value)
             self.spent += y.value.nbytes
+            self.fixed += OP
             self.ops += 1
 
 

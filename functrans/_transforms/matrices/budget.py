@@ -117,6 +117,7 @@ class Plan(NamedTuple):
     held: int  # bytes that are kept from chunk to chunk
     each: int  # bytes that one direction takes at most
     given: bool  # whether the matrix goes to the caller's array
+    fixed: float = 0.0  # ns of a pass beside its directions, where the chunk goes by that
 
     @property
     def peak(self) -> int:
@@ -125,10 +126,12 @@ class Plan(NamedTuple):
 
     def __repr__(self) -> str:
         kind = NAMES[self.mode]
+        why = (f", more than the cache holds: a pass takes some {self.fixed / 1e6:.1g} ms by itself"
+               if self.fixed else "")
         to = "goes to the array given" if self.given else "is part of it"
         return (
             f"{self.who}({self.function}): {self.mode} mode, since {self.reason}\n"
-            f"  {self.directions} {kind}, {self.chunk} at once\n"
+            f"  {self.directions} {kind}, {self.chunk} at once{why}\n"
             f"  {readable(self.peak)} expected: {readable(self.held)} kept from chunk to chunk, "
             f"{readable(self.each)} for each at once; the result of {readable(self.result)} {to}"
         )

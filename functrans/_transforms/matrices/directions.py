@@ -12,12 +12,16 @@ import numpy as np
 from functrans import tree
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Const, Program, Var, aval_of_atom, evaluate
+from functrans._compile.lowering.numbers import Rounding
 from functrans._core.array import Aval
 from functrans._core.bind import AnyArray, Tracer, bind, cast, is_finite
 from functrans._ops.contractions import unit_vectors
 from functrans._ops.indexing import ARRAY, put_add
 from functrans._transforms.arguments import describe
+from functrans._transforms.control.scan import scan
+from functrans._transforms.staging.entry import Entry
 from functrans._transforms.staging.staging import stage_part, with_consts
+from functrans._transforms.vmap import vmap
 from functrans.errors import ArgumentError, OutOfMemoryError, ShapeError, name_of
 
 # ---- Directions along which derivatives are taken: unit vectors, rows of a matrix, a span of these
@@ -60,6 +64,15 @@ class Directions:
                 parts[i].reshape(-1)[at : at + count * (size + 1) : size + 1] = factor
         if stop - start == self.total >= UNITS and [a.shape for a in self.avals] == [(self.total,)]:
             unit_vectors[id(parts[0])] = parts[0]
+        return parts
+
+    def unit(self, k: Any) -> list:
+        """Row ``k``, a number that may be traced, a part for each aval; zeros beyond the last."""
+        parts: list = [0.0] * len(self.avals)
+        for (i, factor), end in zip(self.spans, self.ends, strict=True):
+            a = self.avals[i]
+            here = np.arange(a.size).reshape(a.shape) == k - (end - a.size)
+            parts[i] = parts[i] + np.where(here, a.dtype.type(factor), a.dtype.type(0))
         return parts
 
     def split(self, images: Any) -> list[list]:
@@ -200,7 +213,7 @@ class Placing:
 LEAST, SERVED = 48, 4
 # Where no program is being written anyway, the batches of directions that must be left otherwise:
 # writing one and reading it takes the time of a few.
-BATCHES = 16
+BATCHES = 8
 
 
 class LinearMap(NamedTuple):
@@ -217,12 +230,46 @@ class LinearMap(NamedTuple):
     def __call__(self, ts: Sequence) -> list:
         return evaluate(self.program, [*self.consts, *ts])
 
+    def values(self) -> list[Aval]:
+        """What it computes for one direction."""
+        return [v.aval for eqn in self.program.eqns for v in eqn.outputs]
+
 
 def linear_map(ways: Directions, image: Callable, name: str) -> LinearMap:
     """``image``, which may close over values of other traces, as a program."""
     part = stage_part(lambda *ts: image(ts), [e[0] for e in ways.rows(0, 1)], name)
     consts, (program,) = with_consts([part])
     return LinearMap(ways, optimise(program), consts)
+
+
+def in_steps(linear: LinearMap, size: int) -> list:
+    """The images of all directions by a loop in the program, of ``size`` directions a step."""
+    ways = linear.ways
+    assert isinstance(ways, Directions)
+    steps = -(-ways.total // size)
+
+    def images(k: Any) -> list:
+        return linear(ways.unit(k))
+
+    def step(done: Any, first: Any) -> tuple[Any, list]:
+        if size == 1:
+            return done, images(first)
+        return done, vmap(images)(first + np.arange(size))
+
+    _, ys = scan(step, np.zeros(()), np.arange(steps) * size)
+    return ys if size == 1 else [
+        y.reshape((steps * size, *y.shape[2:]))[: ways.total] for y in ys]
+
+
+def compiled(linear: LinearMap, name: str, image: Callable) -> Callable[[Sequence], list]:
+    """The images of one direction by compiled code; by ``image`` where they are not finite."""
+    entry = Entry(name, linear.program, None, Rounding())
+
+    def run(ts: Sequence) -> list:
+        ys = entry.run([np.asarray(t) for t in ts])
+        return ys if all(map(is_finite, ys)) else image(ts)
+
+    return run
 
 
 class Compressed(NamedTuple):

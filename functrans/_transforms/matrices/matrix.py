@@ -184,9 +184,11 @@ class _Job(NamedTuple):
                 f"{route.ways.total} {NAMES[route.mode]} have {expected.total} colors: those of "
                 "one color share no entry of the result, which is mostly 0"
             )
+        if expected.compiled:
+            reason += "; code is compiled for one direction, since Python would take long for all"
         return Plan(
             self.who, name_of(self.f), mode, reason, expected.total, expected.chunk,
-            expected.result, expected.held, expected.each, given,
+            expected.result, expected.held, expected.each, given, expected.fixed,
         )
 
     def _blocks(self, chosen: Selected, call: tuple) -> JacobianBlocks:

@@ -362,6 +362,20 @@ def _contract(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict)
     return moved * _room(terms), terms * (U * size + TINY) * _room(terms)
 
 
+def _constant_contract(
+    prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict
+) -> Bounds:
+    """The same of products with the entries of a constant matrix."""
+    x, (e,), matrix = np.abs(xs[0]), es, params["matrix"].absolute()
+
+    def times(v: Any, matrix: Any = matrix) -> AnyArray:
+        return bind(prim, v, matrix=matrix)
+
+    terms = times((x > 0) * 1.0, matrix.ones())
+    moved = times(e) + TINY * times((e > 0) * 1.0, matrix.ones())
+    return moved * _room(terms), terms * (U * times(x) + TINY) * _room(terms)
+
+
 def _cross(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """Differences of two products."""
     (a, b), (ea, eb) = map(np.abs, xs), es
@@ -518,6 +532,7 @@ RULES: dict[Primitive, Rule] = {
     where: _where, structure.astype: _move,
     **dict.fromkeys([contractions.einsum, contractions.matmul, contractions.convolve,
                      sparse.product, sparse.sampled], _contract), contractions.cross: _cross,
+    sparse.constant_product: _constant_contract,
     reductions.max: _extreme, reductions.min: _extreme, reductions.equal_share: _equal_share,
     along_axes.logsumexp: _logsumexp, along_axes.softmax: _softmax, along_axes.norm2: _norm,
     **systems.SYSTEM_RULES, **systems.SELECTION_RULES, reductions.prod: _multiply,

@@ -29,7 +29,8 @@ def sparsity(
     A boolean ``scipy.sparse.csr_array`` with a row for each entry of the output and a column for
     each entry of what ``argnums`` names, both in C order, those of containers in the order of
     ``tree.ravel``; read off the program of ``f`` equation by equation. It is conservative: for
-    every value of the arguments, an entry that is not in it is exactly 0. Where Python decides by
+    every value of the arguments, but for integers among them that index what is differentiated, an
+    entry that is not in it is exactly 0. Where Python decides by
     values (`if`), it is the union over all ways, at most 64 of them. With ``local`` it is that of
     these values: the way that is gone; an operand that ``np.where`` does not choose, an entry that
     is not the largest, and a factor that is 0 count as no dependence. The Jacobian's other entries
@@ -154,7 +155,8 @@ def sparse_jacobian(
 
     ``argnums`` is as for ``grad``: a position, a name, a path, a predicate or a tuple of them. What
     it names, and the value of ``f``, may be containers, whose entries are the columns and rows of
-    one matrix in the order of ``tree.ravel``; other arguments are constants. Numbers are real, or
+    one matrix in the order of ``tree.ravel``; other arguments are constants. The pattern goes by
+    the values of integers among them that index what is differentiated. Numbers are real, or
     all of them complex: the matrix is then that of a holomorphic function, and NotDifferentiable
     is raised where it is not, for which one more product is compared at each call.
 

@@ -35,7 +35,6 @@ from functrans._transforms.sparse.staged_paths import (
     require_scalar,
     staged,
 )
-from functrans._transforms.staging.recording import Decision
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.watching.watched import refuses_nan
 from functrans.errors import (
@@ -213,10 +212,9 @@ class Prepared:
             find_nan(self.who, self.name, self._function, args)
         return matrix
 
-    def leaves(self, values: Sequence) -> Decision | None:
-        """Where the function takes another path for these numbers, None if it does not."""
-        guard = self._staged.guard
-        return None if guard is None else guard.left(values)
+    def leaves(self, values: Sequence) -> str | None:
+        """How it does not serve these numbers, which are on another path; None if it does."""
+        return self._staged.leaves(values)
 
     def evaluated(self, values: list, out: Any = None) -> Any:
         """The matrix for the numbers among the arguments, which are on the path."""
@@ -295,11 +293,11 @@ class Prepared:
     def _values_here(self, args: tuple) -> list:
         """The numbers among the arguments, if they are on the path that was prepared."""
         values = self.values(args)
-        if (decision := self.leaves(values)) is not None:
+        if (how := self.leaves(values)) is not None:
             raise ArgumentError(
-                f"{self.who}: `{self.name}` was prepared on the path {decision}, and takes another "
-                f"one here. Call prepare again at these values, or {self.who}(f) itself, which "
-                "prepares each path that it meets; np.where and cond are on one path"
+                f"{self.who}: `{self.name}` was prepared {how}. Call prepare again at these "
+                f"values, or {self.who}(f) itself, which prepares each path that it meets; "
+                "np.where and cond are on one path"
             )
         return values
 
@@ -414,6 +412,7 @@ def prepare_jacobian(who: str, f: Callable, options: Options, args: tuple) -> Pr
     """A Jacobian, colored by columns, rows, or some of each."""
     s = staged(who, f, options.argnums, args)
     if options.sparsity is None:
+        s = s.with_indices()
         pattern = jacobian_pattern([s])
     else:
         pattern = pattern_given(who, f, options.sparsity, s.shape)
@@ -451,6 +450,7 @@ def prepare_hessian(who: str, f: Callable, options: Options, args: tuple) -> Pre
     require_scalar(who, f, s)
     n = s.shape[1]
     if options.sparsity is None:
+        s = s.with_indices()
         pattern = hessian_pattern([s])
     else:
         pattern = pattern_given(who, f, options.sparsity, (n, n))

@@ -406,8 +406,7 @@ def _sparse_product(xs: Operands, interactions: Interactions | None) -> list[Set
             kept = np.asarray(xs.values[0]) != 0
         places = pattern.rows[kept], pattern.cols[kept]
         local = ss.csr_array((np.ones(len(places[0]), bool), places), shape=pattern.shape)
-        columns = x.shape[1] if len(x.shape) > 1 else 1
-        parts.append(x.applied(ss.kron(local, ss.eye_array(columns)).tocsr(), shape))
+        parts.append(_move_columns(x, local, shape))
     if data is not None:
         rows = data.united(pattern.rows, shape[:1])
         parts.append(rows.reshaped((shape[0], *(1,) * (len(shape) - 1))).broadcast_to(shape))
@@ -415,6 +414,18 @@ def _sparse_product(xs: Operands, interactions: Interactions | None) -> list[Set
         other = x if len(x.shape) == 1 else x.united_along([-1])
         interactions.entrywise(data, other.moved(lambda v: v[pattern.cols]))
     return [union(parts)]
+
+
+def _constant_product(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
+    x, = xs.sets
+    local = xs.params["matrix"].copy() != 0
+    return [x and _move_columns(x, local, xs.eqn.outputs[0].aval.shape)]
+
+
+def _move_columns(x: Sets, local: Any, shape: tuple[int, ...]) -> Sets:
+    """The sets of a product of the sparse matrix ``local`` with columns."""
+    columns = x.shape[1] if len(x.shape) > 1 else 1
+    return x.applied(ss.kron(local, ss.eye_array(columns)).tocsr(), shape)
 
 
 def _sample(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
@@ -455,5 +466,11 @@ RULES: dict[Primitive, Rule] = {
     **dict.fromkeys((linalg.solve, linalg.triangular_solve, sparse.solve), _system),
     contractions.matmul: _matmul, contractions.einsum: _einsum,
     contractions.convolve: _convolve, contractions.cross: _cross,
-    sparse.product: _sparse_product, sparse.sampled: _sample,
+    sparse.product: _sparse_product, sparse.constant_product: _constant_product,
+    sparse.sampled: _sample,
 }
+
+# Rows that read or write at an index, and how many operands come before it.
+_BEFORE: dict[Any, int] = {_moving: 1, _put_add: 1, _rank: 1, _scatter_set: 2, _scatter_add: 2}
+INDEX_OPERANDS: dict[Primitive, int] = {
+    prim: _BEFORE[rule] for prim, rule in RULES.items() if rule in _BEFORE}

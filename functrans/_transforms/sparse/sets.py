@@ -281,6 +281,7 @@ class Interactions:
     def products(self, a: Csr, b: Csr) -> None:
         """Of each row of two matrices of sets, all pairs."""
         count = int(np.diff(a.indptr).astype(np.int64) @ np.diff(b.indptr).astype(np.int64))
+        count = min(count, self.inputs**2)  # of repeated pairs one is left
         what = f"a pattern of up to {count:,} second derivatives"
         require_room("sparsity", what, 10 * count, INSTEAD)
         self._add(a.T.tocsr() @ b)

@@ -14,6 +14,7 @@ from functrans._core.array import Aval, aval_of, in_native_order, plain
 from functrans._core.bind import Tracer
 from functrans._core.plain import placed
 from functrans._transforms.arguments import Argnums, describe, is_number, require_callable, select
+from functrans._transforms.sparse.index_arguments import Held, hold, index_inputs
 from functrans._transforms.sparse.pattern import Walk
 from functrans._transforms.sparse.sets import UNKNOWN, Csr, Interactions, Sets, identity, sparse
 from functrans._transforms.staging.environment import Environment
@@ -162,7 +163,7 @@ def _too_many(name: str, what: str, line: str) -> UnsupportedError:
 class Staged(NamedTuple):
     """``program`` takes the numbers among the arguments; those at ``places`` are differentiated.
 
-    It is that of the function where ``guard`` says so.
+    It is that of the function where ``guard`` says so, and the indices ``held`` are the same.
     """
 
     program: Program
@@ -171,6 +172,7 @@ class Staged(NamedTuple):
     values: list
     reads: Reads | None
     guard: Guard | None
+    held: Held | None = None
 
     @property
     def sources(self) -> list[Aval]:
@@ -194,6 +196,22 @@ class Staged(NamedTuple):
     def is_complex(self) -> bool:
         return any([a.dtype.kind == "c" for a in self.sources])
 
+    def with_indices(self) -> Staged:
+        """The program for indices as those among the arguments, where its pattern goes by them."""
+        inputs = index_inputs(self.program, self.places)
+        if not inputs:
+            return self
+        program = hold(self.program, inputs, self.values)
+        return self._replace(program=program, held=Held.of(inputs, self.values))
+
+    def leaves(self, values: Sequence) -> str | None:
+        """How the function goes on for other values, as a text; None where it is this one."""
+        if self.held is not None and self.held.differ(values):
+            return ("for an argument of indices, by whose values the pattern goes, and they are "
+                    "others here")
+        decision = None if self.guard is None else self.guard.left(values)
+        return decision and f"on the path {decision}, and takes another one here"
+
 
 def staged(who: str, f: Callable, argnums: Argnums, args: tuple) -> Staged:
     """The program of ``f`` for arguments like these, on the way that it goes for their values."""
@@ -208,6 +226,7 @@ def _here(*call: Any) -> list[Way]:
 def staged_ways(f: Callable, argnums: Argnums, args: tuple, local: bool) -> list[Staged]:
     """Each way that ``f`` may go for arguments like these; ``local``: that for their values."""
     found = _stage("sparsity", f, argnums, args, _here if local else every_way)
+    found = found if local else [s.with_indices() for s in found]
     shapes = {s.shape for s in found}
     if len(shapes) > 1:
         raise ShapeError(

@@ -54,6 +54,11 @@ def read(index: np.ndarray, v: np.ndarray, y: np.ndarray) -> bool:
     return _loaded("add_kernels").read(index, v, y)
 
 
+def sparse_product(A: Any, x: np.ndarray) -> np.ndarray | None:
+    """The product of SciPy's CSR matrix with a vector or matrix, by native code."""
+    return _loaded("csr_kernels").run(A, x)
+
+
 def looped(
     ufunc: np.ufunc, xs: Sequence, out: np.ndarray | None, work: float
 ) -> np.ndarray | None:

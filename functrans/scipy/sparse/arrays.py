@@ -16,6 +16,7 @@ from functrans._ops.sparse import Pattern
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError, user_line
 from functrans.numpy.structure import as_floats, as_operand
 from functrans.scipy.public import Container, counterpart, is_traced
+from functrans.scipy.sparse import constants
 
 # ---- Sparse arrays with traced entries in constant places
 #
@@ -126,7 +127,9 @@ class SparseArray(Container):
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ValueError(f"matmul: dimension mismatch with signature (n,k={self.shape[1]}),"
                              f"(k={x.shape[0] if x.ndim else 0},m)->(n,m)")
-        x = as_floats(x)
+        return self._times(as_floats(x))
+
+    def _times(self, x: Any) -> AnyArray:
         return bind(rows.product, self.data, x, places=self.pattern)
 
     def __rmatmul__(self, other: Any) -> SparseArray | AnyArray:
@@ -216,19 +219,39 @@ def _times_sparse(a: SparseArray, b: SparseArray) -> SparseArray:
     return SparseArray(a.data[i] * b.data[j], places, a.kind)
 
 
+class ConstantArray(SparseArray):
+    """One of SciPy's. Its entries and their places are listed where more than a product is asked.
+    """
+
+    def __init__(self, A: Any):
+        self._A, self.kind = A, type(A).__name__
+        self._kept = constants.look_up(A)
+        self._matrix = self._kept.matrix
+
+    shape = property(lambda self: self._A.shape)
+    dtype = property(lambda self: self._matrix.dtype)
+    nnz = property(lambda self: self._A.nnz)
+    data = property(lambda self: self._kept.entries(self._A)[0])
+    pattern = property(lambda self: self._kept.entries(self._A)[1])
+
+    @property
+    def T(self) -> SparseArray:
+        return ConstantArray(self._A.T)
+
+    def _times(self, x: Any) -> AnyArray:
+        if not self._matrix.is_finite:  # whose entries may meet zeros
+            return super()._times(x)
+        with self._matrix.read_from(self._A):
+            return bind(rows.constant_product, x, matrix=self._matrix)
+
+
 def lifted(A: Any) -> SparseArray:
     """``A``, of SciPy's or with traced entries, as an array with traced entries."""
     if isinstance(A, SparseArray):
         return A
-    if A.format in ("lil", "dok"):  # which jit could not compare with what they were
-        raise UnsupportedError(f"{user_line()}: a sparse array of the format {A.format} meets a "
-                               "traced value; convert it once, A.tocsr().")
-    coo = A.tocoo()
-    if coo.ndim != 2:
-        raise ValueError(f"a sparse array has two axes here, not {coo.ndim}")
-    data = coo.data if coo.data.dtype.kind in "fc" else coo.data.astype(float)
-    places = rows.Pattern(coo.coords[0], coo.coords[1], coo.shape)
-    return SparseArray(data, places, type(A).__name__)
+    if A.ndim != 2:
+        raise ValueError(f"a sparse array has two axes here, not {A.ndim}")
+    return ConstantArray(A)
 
 
 def with_operator(name: str, x: Any, A: Any) -> Any:

@@ -91,8 +91,10 @@ class _Constant(Factors):
     """Factors of a constant matrix: SciPy's, for plain right sides."""
 
     def __init__(self, factors: Any, A: Any):
-        super().__init__(lifted(A))
+        now = lifted(A)
+        super().__init__(SparseArray(now.data, now.pattern, now.kind))
         self.factors = factors
+        now.pattern.factors = now.data, factors
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.factors, name)
