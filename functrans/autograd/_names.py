@@ -16,7 +16,7 @@ INSTEAD = {
         "trace_primitives_map", "translate_vjp", "translate_jvp", "SparseBox",
     ), ENGINE),
     **dict.fromkeys((
-        "SequenceBox", "DictBox", "container_take", "container_untake", "make_sequence",
+        "container_take", "container_untake", "make_sequence",
         "sequence_extend_left", "sequence_extend_right", "TupleMeta", "ListMeta", "DictMeta",
         "SequenceVSpace", "ListVSpace", "TupleVSpace", "DictVSpace", "NamedTupleVSpace",
     ), CONTAINERS),

@@ -12,6 +12,7 @@ import functrans.autograd.scipy.signal as signal
 import functrans.autograd.scipy.special as special
 import functrans.autograd.scipy.stats.multivariate_normal as mvn
 import functrans.autograd.scipy.stats.norm as norm
+from functrans.autograd.builtins import DictBox, SequenceBox
 from functrans.autograd.builtins import isinstance as of_traced
 from functrans.autograd.builtins import type as type_of
 from functrans.autograd.core import vspace
@@ -63,6 +64,10 @@ def test_traced_values_are_told_from_plain_ones():
     assert boxed and array and kind is onp.ndarray
     assert_array_equal(value, X)
     assert not isinstance(X, ArrayBox) and not isinstance(0.5, ArrayBox)
+    for box, plain in ((DictBox, {"x": X}), (SequenceBox, [X]), (SequenceBox, (X, 1.0))):
+        assert not isinstance(plain, box)
+        autograd.make_vjp(lambda x, box=box: seen.append(isinstance(x, box)) or x)(plain)
+        assert seen.pop() is True
 
 
 def test_integers_and_decisions_are_taken_of_the_values():

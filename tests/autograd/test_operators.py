@@ -158,7 +158,7 @@ def test_special_arguments_have_their_gradient(x):
 def test_names_that_are_not_there_say_what_is():
     for module, name, cure in [
         (autograd.core, "backward_pass", "tracer.trace"),
-        (autograd.builtins, "SequenceBox", "Python's own lists"),
+        (autograd.builtins, "make_sequence", "Python's own lists"),
         (autograd, "nonsense", "docs/howto/autograd.md"),
         (np, "numpy_jvps", "docs/ops.md"),
     ]:
