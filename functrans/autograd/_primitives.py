@@ -8,6 +8,7 @@ them, or, if they are opaque, by one pullback for each entry of the output.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from functrans._transforms.rules.calls import ReverseRuled, outside
 from functrans.autograd._runs import getval, is_traced_in, zeros_where_none
 from functrans.autograd.util import subval
 from functrans.autograd.wrap_util import get_name, wraps
+from functrans.numpy.protocols import FUNCTIONS, meaning_of
 
 # The rules of each primitive: ``vjps[f](argnums, ans, args, kwargs)(g)`` are cotangents,
 # ``jvps[f](argnums, tangents, ans, args, kwargs)`` is the tangent of the output.
@@ -393,18 +395,28 @@ class SparseObject:
         self.vs, self.mut_add = vs, mut_add
 
 
-def _require_primitive(who: str, fun: Any) -> None:
-    if not getattr(fun, "_is_autograd_primitive", False):
-        raise NotImplementedError(
-            f"{who}: {get_name(fun)} is no function made by primitive, so that its rules stand. "
-            f"Give the rule to primitive({get_name(fun)}) and call that"
-        )
+def _takes_rules(fun: Any) -> bool:
+    """Whether ``fun`` is a primitive; a warning where it has a derivative, an error elsewhere."""
+    if getattr(fun, "_is_autograd_primitive", False):
+        return True
+    name = get_name(fun)
+    cure = f"Give the rule to primitive({name}) and call that"
+    if not _is_derived(fun):
+        raise NotImplementedError(f"{name} is no function made by primitive. {cure}")
+    warnings.warn(f"{name} has a derivative in functrans, which stays. {cure}", stacklevel=4)
+    return False
+
+
+def _is_derived(fun: Any) -> bool:
+    if isinstance(fun, np.ufunc):
+        return meaning_of(fun) is not None
+    return (getattr(fun, "__module__", None) or "").startswith("functrans.") or fun in FUNCTIONS
 
 
 def defvjp_argnums(fun: Callable, vjpmaker: Callable) -> None:
     """Set ``vjpmaker(argnums, ans, args, kwargs)``, which returns ``g -> cotangents``."""
-    _require_primitive("defvjp_argnums", fun)
-    primitive_vjps[fun] = vjpmaker
+    if _takes_rules(fun):
+        primitive_vjps[fun] = vjpmaker
 
 
 def defvjp_argnum(fun: Callable, vjpmaker: Callable) -> None:
@@ -445,8 +457,8 @@ def defvjp(fun: Callable, *vjpmakers: Callable | None,
 
 def defjvp_argnums(fun: Callable, jvpmaker: Callable) -> None:
     """Set ``jvpmaker(argnums, tangents, ans, args, kwargs)``, the tangent of the output."""
-    _require_primitive("defjvp_argnums", fun)
-    primitive_jvps[fun] = jvpmaker
+    if _takes_rules(fun):
+        primitive_jvps[fun] = jvpmaker
 
 
 def defjvp_argnum(fun: Callable, jvpmaker: Callable) -> None:

@@ -18,7 +18,6 @@ type = notrace_primitive(builtins.type)
 type.__doc__ = """``type`` of the value inside of a traced one."""
 
 
-
 class _OfContainers(type_):
     kinds: tuple_
 
