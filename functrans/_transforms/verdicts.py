@@ -98,11 +98,11 @@ def remember(f: FunctionType, names: Iterable[str], spaces: Iterable[Mapping[str
         _verdicts.clear()
     _verdicts[id(code)] = code, None
     with contextlib.suppress(_Unlike, ValueError):  # an empty cell
-        found = _found(f, frozenset(names), spaces, classes, list(visited), closed)
+        found = _record(f, frozenset(names), spaces, classes, list(visited), closed)
         _verdicts[id(code)] = code, found
 
 
-def _found(f: FunctionType, names: frozenset[str], spaces: Iterable, classes: Iterable[type],
+def _record(f: FunctionType, names: frozenset[str], spaces: Iterable, classes: Iterable[type],
            visited: list[FunctionType], closed: Closed) -> Verdict:
     fresh: set[int] = set()
     kept: list[Any] = []
