@@ -45,6 +45,9 @@ class JVPNode:
     """The kind of node of forward mode, for ``register_notrace``."""
 
 
+_NO_VJP, _NO_JVP = notrace_primitives[VJPNode], notrace_primitives[JVPNode]
+
+
 def primitive(f_raw: Callable) -> Callable:
     """``f_raw`` as one op, whose derivative ``defvjp`` and ``defjvp`` give.
 
@@ -102,7 +105,11 @@ def _call(f: Callable, args: tuple, kwargs: dict) -> Any:
             operands += [leaves[j] for j in places]
             owners += [i] * len(places)
     call = PrimitiveCall(f, args, kwargs, owners, nested)
-    outs = call(*operands)
+    trace = operands[0].owner
+    if len(operands) > 1 or trace.closed:
+        outs = call(*operands)
+    else:
+        outs = trace.call(call, operands)
     return outs[0] if call.out is tree.LEAF else tree.unflatten(call.out, outs)
 
 
@@ -142,7 +149,8 @@ class PrimitiveCall(ReverseRuled):
     def _apply(self, operands: Sequence) -> tuple[list, Any, list]:
         """The arguments, the output and its leaves."""
         args = self.arguments(operands)
-        ans = self.f(*args, **self.kwargs)
+        f: Any = self.f
+        ans = (f.fun if PLAIN.issuperset(map(type, operands)) else f)(*args, **self.kwargs)
         if type(ans) in STRONG:
             self.out = tree.LEAF
             return args, ans, [ans]
@@ -212,7 +220,7 @@ class PrimitiveCall(ReverseRuled):
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         primals, parents = trace.operands(args)
         values, ans, ys = self._apply(primals)
-        if self.f in notrace_primitives[VJPNode]:
+        if self.f in _NO_VJP:
             return tuple(ys)
         if not self.nested and self.out is tree.LEAF and type(ys[0]) in STRONG:
             return self._record_one(trace, values, primals, parents, ys[0])
@@ -235,7 +243,7 @@ class PrimitiveCall(ReverseRuled):
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         args, ans, ys = self._apply(primals)
-        if self.f in notrace_primitives[JVPNode]:
+        if self.f in _NO_JVP:
             return ys, [None] * len(ys)
         wanted = [t is not None for t in tangents]
         argnums = self.active(wanted)
@@ -353,6 +361,8 @@ class OneOutputNode(PrimitiveNode):
     """The entry of a call of arrays to one array; ``edges`` are slot, argument and aval of each."""
 
     __slots__ = ("edges",)
+
+    repeats, refuses = True, False  # the rule is called again where a NaN arrives
 
     def __init__(self, call: PrimitiveCall, vjp: Callable, edges: list, y: Any, level: float):
         self.call, self.vjp, self.edges, self.size, self.level = call, vjp, edges, 1, level
