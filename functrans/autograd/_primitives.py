@@ -106,10 +106,7 @@ def _call(f: Callable, args: tuple, kwargs: dict) -> Any:
             owners += [i] * len(places)
     call = PrimitiveCall(f, args, kwargs, owners, nested)
     trace = operands[0].owner
-    if len(operands) > 1 or trace.closed:
-        outs = call(*operands)
-    else:
-        outs = trace.call(call, operands)
+    outs = call(*operands) if len(operands) > 1 or trace.closed else trace.call(call, operands)
     return outs[0] if call.out is tree.LEAF else tree.unflatten(call.out, outs)
 
 
