@@ -380,8 +380,8 @@ def hand_out_all(
             x.setflags(write=False)
             xs[i] = x.view(Array)
         elif not (weak and type(xs[i]) in PYTHON_SCALARS):
-            alone = _is_alone(xs, i) or (
-                references is not None and _is_alone(xs, i, references(xs[i]))
+            alone = is_alone(xs, i) or (
+                references is not None and is_alone(xs, i, references(xs[i]))
             )
             xs[i] = _handed_out(xs[i], alone)
     return xs
@@ -407,7 +407,7 @@ def hand_out_fresh(x: np.ndarray) -> Array:
     return x.view(Array)
 
 
-def _is_alone(xs: list, i: int, references: int = 0) -> bool:
+def is_alone(xs: list, i: int, references: int = 0) -> bool:
     """Whether the memory of an entry of a list can be reached from there alone."""
     # two references: that of the list, or of the view, and that of the call
     if type(xs[i]) not in _ARRAYS or getrefcount(xs[i]) > 2 + references or not is_exact(xs[i]):

@@ -29,6 +29,7 @@ from functrans._core.patching import patched
 from functrans._core.remedies import UNSEEN
 from functrans._core.warned import at_users_lines
 from functrans._core.writing import with_names
+from functrans._transforms import verdicts
 from functrans._transforms.staging.generators import is_generators
 from functrans._transforms.staging.names import (
     ANNOTATIONS,
@@ -116,7 +117,9 @@ class Callees:
         self._seen: set[int] = set()
         self._names: set[str] = set()
         self._kinds: set[type] = set()
+        self._classes: list[type] = []
         self._spaces: list[Mapping[str, Any]] = []
+        self._visited: list[FunctionType] = []
 
     def __iter__(self) -> Iterator[FunctionType]:
         while self._todo:
@@ -131,8 +134,15 @@ class Callees:
                     self._meet([*cells, *_bind(f), *_bind(called)])
                 elif f.__code__ in GIVEN or not self._is_foreign(f.__globals__.get("__name__")):
                     self._seen.add(id(f.__code__))
+                    self._visited.append(f)
                     self._read(f, called)
                     yield f
+
+    def remember(self, f: FunctionType) -> None:
+        """Keep that a function, all of whose callees have been seen, does not write."""
+        if not self.unknown:
+            verdicts.remember(f, self._names, self._spaces, self._classes, self._visited,
+                              _closed_to(self._homes))
 
     def _is_foreign(self, module: Any) -> bool:
         package = str(module).partition(".")[0]
@@ -201,6 +211,7 @@ class Callees:
         for k in mro_of(kind):
             if not self._is_foreign(module_of(k)):
                 own = dict_of(k)
+                self._classes.append(k)
                 implicit = {n for n in own if n.startswith("__")} - MAKERS - ANNOTATIONS
                 found += [*self._space(own), *self._named(own, implicit)]
         return found
@@ -214,6 +225,11 @@ class Callees:
 
     def _inside(self, cells: Iterable[CellType]) -> list[Any]:
         return [cell.cell_contents for cell in cells]
+
+
+def _closed_to(homes: frozenset[str]) -> Callable[[Any], bool]:
+    """``_is_closed`` of a walk, without what it has met."""
+    return lambda x: type(x) in _PLAIN or not _may_lead(type(x), homes)
 
 
 def named(space: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
@@ -289,9 +305,13 @@ def follow(f: Callable, callees: Callees | None = None) -> Callable:
     if callees is None:
         if type(f) is types.FunctionType and _calls_numpy_alone(f, set()):
             return _followed_where_patched(f, False)
+        if type(f) is types.FunctionType and verdicts.is_known(f):
+            return _followed_where_patched(f, False)
         callees = Callees(f)
     if any(_code_writes(g.__code__) for g in callees):
         return _follow(f)
+    if type(f) is types.FunctionType and functions_of(f) == [f]:
+        callees.remember(f)
     return _followed_where_patched(f, bool(callees.unknown)) if functions_of(f) else f
 
 

@@ -126,6 +126,8 @@ BY_MEAN = 8.0
 def typical_size(size: Any, axis: Any, power: float) -> AnyArray:
     """The mean of sizes, which a loop finds faster than the greatest, or that for high powers."""
     size = stop(size)
+    if type(size) is float:  # of a traced number of Python's
+        size = np.asarray(size)
     if power > BY_MEAN or size.dtype.char == "e":
         return size.max(axis, keepdims=True)
     axes = axis if isinstance(axis, tuple) else (axis,)

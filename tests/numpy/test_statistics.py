@@ -230,3 +230,7 @@ def test_what_only_known_values_decide():
     with pytest.raises(ConcretizationError, match="histogram"):
         ft.jit(lambda x: np.histogram(x, "auto")[0])(np.ones(3))
     assert type(fnp.bincount(np.array([1, 2]))) is ft.Array
+
+
+def test_the_deviation_of_one_number_of_pythons_has_a_forward_derivative():
+    assert ft.jvp(np.std, (3.5,), (1.0,)) == (0.0, 0.0)
