@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir.program import evaluate
+from functrans._compile.ir.program import Runner, evaluate
 from functrans._compile.nest.forms import Index
 from functrans._compile.nest.ir import (
     Axes,
@@ -24,23 +24,23 @@ from functrans._compile.nest.ir import (
 )
 
 
-def interpreted(nest: Nest, xs: Sequence[Any]) -> list[np.ndarray]:
+def interpreted(nest: Nest, xs: Sequence[Any], run: Runner = evaluate) -> list[np.ndarray]:
     """The outputs for plain operands; fresh arrays."""
     memory = {
         b: np.array(x, b.aval.dtype).reshape(b.aval.shape)
         for b, x in zip(nest.operands, xs, strict=True)
     }
-    run = Run(memory)
+    whole = Run(memory, run)
     with np.errstate(all="ignore"):
-        run.block(nest.body)
-    return [run.array(b) for b in nest.outs]
+        whole.block(nest.body)
+    return [whole.array(b) for b in nest.outs]
 
 
 class Run:
     """The memory of a run, and the indices of the loops that it is in."""
 
-    def __init__(self, memory: dict[Buffer, np.ndarray]):
-        self.memory = memory
+    def __init__(self, memory: dict[Buffer, np.ndarray], run: Runner = evaluate):
+        self.memory, self.run = memory, run
         self.at: dict[Index, int] = {}
 
     def array(self, b: Buffer) -> np.ndarray:
@@ -116,7 +116,7 @@ class Run:
                 self.at[s.stack.position] = base + n
             values = [self.read(p) for p in s.loads]
             values += [np.int64(f.at(self.at)) for f in s.forms]
-            for y, w in zip(evaluate(s.program, values), s.stores, strict=True):
+            for y, w in zip(self.run(s.program, values), s.stores, strict=True):
                 x, at = self.where(w.place)
                 x[at] = x[at] + y if w.add else y
 

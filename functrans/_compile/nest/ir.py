@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -208,6 +208,36 @@ def mapped(s: Statement, change: Callable[[Block], Block]) -> Statement:
     return If(s.forms, s.cond, change(s.then), change(s.orelse)) if isinstance(s, If) else s
 
 
+def with_places(body: Block, place: Callable[[Place], Place]) -> Block:
+    """The statements with other places; of counters, which are scalars, the buffer alone counts."""
+
+    def counter(b: Buffer) -> Buffer:
+        other = place(Place(b, ()))
+        assert not other.at, other
+        return other.buffer
+
+    def each(body: Block) -> Block:
+        return tuple(map(statement, body))
+
+    def statement(s: Statement) -> Statement:
+        match s:
+            case Entry():
+                stack = s.stack and s.stack._replace(height=counter(s.stack.height))
+                stores = tuple([Store(*place(w.place), w.add) for w in s.stores])
+                return Entry(s.axes, tuple(map(place, s.loads)), s.program, stores, s.forms, stack)
+            case Let():
+                return Let(s.index, place(s.place), s.lo, s.hi)
+            case If():
+                return If(s.forms, s.cond and place(s.cond), each(s.then), each(s.orelse))
+            case While():
+                count = None if s.count is None else counter(s.count)
+                return While(s.index, each(s.test), place(s.cond), each(s.body), count)
+            case For():
+                return For(s.index, s.lo, s.hi, each(s.body), s.reverse)
+
+    return each(body)
+
+
 def reads_of(s: Statement) -> list[Place]:
     """The places that a statement itself, without its blocks, reads; sums included."""
     if isinstance(s, Entry):
@@ -257,10 +287,24 @@ class Nest(Structured):
 
     @property
     def programs(self) -> dict[str, Program]:
-        return {}
+        return {f"entry {n}": s.program for n, s in enumerate(self.entries)}
 
     def with_programs(self, change: Callable[[Program], Program]) -> Nest:
-        return self
+        def changed(body: Block) -> Block:
+            return tuple(
+                [
+                    replace(s, program=change(s.program))
+                    if isinstance(s, Entry)
+                    else mapped(s, changed)
+                    for s in body
+                ]
+            )
+
+        return Nest(self.name, self.operands, self.outs, changed(self.body), self.rules)
+
+    @property
+    def shown(self) -> dict[str, Program]:
+        return {}  # ``note`` shows them
 
     @property
     def entries(self) -> list[Entry]:
@@ -280,7 +324,7 @@ class Nest(Structured):
         )
 
     def numbers(self) -> tuple:
-        return (show(self),)
+        return structure(self)
 
     def note(self) -> str:
         return "\n" + textwrap.indent(show(self), "    ") + "\n  "
@@ -297,7 +341,7 @@ class Nest(Structured):
     def computed(self, xs: Sequence[Any], run: Runner) -> Sequence:
         from functrans._compile.nest.interpret import interpreted  # lazy: it imports this file
 
-        return interpreted(self, xs)
+        return interpreted(self, xs, run)
 
     def pruned(self, used: Sequence[bool]) -> tuple[Nest, list[bool], list[bool]] | None:
         outs = [b for b, u in zip(self.outs, used, strict=True) if u]
@@ -308,6 +352,59 @@ class Nest(Structured):
             return None
         operands = [b for b in self.operands if b in named]
         return Nest(self.name, operands, outs, body, self.rules), needed, list(used)
+
+
+def structure(nest: Nest) -> tuple:
+    """Everything about a nest but its programs, with numbers in place of buffers and indices."""
+    buffers: dict[Buffer, int] = {}
+    indices: dict[Index, int] = {}
+
+    def buffer(b: Buffer | None) -> tuple:
+        if b is None:
+            return ()
+        return buffers.setdefault(b, len(buffers)), b.aval.shape, b.aval.dtype.char
+
+    def index(v: Index) -> int:
+        return indices.setdefault(v, len(indices))
+
+    def form(f: Form) -> tuple:
+        return f.c, *sorted([(index(v), k) for v, k in f.terms])
+
+    def place(p: Place | None) -> tuple:
+        return () if p is None else (buffer(p.buffer), *map(form, p.at))
+
+    def statement(s: Statement) -> tuple:
+        match s:
+            case Entry():
+                axes = [(index(v), form(n)) for v, n in s.axes]
+                stack = (
+                    ()
+                    if s.stack is None
+                    else (index(s.stack.position), buffer(s.stack.height), s.stack.down)
+                )
+                stores = [(place(w.place), w.add) for w in s.stores]
+                return ("entry", *axes, stack, *map(place, s.loads), *map(form, s.forms), *stores)
+            case For():
+                return "for", index(s.index), form(s.lo), form(s.hi), s.reverse, block(s.body)
+            case While():
+                return (
+                    "while",
+                    index(s.index),
+                    block(s.test),
+                    place(s.cond),
+                    block(s.body),
+                    buffer(s.count),
+                )
+            case If():
+                return "if", *map(form, s.forms), place(s.cond), block(s.then), block(s.orelse)
+            case Let():
+                return "let", index(s.index), place(s.place), form(s.lo), form(s.hi)
+
+    def block(body: Block) -> tuple:
+        return tuple(map(statement, body))
+
+    ends = tuple(map(buffer, nest.operands)), tuple(map(buffer, nest.outs))
+    return (*ends, block(nest.body))
 
 
 def without_dead(body: Block, outs: Sequence[Buffer]) -> Block:
@@ -508,7 +605,8 @@ class Checker:
         assert all(not w.add for w in s.stores[: len(sets)]), "sets come before adds"
         assert len({w.buffer for w in sets}) == len(sets), "two sets in one buffer"
         for w in s.stores:
-            for p in (*s.loads, *([] if w.add else [w.place])):
+            others = [v.place for v in s.stores if w.add != v.add or (v is w and not w.add)]
+            for p in (*s.loads, *others):
                 if (
                     p.buffer is w.buffer
                     and not _one_to_one(s, p, w.place)
