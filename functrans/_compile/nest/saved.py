@@ -32,6 +32,8 @@ from functrans._compile.nest.ir import (
 
 # Passes of outer loops up to which the room for saved values is counted, not estimated.
 COUNTED = 1 << 22
+# Saved values up to which their number may be an estimate.
+ESTIMATED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,24 +118,49 @@ def _positions(s: Statement) -> list[Index]:
 def passes(spot: Spot, axes: Axes) -> int:
     """At most how often axes run at a spot, all passes of the loops around together.
 
-    Branches by data count as taken. Raises ``Unproved`` where it depends on the data.
+    Branches by data count as taken, bounds from data as the largest that they may be. Raises
+    ``Unproved`` where that is not known, or too much.
     """
     at: dict[Index, np.ndarray] = {}
-    size = 1
+    size, more = 1, 1
     for s, part in zip(spot.above, spot.order[1::2], strict=True):
         if isinstance(s, While):
             raise Unproved("a loop without a bound overwrites what its backward reads")
         if isinstance(s, For):
-            at, size = _entered(at, size, s.index, s.lo, s.hi)
+            if (s.lo.indices | s.hi.indices) <= set(at):
+                at, size = _entered(at, size, s.index, s.lo, s.hi)
+            else:
+                more *= _most(s.hi - s.lo, spot.domain)
         elif isinstance(s, If) and not part and all(f.indices <= set(at) for f in s.forms):
             holds = np.all([_values(f, at, size) >= 0 for f in s.forms], axis=0)
             holds = np.broadcast_to(holds, (size,))
             at, size = {v: x[holds] for v, x in at.items()}, int(holds.sum())
-    for n, (v, extent) in enumerate(axes):
-        if n == len(axes) - 1:
-            return int(np.maximum(_values(extent, at, size), 0).sum())
-        at, size = _entered(at, size, v, Form(0), extent)
-    return size
+    known = [(v, n) for v, n in axes if n.indices <= set(at) | {u for u, _ in axes}]
+    for v, n in axes:
+        if (v, n) not in known:
+            more *= _most(n, [*spot.domain, *limits(axes)])
+    for v, n in known[:-1]:
+        at, size = _entered(at, size, v, Form(0), n)
+    if known:
+        size = int(np.maximum(_values(known[-1][1], at, size), 0).sum())
+    if more > 1 and more * size > ESTIMATED:
+        raise Unproved("it depends on the data how much a backward reads of what is overwritten")
+    return more * size
+
+
+def _most(f: Form, domain: Sequence[Form]) -> int:
+    """The largest that a form may be, by the constant limits of its indices."""
+    total = f.c
+    for v, k in f.terms:
+        ends = [
+            g.c * -g.factor(v)
+            for g in domain
+            if g.indices == {v} and abs(g.factor(v)) == 1 and (g.factor(v) < 0) == (k > 0)
+        ]
+        if not ends:
+            raise Unproved(f"how often {f} is passed depends on the data")
+        total += k * (min(ends) if k > 0 else max(ends))
+    return max(total, 0)
 
 
 def _entered(
@@ -154,7 +181,5 @@ def _entered(
 def _values(f: Form, at: Mapping[Index, np.ndarray], size: int) -> np.ndarray:
     total = np.full(size, f.c)
     for v, k in f.terms:
-        if v not in at:
-            raise Unproved(f"how often {v} is passed depends on the data")
         total = total + k * at[v]
     return total

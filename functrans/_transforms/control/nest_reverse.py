@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from functrans._compile.ir.passes import dead_code
-from functrans._compile.ir.program import Atom, Const, Program, Var, substitute
+from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, substitute
 from functrans._compile.nest.forms import Form, Index, feasible, proves
 from functrans._compile.nest.ir import (
     INT,
@@ -123,21 +123,21 @@ class NestVJP:
         seeds, cts = joint.inputs[n:], joint.outputs[outs:]
         stored = self._stored(spot, s, joint)
         same = {v: Var(v.aval) for v in stored}
-        eqns = [
-            substitute(e, lambda a: same.get(a, a) if isinstance(a, Var) else a) for e in joint.eqns
-        ]
         wanted = [p for p, m in zip(s.loads, mask, strict=False) if m]
         kept, program_outs, stores = dict(zip(wanted, cts, strict=True)), [], []
+        bars = [Place(self.bars[w.buffer], w.at) for w, t in zip(s.stores, takes, strict=True) if t]
+        seed_of = dict(zip(bars, seeds, strict=True))
         for w in s.stores:
             if w.buffer in self.active and not w.add:
-                zero = Const(np.zeros((), w.buffer.aval.dtype))
-                stores.append(Store(self.bars[w.buffer], w.at))
-                program_outs.append(kept.pop(w.place, zero))
+                bar = Store(self.bars[w.buffer], w.at)
+                ct = kept.pop(w.place, Const(np.zeros((), w.buffer.aval.dtype)))
+                if ct is not seed_of[bar.place]:
+                    stores.append(bar)
+                    program_outs.append(ct)
         for p, ct in kept.items():
             if not _is_zero(ct):
                 stores.append(Store(self.bars[p.buffer], p.at, add=True))
                 program_outs.append(ct)
-        bars = [Place(self.bars[w.buffer], w.at) for w, t in zip(s.stores, takes, strict=True) if t]
         loads = (*s.loads, *stored.values(), *bars)
         inputs = (
             *joint.inputs[: len(s.loads)],
@@ -145,7 +145,8 @@ class NestVJP:
             *seeds,
             *joint.inputs[len(s.loads) : n],
         )
-        program = dead_code(Program(inputs, tuple(eqns), tuple(program_outs)))
+        eqns = _with_stored(joint.eqns, same)
+        program = dead_code(Program(inputs, eqns, tuple(program_outs)))
         entry = compact(Entry(s.axes, loads, program, tuple(stores), s.forms))
         used = tuple([p for p in stored.values() if p in entry.loads])
         return Adjoint(entry, bool(used), used) if stores else None
@@ -157,16 +158,24 @@ class NestVJP:
     def _stored(self, spot: Spot, s: Entry, joint: Program) -> dict[Var, Place]:
         """Outputs that cotangents read and that lie in memory, as the variables that they are."""
         outs = len(s.stores)
-        read = dead_code(Program(joint.inputs, joint.eqns, joint.outputs[outs:]))
-        used = {a for e in read.eqns for a in e.inputs if isinstance(a, Var)}
-        used |= {a for a in read.outputs if isinstance(a, Var)}
-        found = {
+        made = {
             a: w.place
             for a, w in zip(joint.outputs[:outs], s.stores, strict=True)
-            if isinstance(a, Var) and a in used and a not in joint.inputs and not w.add
+            if isinstance(a, Var) and a not in joint.inputs and not w.add
         }
-        sets = [w.place for w in s.stores if not w.add]
+        same = {v: Var(v.aval) for v in made}
+        read = dead_code(
+            Program(
+                (*joint.inputs, *same.values()),
+                _with_stored(joint.eqns, same),
+                joint.outputs[outs:],
+            )
+        )
+        used = {a for e in read.eqns for a in e.inputs if isinstance(a, Var)}
+        used |= {a for a in read.outputs if isinstance(a, Var)}
         needed = [p for v, p in zip(joint.inputs, s.loads, strict=False) if v in used]
+        sets = [w.place for w in s.stores if not w.add]
+        found = {v: p for v, p in made.items() if same[v] in used}
         if found and any(_meets(spot, s.axes, p, q) for p in needed for q in sets):
             return {}  # old and new values of the same entries cannot be read at one moment
         return found
@@ -237,7 +246,7 @@ class NestVJP:
         """Room for the saved values of each dtype, and where it ends."""
         sizes: dict[np.dtype, int] = {}
         for spot, n in self.saved:
-            place, axes = self._save(spot, n)
+            place, axes, _ = self._save(spot, n)
             dtype = place.buffer.aval.dtype
             sizes[dtype] = sizes.get(dtype, 0) + passes(spot, axes)
         for dtype, size in sorted(sizes.items(), key=str):
@@ -246,37 +255,44 @@ class NestVJP:
                 Buffer(f"height_{dtype.char}", Aval((), INT)),
             )
 
-    def _save(self, spot: Spot, n: int) -> tuple[Place, Axes]:
-        """What a store saves: each place once."""
+    def _save(self, spot: Spot, n: int) -> tuple[Place, Axes, tuple[Form, ...]]:
+        """What a store saves: each place once, where forms are >= 0."""
         s = spot.statement
         if isinstance(s, While):
             assert s.count is not None
-            return Place(s.count, ()), ()
+            return Place(s.count, ()), (), ()
         assert isinstance(s, Entry)
         place = s.stores[n].place
         named = set().union(*[a.indices for a in place.at])
         if s.stack is not None and s.stack.position in named:
             raise Unproved("a value on a stack is read by a backward")
-        axes = list(s.axes)
-        for v, _ in reversed(s.axes):
-            less = [(u, e) for u, e in axes if u is not v]
-            free = v not in named and not any(v in e.indices for _, e in less)
-            if free and _inside(spot, tuple(less), place):
-                axes = less
-        return place, tuple(axes)
+        axes = tuple([(v, e) for v, e in s.axes if v in named])
+        dropped = {v for v, _ in s.axes} - named
+        if any(e.indices & dropped for _, e in axes):
+            raise Unproved(f"{place!r} is written by one pass after the other")
+        if _inside(spot, axes, place):
+            return place, axes, ()
+        # the place need not be there where the statement has no pass at all
+        some = tuple([e - 1 for v, e in s.axes if v in dropped])
+        if any(f.indices & named for f in some) and any(
+            f.indices & {v for v, _ in axes} for f in some
+        ):
+            raise Unproved(f"{place!r} may lie outside where nothing is written")
+        return place, axes, some
 
-    def _move(self, spot: Spot, n: int, back: bool) -> Entry:
-        """The entry that saves what a store overwrites, or the one that puts it back."""
-        place, axes = self._save(spot, n)
+    def _move(self, spot: Spot, n: int, back: bool) -> Statement:
+        """What saves what a store overwrites, or what puts it back."""
+        place, axes, some = self._save(spot, n)
         dtype = place.buffer.aval.dtype
         values, height = self.stacks[dtype]
         position = Index("p")
         at = Place.of(values, position)
         source, target = (at, place) if back else (place, at)
         same = stage(lambda x: x, [np.ones((), dtype)], "save")[0]
-        other = {v: Form.of(Index(v.name)) for v, _ in axes}
-        axes = tuple([(next(iter(other[v].indices)), e.replaced(other)) for v, e in axes])
-        return Entry(
+        own = [Index(v.name) for v, _ in axes]
+        other = {v: Form.of(w) for (v, _), w in zip(axes, own, strict=True)}
+        axes = tuple([(w, e.replaced(other)) for w, (_, e) in zip(own, axes, strict=True)])
+        entry = Entry(
             axes,
             (source.replaced(other),),
             same,
@@ -284,6 +300,7 @@ class NestVJP:
             (),
             Stack(position, height, back),
         )
+        return If(some, None, (entry,)) if some else entry
 
     def _saves(self, s: Statement) -> list[int]:
         spot = self.at[id(s)]
@@ -344,7 +361,7 @@ class NestVJP:
                 return self._passes_of(s)
         spot = self.at[id(s)]
         adjoint = self.adjoints[spot]
-        back = [self._move(spot, n, True) for n in reversed(self._saves(s))]
+        back: list[Statement] = [self._move(spot, n, True) for n in reversed(self._saves(s))]
         if adjoint is None:
             return [*back, *self._moved_back(s, None)]
         entry = self._moved_back(s, adjoint.entry)
@@ -374,6 +391,13 @@ class NestVJP:
         last = [For(s.index, Form.of(n), Form.of(n) + 1, copied(test))] if test else []
         loop = For(s.index, Form(0), Form.of(n), (*body, *test), reverse=True)
         return [If((), None, (count, *last, loop)), *back]
+
+
+def _with_stored(eqns: Sequence[Eqn], same: dict[Var, Var]) -> tuple[Eqn, ...]:
+    """Equations that read other variables for what is stored."""
+    return tuple(
+        [substitute(e, lambda a: same.get(a, a) if isinstance(a, Var) else a) for e in eqns]
+    )
 
 
 def copied(body: Block) -> Block:
