@@ -46,6 +46,8 @@ from functrans._ops.reductions import sum as sum_
 
 # What passes of a loop without a known number count as.
 UNKNOWN = 1e6
+# Passes of an innermost loop whose values wait on the stack until they are added.
+STRIP = 256
 
 
 def has_code(nest: Nest) -> bool:
@@ -90,6 +92,14 @@ def work(body: Block, ends: dict[Index, float]) -> float:
 def _most(f: Form, ends: dict[Index, float]) -> float:
     """A bound for a form whose indices are at least 0."""
     return max(0.0, f.c + sum(k * ends.get(v, UNKNOWN) for v, k in f.terms if k > 0))
+
+
+def flat(p: Place) -> Form:
+    """The number of an entry in the memory of its buffer."""
+    total, stride = Form(0), 1
+    for a, n in zip(reversed(p.at), reversed(p.buffer.aval.shape), strict=True):
+        total, stride = total + a * stride, stride * n
+    return total
 
 
 class NestCode:
@@ -145,12 +155,9 @@ class NestCode:
     def address(self, b: Buffer, at: Sequence[Form]) -> str:
         if not at:
             return self.cells[b]
-        flat, stride = Form(0), 1
-        for a, n in zip(reversed(at), reversed(b.aval.shape), strict=True):
-            flat, stride = flat + a * stride, stride * n
         t = stored_type(b.aval.dtype)
         return self.code.op(
-            f"getelementptr inbounds {t}, ptr {self.memory[b]}, i64 {self.form(flat)}"
+            f"getelementptr inbounds {t}, ptr {self.memory[b]}, i64 {self.form(flat(Place(b, tuple(at))))}"
         )
 
     def load(self, p: Place) -> str:
@@ -271,6 +278,7 @@ class EntryCode:
         for e in s.program.eqns:
             level = max([self.levels[a] for a in e.inputs if isinstance(a, Var)], default=0)
             self.levels |= dict.fromkeys(e.outputs, level)
+        self.apart = self._apart()
         self.sums = {n: self.outer(w) for n, w in enumerate(s.stores) if self.collects(n)}
         self.cells: dict[int, str] = {}
 
@@ -299,6 +307,23 @@ class EntryCode:
     def outer(self, w: Store) -> int:
         return self.level(w.place)
 
+    def _apart(self) -> list[int]:
+        """The adds into one buffer at places a constant apart, along the innermost axis.
+
+        A loop that did them all would wait for one before it may load for the next. So a strip of
+        passes computes what is added, and then each is added in a loop of its own.
+        """
+        found: set[int] = set()
+        adds = [
+            (n, w, flat(w.place))
+            for n, w in enumerate(self.s.stores)
+            if w.add and self.depth and self.outermost(w.at) == self.depth
+        ]
+        for (n, v, a), (m, w, b) in itertools.combinations(adds, 2):
+            if v.buffer is w.buffer and (a - b).constant is not None:
+                found |= {n, m}
+        return sorted(found)
+
     def collects(self, n: int) -> bool:
         """Whether an add sums up inner passes in a register: nothing else here meets the place."""
         w = self.s.stores[n]
@@ -325,14 +350,38 @@ class EntryCode:
         v, n = s.axes[level]
         extent = self.nest.form(n)
         self.nest.ends[v] = _most(n, self.nest.ends)
-        with code.where(code.op(f"icmp sgt i64 {extent}, 0")), code.loop("0", extent) as k:
-            self.nest.at[v] = k
-            self.axes(level + 1)
+        with code.where(code.op(f"icmp sgt i64 {extent}, 0")):
+            if level == self.depth - 1 and self.apart:
+                self.strips(v, extent)
+            else:
+                with code.loop("0", extent) as k:
+                    self.nest.at[v] = k
+                    self.axes(level + 1)
         for m in mine:
             w = s.stores[m]
             dtype = w.buffer.aval.dtype
             total = code.op(f"load {type_of(dtype)}, ptr {self.cells[m]}")
             self.add(w, total)
+
+    def strips(self, v: Index, extent: str) -> None:
+        """The innermost loop strip by strip."""
+        code, nest, s = self.code, self.nest, self.s
+        dtypes = {n: s.stores[n].buffer.aval.dtype for n in self.apart}
+        self.held = {n: nest.variable(f"[{STRIP} x {stored_type(t)}]") for n, t in dtypes.items()}
+        with code.pieces("0", extent, STRIP) as (first, end):
+            with code.loop(first, end) as k:
+                nest.at[v], self.within = k, code.op(f"sub nuw nsw i64 {k}, {first}")
+                self.axes(self.depth)
+            for n, t in dtypes.items():
+                with code.loop(first, end) as k:
+                    nest.at[v] = k
+                    x = code.read(t, self.room(n, code.op(f"sub nuw nsw i64 {k}, {first}")))
+                    self.add(s.stores[n], x)
+
+    def room(self, n: int, k: str) -> str:
+        """Where a strip holds what it adds."""
+        t = stored_type(self.s.stores[n].buffer.aval.dtype)
+        return self.code.op(f"getelementptr inbounds {t}, ptr {self.held[n]}, i64 {k}")
 
     def emit(self, level: int) -> None:
         """Loads and operations of a level."""
@@ -371,6 +420,9 @@ class EntryCode:
                 have = self.code.op(f"load {t}, ptr {self.cells[n]}")
                 total = combine(self.code, sum_, dtype, have, x, ordered=False)
                 self.code.line(f"store {t} {total}, ptr {self.cells[n]}")
+            elif n in self.apart:
+                t = stored_type(dtype)
+                self.code.line(f"store {t} {x}, ptr {self.room(n, self.within)}")
             elif w.add:
                 self.add(w, x)
             else:

@@ -14,8 +14,6 @@ from functrans._compile.nest.ir import (
     Place,
     Store,
     Unproved,
-    While,
-    overlapping,
 )
 from tests.compile.nest.examples import buffer, entry, scalar
 
@@ -90,8 +88,7 @@ class Drawn:
                 Let(k, Place.of(self.at, self.place(self.at, inside)[1][0]), Form(0), Form(N))
             )
             inside = (*inside, k)
-        for _ in range(rng.randint(1, 3)):
-            body.append(self.statement(inside, depth - 1))
+        body += [self.statement(inside, depth - 1) for _ in range(rng.randint(1, 3))]
         return For(i, lo, hi, tuple(body), rng.random() < 0.2)
 
     def statement(self, loops, depth):
@@ -145,6 +142,3 @@ class Drawn:
             f = FORMULAS[len(loads)][n](self.dtype)
             self.programs[key] = scalar(f, *[self.dtype] * len(loads))
         return Entry(axes, tuple(loads), self.programs[key], (store,))
-
-
-__all__ = ["Drawn", "While", "overlapping"]

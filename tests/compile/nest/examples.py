@@ -1,6 +1,7 @@
 """Nests built by hand: a triangular solve, a recurrence in place, a factorization."""
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from functrans._compile.ir.program import Program
 from functrans._compile.nest.forms import Form, Index
@@ -16,7 +17,7 @@ def scalar(f, *dtypes) -> Program:
     return stage(f, [np.ones((), t) for t in dtypes], "entry")[0]
 
 
-def buffer(name, *shape, dtype=FLOAT):
+def buffer(name, *shape, dtype: DTypeLike = FLOAT):
     return Buffer(name, Aval(shape, np.dtype(dtype)))
 
 

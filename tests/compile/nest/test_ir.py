@@ -55,7 +55,9 @@ def test_a_condition_that_its_branch_writes_is_refused():
 
 def test_stores_that_nobody_reads_are_pruned_and_so_are_operands():
     nest = trisolv(3)
-    less, needed, outs = nest.pruned([False])
+    found = nest.pruned([False])
+    assert found is not None
+    less, needed, outs = found
     assert (less.operands, less.outs, less.body, needed, outs) == ((), (), (), [False] * 2, [False])
 
 
