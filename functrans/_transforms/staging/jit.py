@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, overload
@@ -29,12 +30,13 @@ from functrans._transforms.arguments import describe, hand_out_tree, require_cal
 from functrans._transforms.derived import Derived, surface, surfacing
 from functrans._transforms.drawing import Again, Drawn, drawing, rehearsal
 from functrans._transforms.options import require_count
-from functrans._transforms.staging import batches
+from functrans._transforms.staging import batches, loops
 from functrans._transforms.staging.batches import is_batched
 from functrans._transforms.staging.compiled import Compiled, warned
 from functrans._transforms.staging.entry import Entry, JitCall, Nested, nothing
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.generators import Draws
+from functrans._transforms.staging.names import homes
 from functrans._transforms.staging.paths import TraceTree
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
 from functrans._transforms.staging.recording import Outcome, Recording, Uncompiled, record
@@ -177,7 +179,7 @@ class Jitted:
     signature and all that the function closes over: 11 us. Both forget all when a program goes.
     """
 
-    __slots__ = ("changes", "doubted", "entries", "f", "history", "latest", "lock", "most",
+    __slots__ = ("changes", "doubted", "entries", "f", "history", "latest", "lock", "loops", "most",
                  "name", "rounding", "shortcuts", "signature", "told")
 
     def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding, most: int = MOST):
@@ -188,6 +190,7 @@ class Jitted:
         self.shortcuts: dict[tuple, Entry | TraceTree | Nested] = {}
         self.latest: Latest = _NOTHING
         self.lock = Lock()
+        self.loops: loops.Loops | None = None  # of the last staging
         self.told: set[str] = set()
         self.history: deque[Staging] = deque(maxlen=KEPT)
         self.changes = 0  # programs that were staged anew, since what they read had changed
@@ -372,11 +375,23 @@ class Jitted:
         environment.suspend()
         operands = batches.one_of(given.operands, entry)
         examples = list(map(_example, operands))
-        with rehearsal(given.drawn):
-            path = record(given.call, operands, examples, self.name, known, how, given.drawn)
+        with rehearsal(given.drawn), self._loops() as call:
+            path = record(functools.partial(call, *given.call.args), operands, examples, self.name,
+                          known, how, given.drawn)
         after = Environment(self.f, *given.fixed)
         draws.refuse(self.name, "the same for each call", after.generators, path.draws.states)
         return path, before, checks(after)
+
+    @contextmanager
+    def _loops(self) -> Iterator[Callable]:
+        """A block in which the function's loops may be staged as loops, and how it is called."""
+        if not settings().loops:
+            self.loops = None
+            yield self.signature.call
+            return
+        self.loops = loops.Loops(homes([self.f]))
+        with loops.looking(self.loops):
+            yield self.signature.calling(loops.with_hooks(self.f, self.loops.homes))
 
     def _grow(self, paths: TraceTree, given: BoundCall, known: Sequence[Outcome],
               entry: Mapping = FIRST) -> None:
@@ -405,7 +420,8 @@ class Jitted:
 
     def _note(self, reason: str, given: BoundCall, start: float, entries: Sequence[Entry]) -> None:
         """Remember what has been staged, and tell who wants to know."""
-        staging = Staging(reason, describe(given.operands), perf_counter() - start, entries)
+        notes = {} if self.loops is None else self.loops.notes
+        staging = Staging(reason, describe(given.operands), perf_counter() - start, entries, notes)
         self.history.append(staging)
         tell(f"{self.name}: {staging.line()}")
 

@@ -6,7 +6,6 @@ values, has the loop written out.
 
 from __future__ import annotations
 
-import builtins
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -22,8 +21,8 @@ from functrans._transforms.staging.loops_values import (
     Builder,
     Condition,
     IndexValue,
-    Undecided,
     WrittenOut,
+    building,
     cast,
     form_of,
     index_value,
@@ -31,9 +30,8 @@ from functrans._transforms.staging.loops_values import (
 )
 
 # Functions of Python's that do nothing else than to return a value.
-PURE = frozenset({abs, min, max, sum, float, int, bool, tuple, list, dict, set, isinstance, len,
-                  range, zip, enumerate, reversed, complex, slice, type, getattr, hasattr, round,
-                  any, all, callable, str, repr, divmod, pow})
+PURE = frozenset({abs, min, max, sum, float, int, bool, tuple, list, isinstance, len, range, zip,
+                  enumerate, reversed, complex, slice, round, any, all, callable, divmod, pow})
 
 
 def is_ours(x: Any) -> bool:
@@ -98,8 +96,6 @@ def counter_of(b: Builder | None, x: Any) -> Counter | None:
     n = x.lengths[0] if isinstance(x, BodyValue) else Form(len(x))
 
     def item(k: Form) -> Any:
-        from functrans._transforms.staging.loops_values import building
-
         now = building.get()
         return x[k.c] if now is None else now.value_of(x)[index_value(k)]
 
@@ -132,15 +128,14 @@ def counter_of_call(b: Builder | None, f: Callable, args: Sequence) -> Counter |
 # ---- NumPy's functions
 
 
-def _zeros(b: Builder, shape: Any, dtype: Any = float, *, value: Any = 0) -> BodyValue:
+def _zeros(b: Builder, shape: Any, dtype: Any = float, *, value: int = 0) -> BodyValue:
     lengths = [form_of(n) for n in (shape if isinstance(shape, tuple | list) else (shape,))]
     wanted = np.dtype(dtype)
     if any([not b.decides(n) for n in lengths]):
         raise WrittenOut("an array of a negative length")
     memory = b.buffer("t", [b.bound(n) for n in lengths], wanted)
     y = b.whole(memory, lengths)
-    node = value.node if isinstance(value, BodyValue) else wanted.type(value)
-    b.store(memory, [Form.of(v) for v in y.axes], y.extents(), node)
+    b.store(memory, [Form.of(v) for v in y.axes], y.extents(), wanted.type(value))
     return y
 
 
@@ -216,13 +211,13 @@ FUNCTIONS: dict[str, Callable] = {
     "array": _array, "asarray": lambda b, x: b.value_of(x), "copy": lambda b, x: (
         b.value_of(x).copy()),
     "sum": _sum, "mean": _mean, "dot": _dot, "matmul": lambda b, x, y: matmul(x, y),
-    "vdot": _dot, "inner": lambda b, x, y: _dot(b, x, b.value_of(y).T), "outer": _outer,
+    "inner": lambda b, x, y: _dot(b, x, b.value_of(y).T), "outer": _outer,
     "flip": _flip, "where": _where, "transpose": lambda b, x, *axes: b.value_of(x).transpose(*axes),
     "ndim": lambda b, x: b.value_of(x).ndim, "shape": lambda b, x: b.value_of(x).shape,
 }
 
 
-def _extreme(name: str, ufunc: np.ufunc) -> Callable:
+def _extreme(name: str) -> Callable:
     """``min`` or ``max`` of Python's: of indices that which comparisons say, else as ``np.where``.
     """
     def found(b: Builder, *xs: Any) -> Any:
@@ -254,20 +249,18 @@ def _float(b: Builder, x: Any) -> Any:
 
 BUILTINS: dict[Any, Callable] = {
     len: _length, abs: lambda b, x: abs(b.value_of(x)), float: _float,
-    min: _extreme("min", np.minimum), max: _extreme("max", np.maximum),
+    min: _extreme("min"), max: _extreme("max"),
     range: lambda b, *args: counter_of_range(b, *args),
     int: lambda b, x: x if isinstance(x, IndexValue) else _refuse("int() of a traced value"),
-    tuple: lambda b, x=(): tuple(x), isinstance: isinstance, sum: lambda b, x, start=0: (
-        _added(x, start)),
+    tuple: lambda b, x=(): tuple(x), sum: lambda b, x, start=0: _plus_all(x, start),
 }
-del BUILTINS[isinstance]
 
 
 def _refuse(why: str) -> Any:
     raise WrittenOut(why)
 
 
-def _added(xs: Any, start: Any) -> Any:
+def _plus_all(xs: Any, start: Any) -> Any:
     for x in xs:
         start = start + x
     return start
@@ -298,8 +291,7 @@ def call_known(b: Builder, f: Any, args: tuple, kwargs: dict) -> Any:
         return builtin(b, *args)
     name = name_in_numpy(f)
     if name is None:
-        return _math(b, f, args) if getattr(math, getattr(f, "__name__", ""), None) is f else (
-            NotImplemented)
+        return NotImplemented
     if name in FUNCTIONS:
         try:
             return FUNCTIONS[name](b, *args, **kwargs)
@@ -309,11 +301,6 @@ def call_known(b: Builder, f: Any, args: tuple, kwargs: dict) -> Any:
     if not isinstance(ufunc, np.ufunc) or ufunc.nout != 1 or kwargs or len(args) != ufunc.nin:
         raise WrittenOut(f"np.{name} is not known to loops in this form")
     return b.apply(ufunc, *args)
-
-
-def _math(b: Builder, f: Any, args: tuple) -> Any:
-    """A function of ``math``, which tracers do not take either."""
-    raise WrittenOut(f"math.{f.__name__} of a traced value")
 
 
 def is_pure(f: Any, args: tuple, kwargs: dict) -> bool:
@@ -326,10 +313,6 @@ def is_pure(f: Any, args: tuple, kwargs: dict) -> bool:
     if getattr(math, getattr(f, "__name__", ""), None) is f:
         return True
     name = name_in_numpy(f)
-    known = name is not None and (name in FUNCTIONS or isinstance(getattr(np, name, None),
-                                                                  np.ufunc))
-    return known and not kwargs.get("out") and not any(
-        [isinstance(x, np.ndarray | Tracer) for x in (*args, *kwargs.values())])
-
-
-__all__ = ["Undecided", "builtins"]
+    known = name is not None and isinstance(getattr(np, name, None), np.ufunc)
+    return known and not kwargs and all(
+        [isinstance(x, bool | int | float | np.generic) for x in args])

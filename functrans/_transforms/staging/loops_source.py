@@ -1,4 +1,4 @@
-"""Functions rewritten, so that their loops can be staged: ``for``, ``while`` and ``if`` become calls.
+"""Functions rewritten, so that their loops can be staged: loops and branches become calls.
 
     for i in range(n):                 def body(item, s):
         s = s + x[i]           ->          i = item; s = hooks.value(s + x[i]); return (i, s)
@@ -210,6 +210,24 @@ def _mentions(nodes: Iterable[ast.AST], name: str) -> bool:
     return any([isinstance(x, ast.Name) and x.id == name for n in nodes for x in ast.walk(n)])
 
 
+def _free(scope: Any) -> set[str]:
+    """The names in a scope inside a function that may be the function's own."""
+    named = {n.id for n in ast.walk(scope) if isinstance(n, ast.Name)}
+    if isinstance(scope, ast.GeneratorExp):
+        return named
+    own = {a.arg for a in _parameters(scope.args)}
+    if isinstance(scope, ast.FunctionDef):
+        outer = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal | ast.Global)
+                 for name in n.names}
+        own |= _assigned(scope.body).keys() - outer
+        named |= outer
+    # what the scope inside of it has by these names may be mine
+    inside = [n for n in ast.walk(scope) if isinstance(n, _SCOPES) and n is not scope]
+    defaults = {n.id for d in (*scope.args.defaults, *scope.args.kw_defaults) if d is not None
+                for n in ast.walk(d) if isinstance(n, ast.Name)}
+    return (named - own) | defaults if not inside else named | defaults
+
+
 def _begins(body: Sequence[ast.stmt], name: str) -> str:
     """Whether a name is "read" first, or "written" first, or neither, as far as can be seen."""
     state = ""
@@ -333,10 +351,10 @@ class _Rewriter(ast.NodeTransformer):
     """
 
     def __init__(self, function: ast.FunctionDef | ast.Lambda, depth: int):
-        self.function, self.depth, self.count = function, depth, 0
+        self.function, self.depth, self.count, self.around = function, depth, 0, 0
         inside = [n for n in ast.walk(function) if isinstance(n, _SCOPES) and n is not function]
         direct = {id(a) for n in ast.walk(function) if isinstance(n, ast.Call) for a in n.args}
-        self.closures = [n for n in inside if isinstance(n, ast.FunctionDef | ast.Lambda)
+        self.closures = [_free(n) for n in inside if isinstance(n, ast.FunctionDef | ast.Lambda)
                          or (isinstance(n, ast.GeneratorExp) and id(n) not in direct)]
         self.outside = {name for n in ast.walk(function)
                         if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
@@ -387,19 +405,22 @@ class _Rewriter(ast.NodeTransformer):
 
     def _inside(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         self.depth += 1
+        self.around += 1
         try:
             return self._block(body)
         finally:
             self.depth -= 1
+            self.around -= 1
 
     def _may_stage(self, node: ast.For | ast.While, names: Iterable[str]) -> bool:
-        if node.orelse or _leaves(node.body) or isinstance(node, ast.For) and not all(
-                [isinstance(n, ast.Name | ast.Tuple | ast.expr_context)
-                 for n in ast.walk(node.target)]):
+        target = ast.walk(node.target) if isinstance(node, ast.For) else ()
+        if not all([isinstance(n, ast.Name | ast.Tuple | ast.expr_context) for n in target]):
+            return False
+        if node.orelse or _leaves(node.body):
             return False
         if self.outside & set(names):
             return False
-        return not any([_mentions([c], name) for c in self.closures for name in names])
+        return all([c.isdisjoint(names) for c in self.closures])
 
     def _names(self, node: ast.For | ast.While, found: dict[str, bool]) -> list[LoopName]:
         """What is known of each name that a loop assigns."""
@@ -412,7 +433,8 @@ class _Rewriter(ast.NodeTransformer):
             own = bool(target) and _mentions([target], name)
             carried = not own and (_begins(node.body, name) == "read" or (
                 isinstance(node, ast.While) and _mentions([node.test], name)))
-            names.append(LoopName(name, carried, name in elsewhere, added,
+            live = name in elsewhere or (carried and self.around > 0)
+            names.append(LoopName(name, carried, live, added,
                                   None if own else _step(node.body, name)))
         return names
 
@@ -449,15 +471,19 @@ class _Rewriter(ast.NodeTransformer):
 
     def _plain_loop(self, node: Any) -> Any:
         """A loop that Python runs: if it is in another's body, that is written out."""
-        before = [ast.copy_location(ast.Expr(_hook("left", ast.Constant(node.lineno))), node)]
-        return [*before, self.generic_visit(node)]
+        before = [ast.copy_location(ast.Expr(_hook("leaves", ast.Constant(node.lineno))), node)]
+        self.around += 1
+        try:
+            return [*before, self.generic_visit(node)]
+        finally:
+            self.around -= 1
 
     def _items(self, node: ast.expr) -> ast.expr:
         """What a loop goes through."""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-            if node.func.id in ("zip", "enumerate", "range", "reversed"):
-                args = [self.visit(a) for a in node.args]
-                return self._hooked(node, "items", node.func, *args)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords and (
+                node.func.id in ("zip", "enumerate", "range", "reversed")):
+            args = [self._items(a) for a in node.args]
+            return self._hooked(node, "items", node.func, *args)
         return self.visit(node)
 
     def visit_While(self, node: ast.While) -> Any:
@@ -480,7 +506,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> Any:
         found = _assigned([*node.body, *node.orelse])
         walrus = any([isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)])
-        closes = any([_mentions([c], name) for c in self.closures for name in found])
+        closes = not all([c.isdisjoint(found) for c in self.closures])
         if not self.depth or walrus or closes or self.outside & set(found) or _leaves(
                 [*node.body, *node.orelse]):
             return self.generic_visit(node)
@@ -531,7 +557,7 @@ class _Rewriter(ast.NodeTransformer):
             return node
         name = node.target.id
         parts: list[ast.stmt] = [node]
-        for place, hook in ((0, "added"), (2, "value")):
+        for place, hook in ((0, "before_add"), (2, "value")):
             s = ast.Assign([ast.Name(name, ast.Store())], _hook(hook, _load(name)))
             parts.insert(place, ast.copy_location(s, node))
         return parts

@@ -1,9 +1,9 @@
 """What stands for values in the body of a loop that is staged once, and the nest that it becomes.
 
-`BodyValue` is an array or number whose entries are an expression of entries of buffers; its lengths,
-and the places, are affine in the indices of the loops around (`nest/forms.py`). `IndexValue` is such
-an integer itself. `Builder` takes the statements. Whatever it cannot prove or does not know raises
-`WrittenOut`: nothing has happened until then, and Python runs the loop.
+`BodyValue` is an array or number whose entries are an expression of entries of buffers; its
+lengths, and the places, are affine in the indices of the loops around (`nest/forms.py`).
+`IndexValue` is such an integer itself. `Builder` takes the statements. Whatever it cannot prove or
+does not know raises `WrittenOut`: nothing has happened until then, and Python runs the loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from functrans._compile.nest.ir import (
     Place,
     Statement,
     Store,
-    limits,
     overlapping,
 )
 from functrans._core.array import PYTHON_SCALARS, Aval
@@ -50,6 +49,7 @@ class WrittenOut(BaseException):
 
     def __init__(self, why: str):
         self.why, self.line = why, user_line()
+        self.body: Any = None  # the code of the innermost body that Python could run instead
         super().__init__(f"{self.line}: {why}")
 
 
@@ -98,7 +98,9 @@ class Builder:
     """The statements of a nest while its body is run once.
 
     ``changed``: when a buffer was written last, by a clock of statements; a value that was computed
-    of it before then can no longer be read. ``bodies``: those that are being run.
+    of it before then can no longer be read. ``bodies``: those that are being run; ``made_in``: the
+    one in which a buffer was made. ``objects``: which of the arrays at the begin of the loop a name
+    has at its end, for those that take turns.
     """
 
     def __init__(self, homes: frozenset[str]):
@@ -108,6 +110,8 @@ class Builder:
         self.bodies: list[object] = [None]
         self.written_out: set[Any] = set()
         self.operands: dict[int, Operand] = {}
+        self.objects: dict[int, int] = {}
+        self.made_in: dict[Any, object] = {}
         self.changed: dict[Buffer, int] = {}
         self.clock = self.serial = 0
         self.proved: dict[Any, bool] = {}
@@ -169,11 +173,37 @@ class Builder:
             self.blocks.pop()
             del self.domain[count:]
 
+    @contextmanager
+    def inside_again(self, block: list[Statement], forms: Sequence[Form], body: object
+                     ) -> Iterator[None]:
+        """The end of a block that has been left."""
+        count = len(self.domain)
+        self.blocks.append(block)
+        self.bodies.append(body)
+        self.domain += forms
+        try:
+            yield
+        finally:
+            self.blocks.pop()
+            self.bodies.pop()
+            del self.domain[count:]
+
+    @contextmanager
+    def body(self) -> Iterator[None]:
+        """A block whose values are not used behind it."""
+        self.bodies.append(object())
+        try:
+            yield
+        finally:
+            self.bodies.pop()
+
     def buffer(self, stem: str, shape: Sequence[int], dtype: np.dtype) -> Buffer:
         if dtype not in DTYPES:
             raise WrittenOut(f"loops of {dtype} are not staged")
         self.serial += 1
-        return Buffer(f"{stem}{self.serial}", Aval(tuple(shape), dtype))
+        b = Buffer(f"{stem}{self.serial}", Aval(tuple(shape), dtype))
+        self.made_in[b] = self.bodies[-1]
+        return b
 
     def store(self, b: Buffer, at: Sequence[Form], axes: Sequence[tuple[Index, Form]], node: Node,
               add: bool = False) -> None:
@@ -208,6 +238,9 @@ class Builder:
 
     # ---- values
 
+    def value_is_weak(self, x: Any) -> bool:
+        return x.weak if isinstance(x, BodyValue) else type(x) in PYTHON_SCALARS
+
     def require_alive(self, x: BodyValue) -> None:
         if x.owner is not self or x.body not in self.bodies:
             raise WrittenOut("a value of one pass is used outside of it")
@@ -215,10 +248,9 @@ class Builder:
     def node_of(self, x: BodyValue) -> Node:
         """The expression of an entry, if what it reads has not changed since it was made."""
         self.require_alive(x)
-        if not x.is_view:
-            for place in leaves_of(x.node):
-                if isinstance(place, Place) and self.changed.get(place.buffer, 0) > x.made:
-                    raise WrittenOut(f"{place.buffer} is written before a value of it is used")
+        for memory, time in x.read.items():
+            if self.changed.get(memory, 0) > time:
+                raise WrittenOut("an array is written to before a value of it is used")
         return x.node
 
     def value_of(self, x: Any) -> BodyValue:
@@ -278,9 +310,11 @@ class Builder:
         nodes = tuple([self.spread(x, axes, lengths) for x in values])
         with np.errstate(all="ignore"):
             y = f(*[x.example() for x in values])
-        made = min([self.clock, *[x.made for x in values if not x.is_view]])
+        read: dict[Buffer, int] = {}
+        for memory, time in [r for x in values for r in x.reads().items()]:
+            read[memory] = min(time, read.get(memory, time))
         return BodyValue(self, Op(f, nodes), axes, lengths, np.asarray(y).dtype,
-                         type(y) in PYTHON_SCALARS, made)
+                         type(y) in PYTHON_SCALARS, read)
 
     def broadcast(self, shapes: Sequence[Sequence[Form]]) -> list[Form]:
         rank = max(map(len, shapes))
@@ -522,20 +556,28 @@ def form_of(x: Any) -> Form:
 class BodyValue:
     """An array or number in a body: the expression of the entry at ``axes``.
 
-    ``is_view``: it is a part of an array, and changes with it; what it is otherwise was ``made``
-    after so many statements.
+    ``is_view``: it is a part of an array, and changes with it; otherwise it ``read`` buffers after
+    so many statements.
     """
 
-    __slots__ = ("axes", "body", "dtype", "is_view", "lengths", "made", "node", "owner", "weak")
+    __slots__ = ("axes", "body", "dtype", "is_view", "lengths", "node", "owner", "read", "weak")
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, owner: Builder, node: Node, axes: Sequence[Index], lengths: Sequence[Form],
-                 dtype: np.dtype, weak: bool, made: int | None = None):
+                 dtype: np.dtype, weak: bool, read: dict[Buffer, int] | None = None):
         self.owner, self.node, self.axes, self.lengths = owner, node, tuple(axes), tuple(lengths)
         self.dtype, self.weak, self.body = dtype, weak, owner.bodies[-1]
         self.is_view = isinstance(node, Place) and bool(self.axes)
-        self.made = owner.clock if made is None else made
+        self.read: dict[Buffer, int] = {}
+        if not self.is_view:
+            self.read = self.reads() if read is None else read
+
+    def reads(self) -> dict[Buffer, int]:
+        """The buffers that were read for it, and when."""
+        if self.read:
+            return self.read
+        return {x.buffer: self.owner.clock for x in leaves_of(self.node) if isinstance(x, Place)}
 
     def example(self) -> Any:
         one = self.dtype.type(1)
@@ -564,10 +606,7 @@ class BodyValue:
         order = order[0] if len(order) == 1 and isinstance(order[0], tuple) else order
         axes = tuple(reversed(range(self.ndim))) if order in ((), (None,)) else order
         return BodyValue(self.owner, self.owner.node_of(self), [self.axes[k] for k in axes],
-                         [self.lengths[k] for k in axes], self.dtype, False, self._since())
-
-    def _since(self) -> int:
-        return self.owner.clock if self.is_view else self.made
+                         [self.lengths[k] for k in axes], self.dtype, False, self.reads())
 
     def __len__(self) -> int:
         n = self.shape[0]
@@ -616,7 +655,7 @@ class BodyValue:
             else:
                 values[v] = _entry(self.owner, k, n)
         node = replace(self.owner.node_of(self), values)
-        return BodyValue(self.owner, node, axes, lengths, self.dtype, False, self._since())
+        return BodyValue(self.owner, node, axes, lengths, self.dtype, False, self.reads())
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.owner.assign(self[key], value)
@@ -638,7 +677,7 @@ class BodyValue:
     def item(self) -> BodyValue:
         if self.ndim:
             stop("`item` of an array")
-        return BodyValue(self.owner, self.owner.node_of(self), (), (), self.dtype, True, self.made)
+        return BodyValue(self.owner, self.owner.node_of(self), (), (), self.dtype, True, self.reads())
 
     def astype(self, dtype: Any) -> BodyValue:
         wanted = np.dtype(dtype)
@@ -771,4 +810,3 @@ def _of_index(f: Callable, swapped: bool) -> Callable:
 
 
 _install_operators()
-__all__ = ["BodyValue", "Builder", "Condition", "IndexValue", "Undecided", "WrittenOut", "limits"]
