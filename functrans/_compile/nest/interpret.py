@@ -10,6 +10,7 @@ import numpy as np
 from functrans._compile.ir.program import Runner, evaluate
 from functrans._compile.nest.forms import Index
 from functrans._compile.nest.ir import (
+    FULL,
     Axes,
     Block,
     Buffer,
@@ -20,7 +21,9 @@ from functrans._compile.nest.ir import (
     Nest,
     OutOfRange,
     Place,
+    RoomExceeded,
     While,
+    stack_sizes,
 )
 
 
@@ -111,6 +114,8 @@ class Run:
             height, passes = self.array(s.stack.height), self.count(s.axes)
             base = int(height) - passes if s.stack.down else int(height)
             height[...] = base if s.stack.down else base + passes
+            if base < 0 or any(base + passes > n for n in stack_sizes(s)):
+                raise RoomExceeded(FULL)
         for n, _ in enumerate(self.passes(s.axes)):
             if s.stack is not None:
                 self.at[s.stack.position] = base + n

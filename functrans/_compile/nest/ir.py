@@ -48,8 +48,11 @@ from functrans._compile.ir.program import (
 from functrans._compile.ir.structured import live
 from functrans._compile.nest.forms import Form, Index, feasible, proves
 from functrans._core.array import Aval
+from functrans.errors import NotDifferentiable
 
 INT = np.dtype(np.int64)
+# Values on a stack of which nobody knows how high it will be. Memory is taken where it is touched.
+ROOM = 1 << 18
 Axes = tuple[tuple[Index, Form], ...]
 
 
@@ -180,6 +183,28 @@ class Unproved(Exception):
 
 class OutOfRange(IndexError):
     """An integer of the data, which is a place or a bound, is not in its range."""
+
+
+class RoomExceeded(NotDifferentiable):
+    """A loop has saved more values than there is room for."""
+
+
+# What it says.
+FULL = (
+    "under jit, reverse mode has no room for what a loop without a bound has overwritten. Give "
+    "the loop a bound (max_steps, range), or use config(loops=False)."
+)
+
+
+def stack_sizes(s: Entry) -> list[int]:
+    """The lengths of the buffers that an entry reads and writes at its position on a stack."""
+    assert s.stack is not None, s
+    return [
+        p.buffer.aval.shape[n]
+        for p in (*s.loads, *[w.place for w in s.stores])
+        for n, a in enumerate(p.at)
+        if a.factor(s.stack.position)
+    ]
 
 
 def parts(s: Statement) -> list[Block]:
@@ -314,6 +339,18 @@ class Nest(Structured):
     def buffers(self) -> list[Buffer]:
         """All buffers: operands, outputs, then temporaries."""
         return list(dict.fromkeys([*self.operands, *self.outs, *buffers_of(self.body)]))
+
+    @property
+    def open_stacks(self) -> set[Buffer]:
+        """The buffers of stacks of which nobody knows how high they will be; what is above their
+        height is anything."""
+        return {
+            w.buffer
+            for s in self.entries
+            if s.stack is not None
+            for w in (*s.stores, *s.loads)
+            if any(a.factor(s.stack.position) for a in w.at) and w.buffer.aval.shape[-1] >= ROOM
+        }
 
     @property
     def by_data(self) -> bool:

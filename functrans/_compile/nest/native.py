@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
-from functrans._compile.lowering.library import OUTSIDE
+from functrans._compile.lowering.library import OUTSIDE, ROOMLESS
 from functrans._compile.lowering.numbers import (
     Code,
     convert,
@@ -41,6 +41,7 @@ from functrans._compile.nest.ir import (
     While,
     limits,
     parts,
+    stack_sizes,
 )
 from functrans._ops.reductions import sum as sum_
 
@@ -156,9 +157,8 @@ class NestCode:
         if not at:
             return self.cells[b]
         t = stored_type(b.aval.dtype)
-        return self.code.op(
-            f"getelementptr inbounds {t}, ptr {self.memory[b]}, i64 {self.form(flat(Place(b, tuple(at))))}"
-        )
+        k = self.form(flat(Place(b, tuple(at))))
+        return self.code.op(f"getelementptr inbounds {t}, ptr {self.memory[b]}, i64 {k}")
 
     def load(self, p: Place) -> str:
         return self.code.read(p.buffer.aval.dtype, self.address(p.buffer, p.at))
@@ -444,6 +444,11 @@ class EntryCode:
         moved = code.op(f"{'sub' if stack.down else 'add'} nsw i64 {height}, {passes}")
         code.line(f"store i64 {moved}, ptr {cell}")
         self.base = moved if stack.down else height
+        for n in set(stack_sizes(self.s)):
+            end, first = (height, moved) if stack.down else (moved, height)
+            full = code.op(f"icmp ugt i64 {end}, {n}")
+            below = code.op(f"icmp slt i64 {first}, 0")
+            code.leave_if(code.op(f"or i1 {full}, {below}"), f"i32 {ROOMLESS}")
         self.regular = all(not n.indices & {v for v, _ in axes} for _, n in axes)
         if not self.regular:
             self.counter = self.nest.variable("i64")

@@ -15,6 +15,7 @@ import numpy as np
 
 from functrans._compile.nest.forms import Form, Index, feasible
 from functrans._compile.nest.ir import (
+    ROOM,
     Axes,
     Block,
     Entry,
@@ -23,7 +24,6 @@ from functrans._compile.nest.ir import (
     Let,
     Place,
     Statement,
-    Unproved,
     While,
     limits,
     parts,
@@ -32,8 +32,6 @@ from functrans._compile.nest.ir import (
 
 # Passes of outer loops up to which the room for saved values is counted, not estimated.
 COUNTED = 1 << 22
-# Saved values up to which their number may be an estimate.
-ESTIMATED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,17 +113,17 @@ def _positions(s: Statement) -> list[Index]:
     return [s.stack.position] if isinstance(s, Entry) and s.stack is not None else []
 
 
-def passes(spot: Spot, axes: Axes) -> int:
-    """At most how often axes run at a spot, all passes of the loops around together.
+def passes(spot: Spot, axes: Axes) -> int | None:
+    """How often axes run at a spot, all passes of the loops around together.
 
-    Branches by data count as taken, bounds from data as the largest that they may be. Raises
-    ``Unproved`` where that is not known, or too much.
+    Branches by data count as taken, bounds from data as the largest that they may be. None where
+    that is not known, or too much.
     """
     at: dict[Index, np.ndarray] = {}
     size, more = 1, 1
     for s, part in zip(spot.above, spot.order[1::2], strict=True):
         if isinstance(s, While):
-            raise Unproved("a loop without a bound overwrites what its backward reads")
+            return None
         if isinstance(s, For):
             if (s.lo.indices | s.hi.indices) <= set(at):
                 at, size = _entered(at, size, s.index, s.lo, s.hi)
@@ -135,17 +133,19 @@ def passes(spot: Spot, axes: Axes) -> int:
             holds = np.all([_values(f, at, size) >= 0 for f in s.forms], axis=0)
             holds = np.broadcast_to(holds, (size,))
             at, size = {v: x[holds] for v, x in at.items()}, int(holds.sum())
+        if size > COUNTED:
+            return None
     known = [(v, n) for v, n in axes if n.indices <= set(at) | {u for u, _ in axes}]
     for v, n in axes:
         if (v, n) not in known:
             more *= _most(n, [*spot.domain, *limits(axes)])
     for v, n in known[:-1]:
         at, size = _entered(at, size, v, Form(0), n)
+        if size > COUNTED:
+            return None
     if known:
         size = int(np.maximum(_values(known[-1][1], at, size), 0).sum())
-    if more > 1 and more * size > ESTIMATED:
-        raise Unproved("it depends on the data how much a backward reads of what is overwritten")
-    return more * size
+    return None if more > 1 and more * size > ROOM else more * size
 
 
 def _most(f: Form, domain: Sequence[Form]) -> int:
@@ -158,7 +158,7 @@ def _most(f: Form, domain: Sequence[Form]) -> int:
             if g.indices == {v} and abs(g.factor(v)) == 1 and (g.factor(v) < 0) == (k > 0)
         ]
         if not ends:
-            raise Unproved(f"how often {f} is passed depends on the data")
+            return ROOM + 1
         total += k * (min(ends) if k > 0 else max(ends))
     return max(total, 0)
 
@@ -171,7 +171,7 @@ def _entered(
     lengths = np.maximum(end - first, 0)
     total = int(lengths.sum())
     if total > COUNTED:
-        raise Unproved("there are too many passes to count what they save")
+        return {}, total
     starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
     inside = {v: np.repeat(x, lengths) for v, x in at.items()}
     inside[index] = np.repeat(first, lengths) + np.arange(total) - starts

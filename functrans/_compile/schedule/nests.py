@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans._compile.ir.program import Eqn, Program, Var
 from functrans._compile.lowering.numbers import Code
-from functrans._compile.nest.ir import Buffer, Let, Nest, statements, written
+from functrans._compile.nest.ir import Buffer, Entry, Let, Nest, statements, written
 from functrans._compile.nest.native import NestCode, work
 from functrans._compile.schedule import views
 from functrans._compile.schedule.control import SIGNAL_CHECK, UNCHECKED, Emit, Nested, _Writer
@@ -38,8 +38,11 @@ class NestStep(Nested):
 
     @property
     def refuses(self) -> bool:
-        picks = any(isinstance(s, Let) for s in statements(self.nest.body))
-        return picks or self.work >= UNCHECKED
+        stops = any(
+            isinstance(s, Let) or (isinstance(s, Entry) and s.stack is not None)
+            for s in statements(self.nest.body)
+        )
+        return stops or self.work >= UNCHECKED
 
     @property
     def work(self) -> float:
@@ -74,7 +77,7 @@ class NestStep(Nested):
         for b, target in memory.items():
             if b in given:
                 code.copy(target, given[b], b.aval.nbytes)
-            else:
+            elif b not in nest.open_stacks:
                 code.clear(target, b.aval.nbytes)
         memory = given | memory
         inner = NestBody(self.eqn, self.operands, self.outputs, (), None)

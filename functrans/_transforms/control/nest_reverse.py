@@ -20,6 +20,7 @@ from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, substi
 from functrans._compile.nest.forms import Form, Index, feasible, proves
 from functrans._compile.nest.ir import (
     INT,
+    ROOM,
     Axes,
     Block,
     Buffer,
@@ -42,6 +43,7 @@ from functrans._compile.nest.ir import (
     primed,
     statements,
     written,
+    written_by,
 )
 from functrans._compile.nest.saved import Read, Spot, overwrites, passes, spots
 from functrans._core.array import Aval, inexact_dtype
@@ -222,8 +224,14 @@ class NestVJP:
                             add(spot, p, s.axes, p not in adjoint.stored)
             elif isinstance(s, If) and s.cond is not None and self._turns(s):
                 add(spot, s.cond, (), True)
-            elif isinstance(s, Let) and s.place.buffer in changed:
-                raise Unproved(f"{s.place!r} is a place or a bound, and the nest writes it")
+            elif isinstance(s, Let):
+                if any(
+                    s.place.buffer in written_by(p.statement)
+                    for p in self.spots
+                    if p.order[: len(spot.order) - 1] == spot.order[:-1]
+                ):
+                    raise Unproved(f"{s.place!r} is a place or a bound, and written beside it")
+                add(spot, s.place, (), True)
             elif isinstance(s, While) and self._turns(s):
                 if s.count is None:
                     raise Unproved("a loop without a bound does not count its passes")
@@ -248,7 +256,8 @@ class NestVJP:
         for spot, n in self.saved:
             place, axes, _ = self._save(spot, n)
             dtype = place.buffer.aval.dtype
-            sizes[dtype] = sizes.get(dtype, 0) + passes(spot, axes)
+            more = passes(spot, axes)
+            sizes[dtype] = sizes.get(dtype, 0) + (ROOM if more is None else more)
         for dtype, size in sorted(sizes.items(), key=str):
             self.stacks[dtype] = (
                 Buffer(f"saved_{dtype.char}", Aval((size,), dtype)),

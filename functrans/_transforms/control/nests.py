@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from functrans._compile.nest.ir import (
     Nest,
     Place,
     Store,
+    Unproved,
     While,
     buffers_of,
     compact,
@@ -39,6 +41,19 @@ from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import Unbatched
+
+# While a function is staged that can be staged again with its loops written out.
+_refuses: ContextVar[bool] = ContextVar("refuses", default=False)
+
+
+def staged_nest(nest: Nest, operands: Sequence) -> tuple:
+    """The outputs of a nest, while a function is staged; ``Unproved`` where it has no derivative
+    as a nest, but needs one."""
+    token = _refuses.set(True)
+    try:
+        return tuple(NestCall(nest)(*operands))
+    finally:
+        _refuses.reset(token)
 
 
 class NestCall(restage.RowCall):
@@ -89,7 +104,12 @@ class NestCall(restage.RowCall):
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         how = restage.products_of(trace.strong, primals, [e.program for e in row.entries])
-        pair = self.derive(("vjp", mask, how), lambda: NestVJP(row, mask, how))
+        try:
+            pair = self.derive(("vjp", mask, how), lambda: NestVJP(row, mask, how))
+        except Unproved:
+            if _refuses.get():
+                raise
+            return self.written_out(*args)
         flat = NestCall(pair.forward)(*primals)
         node = NestNode(self, pair, primals, parents, flat, len(row.outs))
         return recorded(trace, node, flat[: len(row.outs)], pair.takes)

@@ -5,7 +5,17 @@ from numpy.typing import DTypeLike
 
 from functrans._compile.ir.program import Program
 from functrans._compile.nest.forms import Form, Index
-from functrans._compile.nest.ir import Buffer, Entry, For, If, Nest, Place, Store
+from functrans._compile.nest.ir import (
+    Buffer,
+    Entry,
+    For,
+    If,
+    Let,
+    Nest,
+    Place,
+    Store,
+    While,
+)
 from functrans._core.array import Aval
 from functrans._transforms.staging.staging import stage
 
@@ -141,3 +151,42 @@ def sweep(n, steps, dtype=FLOAT, rules=unused):
         ),
     )
     return Nest("sweep", (u, c), (u,), (body,), rules)
+
+
+def newton(n, rules=unused):
+    """out[i] = sqrt(A[i]) by as many steps as it takes."""
+    A, out, x = buffer("A", n), buffer("out", n), buffer("x")
+    steps, go = buffer("steps", dtype=int), buffer("go", dtype=bool)
+    i = Index("i")
+    test = entry(
+        Store.of(go), lambda x, a: np.abs(x * x - a) > 1e-13 * a, Place.of(x), Place.of(A, i)
+    )
+    step = entry(Store.of(x), lambda x, a: (x + a / x) / 2, Place.of(x), Place.of(A, i))
+    body = For(
+        i,
+        Form(0),
+        Form(n),
+        (
+            entry(Store.of(x), lambda a: a * 1.0, Place.of(A, i)),
+            While(Index("p"), (test,), Place.of(go), (step,), steps),
+            entry(Store.of(out, i), lambda x: x, Place.of(x)),
+        ),
+    )
+    return Nest("newton", (A,), (out,), (body,), rules)
+
+
+def gather(n, m, rules=unused):
+    """y[i] += x[at[i]] ** 2, then x[at[i]] = sin(x[at[i]])"""
+    x, at, y = buffer("x", n), buffer("at", m, dtype=int), buffer("y", m)
+    i, d = Index("i"), Index("d")
+    body = For(
+        i,
+        Form(0),
+        Form(m),
+        (
+            Let(d, Place.of(at, i), Form(0), Form(n)),
+            entry(Store.of(y, i, add=True), lambda a: a * a, Place.of(x, d)),
+            entry(Store.of(x, d), lambda a: np.sin(a), Place.of(x, d)),
+        ),
+    )
+    return Nest("gather", (x, at), (x, y), (body,), rules)

@@ -4,14 +4,26 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from functrans._compile.nest import ir
+from functrans._compile.nest.forms import Form, Index
 from functrans._compile.nest.interpret import interpreted
-from functrans._compile.nest.ir import Nest, Unproved, show
+from functrans._compile.nest.ir import For, Let, Nest, Place, Store, Unproved, show
 from functrans._compile.run.native import alone
 from functrans._core.primitive import ZeroPolicy
+from functrans._transforms.control import nest_reverse
 from functrans._transforms.control.nest_reverse import NestVJP
-from functrans._transforms.control.nests import NestCall
+from functrans._transforms.control.nests import NestCall, staged_nest
+from functrans.errors import NotDifferentiable
 from tests.compile.nest.drawn import Drawn
-from tests.compile.nest.examples import cholesky, sweep, trisolv
+from tests.compile.nest.examples import (
+    buffer,
+    cholesky,
+    entry,
+    gather,
+    newton,
+    sweep,
+    trisolv,
+)
 
 
 def lower(n, rng):
@@ -146,8 +158,74 @@ def test_a_nest_in_a_program_is_printed_checked_and_pruned():
     assert "t[] += multiply(L[i,k], x[k])  for k<i" in text
 
 
-def test_a_backward_that_nothing_bounds_is_refused():
-    bad = 248
-    with pytest.raises(Unproved, match="depends on the data"):
-        NestVJP(Drawn(bad, NestCall).nest, (True, True, False), ZeroPolicy.BARE)
-    assert isinstance(Drawn(bad, NestCall).nest, Nest)
+def test_a_loop_by_a_test_goes_back_as_often_as_it_was_passed():
+    nest = newton(3, NestCall)
+    A = np.array([2.0, 9.0, 100.0])
+
+    def f(A):
+        return NestCall(nest)(A)[0].sum()
+
+    slope = 0.5 / np.sqrt(A)
+    for g in (ft.grad(f), ft.jit(ft.grad(f)), ft.grad(ft.jit(f))):
+        np.testing.assert_allclose(g(A), slope, rtol=1e-12)
+    batch = np.stack([A, 50 * A])  # which take other numbers of steps
+    np.testing.assert_allclose(ft.vmap(ft.grad(f))(batch), 0.5 / np.sqrt(batch), rtol=1e-12)
+    second = ft.grad(lambda A: ft.grad(f)(A).sum())(A)
+    np.testing.assert_allclose(second, -0.25 * A**-1.5, rtol=1e-11)
+    np.testing.assert_allclose(ft.jvp(ft.grad(f), (A,), (np.ones(3),))[1], second, rtol=1e-12)
+
+
+def test_places_from_data_go_back_and_are_checked_by_machine_code():
+    nest, at = gather(3, 5, NestCall), np.array([2, 0, 2, 2, 1])
+    rng = np.random.default_rng(3)
+    x, w, v = rng.normal(size=3), rng.normal(size=5), rng.normal(size=3)
+
+    def f(x):
+        moved, y = NestCall(nest)(x, at)
+        return v @ moved + w @ y
+
+    def plain(x):
+        y, x = 0, [x[0], x[1], x[2]]
+        for i, k in enumerate(at):
+            y = y + w[i] * x[k] ** 2
+            x[k] = np.sin(x[k])
+        return y + sum(a * b for a, b in zip(v, x, strict=True))
+
+    np.testing.assert_allclose(ft.grad(f)(x), ft.grad(plain)(x), rtol=1e-12)
+    hessian = ft.hessian(plain)(x)
+    np.testing.assert_allclose(ft.hessian(f)(x), hessian, rtol=1e-11, atol=1e-12)
+    with pytest.raises(IndexError):
+        NestCall(nest)(x, np.array([0, 1, 3, 0, 0]))
+
+
+def test_a_loop_that_saves_more_than_there_is_room_for_says_so(monkeypatch):
+    monkeypatch.setattr(ir, "ROOM", 16)
+    monkeypatch.setattr(nest_reverse, "ROOM", 16)
+    f = ft.grad(lambda A: NestCall(newton(2, NestCall))(A)[0].sum())
+    np.testing.assert_allclose(f(np.full(2, 4.0)), 0.25)
+    with pytest.raises(NotDifferentiable, match="config\\(loops=False\\)"):
+        f(np.full(2, 1e6))
+
+
+def test_a_nest_that_cannot_go_back_is_recorded_entry_by_entry():
+    """A place read from an array that is written behind it in the same pass."""
+    x, at, y = buffer("x", 3), buffer("at", 3, dtype=int), buffer("y", 3)
+    i, d = Index("i"), Index("d")
+    body = For(
+        i,
+        Form(0),
+        Form(3),
+        (
+            Let(d, Place.of(at, i), Form(0), Form(3)),
+            entry(Store.of(y, i), lambda a: a * a, Place.of(x, d)),
+            entry(Store.of(at, i), lambda k: k * 0, Place.of(at, i)),
+        ),
+    )
+    nest = Nest("drops", (x, at), (y,), (body,), NestCall)
+    args = np.array([1.0, 2.0, 3.0]), np.array([2, 0, 2])
+    with pytest.raises(Unproved, match="written beside it"):
+        NestVJP(nest, (True, False), ZeroPolicy.BARE)
+    with pytest.raises(Unproved):
+        ft.grad(lambda x: staged_nest(nest, (x, args[1]))[0].sum())(args[0])
+    got = ft.grad(lambda x: NestCall(nest)(x, args[1])[0].sum())(args[0])
+    assert got.tolist() == [2.0, 0.0, 12.0]
