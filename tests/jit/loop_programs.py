@@ -100,7 +100,7 @@ def gram_schmidt(A, b):
 
 def jacobi_1d(A, b):
     u, v = b.copy(), b.copy()
-    for t in range(70):
+    for _ in range(70):
         v[1:-1] = 0.33333 * (u[:-2] + u[1:-1] + u[2:])
         u[1:-1] = 0.33333 * (v[:-2] + v[1:-1] + v[2:])
     return np.sum(u * u)
@@ -108,7 +108,7 @@ def jacobi_1d(A, b):
 
 def jacobi_2d(A, b):
     u, v = A.copy(), A.copy()
-    for t in range(70):
+    for _ in range(70):
         v[1:-1, 1:-1] = 0.2 * (
             u[1:-1, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] + u[2:, 1:-1] + u[:-2, 1:-1])
         u[1:-1, 1:-1] = 0.2 * (
@@ -119,7 +119,7 @@ def jacobi_2d(A, b):
 def seidel(A, b):
     A = A.copy()
     n = len(b)
-    for t in range(9):
+    for _ in range(9):
         for i in range(1, n - 1):
             for j in range(1, n - 1):
                 A[i, j] = (
@@ -130,7 +130,7 @@ def seidel(A, b):
 
 def heat(A, b):
     u, w = A.copy(), np.zeros(A.shape)
-    for t in range(70):
+    for _ in range(70):
         w[1:-1, 1:-1] = u[1:-1, 1:-1] + 0.125 * (
             u[2:, 1:-1] - 2.0 * u[1:-1, 1:-1] + u[:-2, 1:-1]) + 0.125 * (
             u[1:-1, 2:] - 2.0 * u[1:-1, 1:-1] + u[1:-1, :-2])
@@ -152,7 +152,7 @@ def adi(A, b):
     n = len(b)
     u = A.copy()
     v, p, q = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
-    for t in range(9):
+    for _ in range(9):
         v[0, 1:-1] = 1.0
         p[1:-1, 0] = 0.0
         q[1:-1, 0] = v[0, 1:-1]
@@ -263,7 +263,7 @@ def newton(A, b):
 
 def burgers(A, b):
     u = b.copy()
-    for t in range(70):
+    for _ in range(70):
         un = u.copy()
         u[1:-1] = un[1:-1] - 0.1 * un[1:-1] * (un[1:-1] - un[:-2]) + 0.07 * (
             un[2:] - 2.0 * un[1:-1] + un[:-2])
@@ -273,14 +273,14 @@ def burgers(A, b):
 
 def pairs(A, b):
     s = 0.0
-    for i, (u, v) in enumerate(zip(b, A[0])):
+    for i, (u, v) in enumerate(zip(b, A[0], strict=True)):
         s = np.tanh(s + u * v) + 0.01 * i
     return s
 
 
 def rows(A, b):
     s = np.zeros(len(b))
-    for row, c in zip(A, b):
+    for row, c in zip(A, b, strict=True):
         s = 0.5 * s + np.sin(row * c)
     return np.sum(s * s)
 
@@ -299,13 +299,14 @@ def helper(A, b):
 
 
 def branch_by_data(A, b):
-    s = 0.0
+    s, t = 0.0, 1.0
     for x in b:
         if x > 0.0:
-            s = s + np.exp(x)
+            s = s + np.exp(x) * t
         else:
             s = s - x
-    return s
+            t = t * 0.9
+    return s * t
 
 
 def branch_by_index(A, b):

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import Tracer
+from functrans._core.writing import hand
 from functrans._transforms.derived import Derived
 from functrans._transforms.mutation import Callees, like_code
 from functrans._transforms.staging.loops_body import (
@@ -36,6 +37,7 @@ from functrans._transforms.staging.loops_body import (
     nested_while,
     outermost,
 )
+from functrans._transforms.staging.loops_index import Condition, IndexValue, WrittenOut, building
 from functrans._transforms.staging.loops_numpy import (
     FUNCTIONS,
     Counter,
@@ -48,14 +50,7 @@ from functrans._transforms.staging.loops_numpy import (
     name_in_numpy,
 )
 from functrans._transforms.staging.loops_source import HOOKS, LoopName, has_loop, rewritten_code
-from functrans._transforms.staging.loops_values import (
-    BodyValue,
-    Builder,
-    Condition,
-    IndexValue,
-    WrittenOut,
-    building,
-)
+from functrans._transforms.staging.loops_values import BodyValue, Builder
 from functrans._transforms.staging.names import is_library, package_of_code
 from functrans._transforms.staging.staging import writing
 from functrans.errors import user_line
@@ -146,13 +141,12 @@ def effect() -> None:
         raise WrittenOut("this statement does something to Python's own objects")
 
 
-def leaves(line: int) -> None:
-    """Before a loop that is left in its middle, or whose names others have."""
+def python(why: str) -> None:
+    """Before a loop that is Python's."""
     if building.get() is not None:
-        raise WrittenOut("a loop with `break`, `return` or `else`, or with names of closures")
+        raise WrittenOut(why)
     if (notes := _loops.get()) is not None:
-        notes.note(user_line(), "run by Python: it has `break`, `return` or `else`, or names of "
-                                "closures")
+        notes.note(user_line(), f"run by Python: {why}")
 
 
 def text(x: Any) -> Any:
@@ -180,10 +174,10 @@ _OPERATORS = frozenset({f"__{way}{name}__" for name in (
 @functools.lru_cache(4096)
 def _is_opaque(kind: type) -> bool:
     """Whether what operators do with an object is its author's."""
-    known = (ModuleType, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, range,
-             np.generic, np.ufunc, type, Counter, slice)
-    if issubclass(kind, known) and kind.__module__ in ("builtins", "numpy", "types", __name__):
-        return False
+    known = np.generic, np.ufunc, Counter
+    if kind.__module__ in ("builtins", "functools") or (
+            issubclass(kind, known) and kind.__module__ in ("numpy", __name__)):
+        return kind.__name__ == "generator"
     return any([name in vars(k) for k in kind.__mro__[:-1] for name in _OPERATORS])
 
 
@@ -282,18 +276,19 @@ def if_(test: Any, then: Callable, orelse: Callable, state: tuple, about: tuple)
     return branches(b, test, then, orelse, state, about[0])
 
 
-def items(f: Callable, *args: Any) -> Any:
+def items(f: Callable, *args: Any, **kwargs: Any) -> Any:
     """What ``range``, ``zip``, ``enumerate`` or ``reversed`` gives a loop."""
     b = building.get()
-    if _loops.get() is None or f not in (range, zip, enumerate, reversed):
-        return callee(f)(*args)
+    if _loops.get() is None or f not in (range, zip, enumerate, reversed) or kwargs.keys() - {
+            "strict"}:
+        return callee(f)(*args, **kwargs)
     try:
         counter = counter_of_call(b, f, args)
     except WrittenOut:
         if b is not None:
             raise
         counter = None
-    return f(*args) if counter is None else counter
+    return f(*args, **kwargs) if counter is None else counter
 
 
 # ---- Calls
@@ -310,7 +305,26 @@ def callee(f: Any) -> Any:
     if type(f) is MethodType and type(f.__func__) is FunctionType:
         new = _hooked_callee(f.__func__, notes)
         return f if new is f.__func__ else MethodType(new, f.__self__)
-    return _hooked_callee(f, notes) if type(f) is FunctionType else f
+    if type(f) is not FunctionType:
+        return f
+    transforms = str(f.__module__).startswith(_TRANSFORMS)
+    return functools.partial(_transform, notes, f) if transforms else _hooked_callee(f, notes)
+
+
+# Modules whose functions call those that they are given.
+_TRANSFORMS = tuple([f"functrans._transforms.{name}" for name in (
+    "forward", "reverse", "matrices", "control", "vmap")])
+
+
+def _transform(notes: Loops, f: FunctionType, *args: Any, **kwargs: Any) -> Any:
+    """A call of a transform, whose functions get hooks."""
+    def with_loops(x: Any) -> Any:
+        if type(x) is FunctionType and not is_library(package_of_code(x), notes.homes):
+            return _hooked_callee(x, notes)
+        return x
+
+    y = f(*map(with_loops, args), **{k: with_loops(x) for k, x in kwargs.items()})
+    return hand(y, not getattr(f, "hands_on", False))
 
 
 def _hooked_callee(f: FunctionType, notes: Loops) -> FunctionType:

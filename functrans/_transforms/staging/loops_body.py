@@ -8,30 +8,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans._compile.nest.equation import Nest
 from functrans._compile.nest.forms import Form, Index
 from functrans._compile.nest.ir import (
     Buffer,
     For,
     If,
-    Nest,
     Place,
     Statement,
     Unproved,
     While,
     buffers_of,
-    written,
+    written_buffers,
 )
 from functrans._core.bind import Tracer, layers
 from functrans._core.writing import current, hand, part_of
-from functrans._transforms.control.nests import NestCall
+from functrans._transforms.control.nests import NestCall, staged_nest
 from functrans._transforms.forward.jvp import JVPTracer
 from functrans._transforms.reverse.vjp import VJPTracer
-from functrans._transforms.staging.loops_numpy import Counter, holds_ours
-from functrans._transforms.staging.loops_source import LoopName
-from functrans._transforms.staging.loops_values import (
-    INT,
-    BodyValue,
-    Builder,
+from functrans._transforms.staging.loops_index import (
     Condition,
     IndexValue,
     Undecided,
@@ -39,8 +34,10 @@ from functrans._transforms.staging.loops_values import (
     building,
     form_of,
     index_value,
-    leaves_of,
 )
+from functrans._transforms.staging.loops_numpy import Counter, holds_ours
+from functrans._transforms.staging.loops_source import LoopName
+from functrans._transforms.staging.loops_values import INT, BodyValue, Builder, leaves_of
 from functrans._transforms.staging.staging import StagedTracer
 from functrans._transforms.vmap import BatchTracer
 from functrans.errors import user_line
@@ -149,7 +146,7 @@ def _called(b: Builder, outs: Sequence, names: Sequence[LoopName], state: Sequen
             whole = whole and y.node.buffer.aval.shape == tuple([m.c for m in y.lengths])
             results.append((k, y if whole else b.temporary(y)))
     block = tuple(b.blocks[0])
-    changed = written(block)
+    changed = written_buffers(block)
     targets = [o for o in b.operands.values() if o.writable and o.buffer in changed]
     buffers = [o.buffer for o in targets]
     buffers += [y.node.buffer for _, y in results if y.node.buffer not in buffers]
@@ -159,7 +156,7 @@ def _called(b: Builder, outs: Sequence, names: Sequence[LoopName], state: Sequen
     values = [current(o.source) for o in operands]
     _require_staged(values)
     nest = Nest("loop", [o.buffer for o in operands], buffers, block, NestCall)
-    found = dict(zip(buffers, NestCall(nest)(*values), strict=True))
+    found = dict(zip(buffers, staged_nest(nest, values), strict=True))
     for o in targets:
         o.source.assign(found[o.buffer])
     for k, y in results:
@@ -291,7 +288,7 @@ def _require_apart(b: Builder, entered: Sequence[Entered], block: Sequence[State
 
     What carries an array is a copy: whoever has the array itself does not see what is written.
     """
-    used, changed = set(buffers_of(tuple(block))), written(tuple(block))
+    used, changed = set(buffers_of(tuple(block))), written_buffers(tuple(block))
     for k, e in enumerate(entered):
         if e.buffer is None or not e.value.ndim:
             continue

@@ -16,18 +16,15 @@ import numpy as np
 from functrans._compile.nest.forms import Form
 from functrans._core.bind import Tracer
 from functrans._core.writing import stood_for
-from functrans._transforms.staging.loops_values import (
-    BodyValue,
-    Builder,
+from functrans._transforms.staging.loops_index import (
     Condition,
     IndexValue,
     WrittenOut,
     building,
-    cast,
     form_of,
     index_value,
-    matmul,
 )
+from functrans._transforms.staging.loops_values import BodyValue, Builder, cast, matmul
 
 # Functions of Python's that do nothing else than to return a value.
 PURE = frozenset({abs, min, max, sum, float, int, bool, tuple, list, isinstance, len, range, zip,

@@ -150,7 +150,14 @@ def _compiled(node: Any, code: CodeType, imports: list[ast.stmt], *more: str) ->
     made: Any = compile(module, code.co_filename, "exec", code.co_flags & _FUTURE, True)
     for name in ("_outer", code.co_name):
         made = next(c for c in made.co_consts if type(c) is CodeType and c.co_name == name)
-    return made
+    return _named(made, code.co_name) if more else made
+
+
+def _named(code: CodeType, name: str) -> CodeType:
+    """The code, whose parts have the name of the function that they are of, as tracebacks show."""
+    own = name if code.co_name.startswith("_ft_") else code.co_name
+    consts = [_named(c, own) if type(c) is CodeType else c for c in code.co_consts]
+    return code.replace(co_name=own, co_consts=tuple(consts))
 
 
 def _parameters(args: ast.arguments) -> list[ast.arg]:
@@ -315,6 +322,13 @@ def _hook(name: str, *args: ast.expr) -> ast.Call:
     return ast.Call(ast.Attribute(hooks, name, ast.Load()), list(args), [])
 
 
+def _put(new: Any, node: Any) -> Any:
+    """A new piece where a node begins: in one line, which is what its calls are said to be in."""
+    new.lineno = new.end_lineno = node.lineno
+    new.col_offset = new.end_col_offset = node.col_offset
+    return new
+
+
 def _function(name: str, parameters: Sequence[str], body: list) -> ast.FunctionDef:
     args = ast.arguments([], [ast.arg(p) for p in parameters], None, [], [], None, [])
     made: Any = ast.FunctionDef(name, args, body, [], None)
@@ -367,11 +381,11 @@ class _Rewriter(ast.NodeTransformer):
         out: list[ast.stmt] = []
         for s in body:
             if self.depth and isinstance(s, _EFFECTS):
-                out.append(ast.copy_location(ast.Expr(_hook("effect")), s))
+                out.append(_put(ast.Expr(_hook("effect")), s))
             new = self.visit(s)
             for n in new if isinstance(new, list) else [new]:
                 if not hasattr(n, "lineno"):
-                    ast.copy_location(n, s)
+                    _put(n, s)
                 out.append(n)
         return out or [ast.Pass()]
 
@@ -387,7 +401,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _hooked(self, node: ast.expr, name: str, *args: ast.expr) -> ast.expr:
-        return ast.copy_location(_hook(name, *args), node)
+        return _put(_hook(name, *args), node)
 
     # ---- scopes inside
 
@@ -412,15 +426,20 @@ class _Rewriter(ast.NodeTransformer):
             self.depth -= 1
             self.around -= 1
 
-    def _may_stage(self, node: ast.For | ast.While, names: Iterable[str]) -> bool:
+    def _refusal(self, node: ast.For | ast.While, names: Iterable[str]) -> str:
+        """Why a loop is Python's; none if it may be staged."""
         target = ast.walk(node.target) if isinstance(node, ast.For) else ()
         if not all([isinstance(n, ast.Name | ast.Tuple | ast.expr_context) for n in target]):
-            return False
-        if node.orelse or _leaves(node.body):
-            return False
-        if self.outside & set(names):
-            return False
-        return all([c.isdisjoint(names) for c in self.closures])
+            return "it assigns to other things than names"
+        if node.orelse:
+            return "it has `else`"
+        for kind in (ast.Break, ast.Return, ast.Continue):
+            if _leaves(node.body, kind):
+                lines = [n.lineno for n in ast.walk(node) if isinstance(n, kind)]
+                return f"it has `{kind.__name__.lower()}` (line {lines[0]})"
+        shared = [self.outside, *self.closures]
+        found = [name for name in names if any([name in s for s in shared])]
+        return f"another function or scope has `{found[0]}`" if found else ""
 
     def _names(self, node: ast.For | ast.While, found: dict[str, bool]) -> list[LoopName]:
         """What is known of each name that a loop assigns."""
@@ -445,33 +464,33 @@ class _Rewriter(ast.NodeTransformer):
         name = f"_ft_{stem}{self.count}_{getattr(node, 'lineno', 0)}"
         made = _function(name, [*parameters, *names], [
             *_unset(names), *body, ast.Return(result or _values(names))])
-        return ast.copy_location(made, node), _load(name)
+        return _put(made, node), _load(name)
 
     def _assigned_by(self, node: ast.AST, call: ast.expr, names: Sequence[str]) -> list[ast.stmt]:
         """The names set to what a hook returns."""
         target = ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())
         made = ast.Assign([target], call) if names else ast.Expr(call)
-        return [ast.copy_location(s, node) for s in (made, *_unset(names))]
+        return [_put(s, node) for s in (made, *_unset(names))]
 
     def visit_For(self, node: ast.For) -> Any:
         if _leaves(node.body, ast.Continue):
             node.body = _without_continue(node.body)
         found = _assigned(node.body, [node.target])
-        if not self._may_stage(node, found):
-            return self._plain_loop(node)
+        if why := self._refusal(node, found):
+            return self._plain_loop(node, why)
         names = self._names(node, found)
         nested = _depth(node)
         items = self._items(node.iter)
-        bind = ast.copy_location(ast.Assign([node.target], _load("_ft_item")), node.target)
+        bind = _put(ast.Assign([node.target], _load("_ft_item")), node.target)
         body, name = self._part("for", node, ["_ft_item"], list(found),
                                 [bind, *self._inside(node.body)])
         about = ast.Constant((tuple(map(tuple, names)), nested, node.lineno))
         call = _hook("for_", items, name, _values(found), about)
         return [body, *self._assigned_by(node, call, list(found))]
 
-    def _plain_loop(self, node: Any) -> Any:
+    def _plain_loop(self, node: Any, why: str) -> Any:
         """A loop that Python runs: if it is in another's body, that is written out."""
-        before = [ast.copy_location(ast.Expr(_hook("leaves", ast.Constant(node.lineno))), node)]
+        before = [_put(ast.Expr(_hook("python", ast.Constant(why))), node)]
         self.around += 1
         try:
             return [*before, self.generic_visit(node)]
@@ -480,10 +499,11 @@ class _Rewriter(ast.NodeTransformer):
 
     def _items(self, node: ast.expr) -> ast.expr:
         """What a loop goes through."""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords and (
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and (
                 node.func.id in ("zip", "enumerate", "range", "reversed")):
-            args = [self._items(a) for a in node.args]
-            return self._hooked(node, "items", node.func, *args)
+            made: Any = self._hooked(node, "items", node.func, *map(self._items, node.args))
+            made.keywords = [self.visit(k) for k in node.keywords]
+            return made
         return self.visit(node)
 
     def visit_While(self, node: ast.While) -> Any:
@@ -491,8 +511,8 @@ class _Rewriter(ast.NodeTransformer):
             node.body = _without_continue(node.body)
         found = _assigned([*node.body, ast.Expr(node.test)])
         walrus = any([isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)])
-        if walrus or not self._may_stage(node, found):
-            return self._plain_loop(node)
+        if why := "it has `:=`" if walrus else self._refusal(node, found):
+            return self._plain_loop(node, why)
         names = self._names(node, found)
         self.depth += 1
         tested = self.visit(node.test)
@@ -544,8 +564,8 @@ class _Rewriter(ast.NodeTransformer):
             node.value = node.value and self.visit(node.value)
             return node
         if node.value is None:
-            return ast.copy_location(ast.Pass(), node)
-        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
+            return _put(ast.Pass(), node)
+        return self.visit_Assign(_put(ast.Assign([node.target], node.value), node))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         if not self.depth:
@@ -559,7 +579,7 @@ class _Rewriter(ast.NodeTransformer):
         parts: list[ast.stmt] = [node]
         for place, hook in ((0, "before_add"), (2, "value")):
             s = ast.Assign([ast.Name(name, ast.Store())], _hook(hook, _load(name)))
-            parts.insert(place, ast.copy_location(s, node))
+            parts.insert(place, _put(s, node))
         return parts
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:

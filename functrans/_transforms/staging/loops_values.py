@@ -12,8 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,17 @@ from functrans._compile.nest.ir import (
 from functrans._core.array import PYTHON_SCALARS, Aval
 from functrans._core.bind import Tracer
 from functrans._core.writing import part_of
+from functrans._transforms.staging.loops_index import (
+    IndexValue,
+    Undecided,
+    WrittenOut,
+    building,
+    current_builder,
+    form_of,
+    index_value,
+    stop,
+)
 from functrans._transforms.staging.staging import stage
-from functrans.errors import user_line
 
 # Types whose entries loops compute.
 DTYPES = frozenset(map(np.dtype, (float, int, bool)))
@@ -39,26 +47,6 @@ INT = np.dtype(np.int64)
 # Room for one array that a body makes, in entries.
 MOST_ROOM = 1 << 28
 _NUMBERS = (bool, int, float, complex, np.number, np.bool_)
-
-# The nest that is written in this context.
-building: ContextVar[Builder | None] = ContextVar("building", default=None)
-
-
-class WrittenOut(BaseException):
-    """A loop is run by Python, pass by pass; ``why``, and ``line`` where that was found."""
-
-    def __init__(self, why: str):
-        self.why, self.line = why, user_line()
-        self.body: Any = None  # the code of the innermost body that Python could run instead
-        super().__init__(f"{self.line}: {why}")
-
-
-class Undecided(BaseException):
-    """Python decides by ``form >= 0`` for one of ``forms``, which holds in some passes only."""
-
-    def __init__(self, *forms: Form):
-        self.forms, self.line = forms, user_line()
-        super().__init__(f"{self.line}: {forms} >= 0 in some passes only")
 
 
 class Op(NamedTuple):
@@ -403,153 +391,6 @@ def cast(x: Any, dtype: np.dtype) -> Any:
     return np.asarray(x, dtype)
 
 
-def _current() -> Builder:
-    b = building.get()
-    if b is None:
-        raise RuntimeError("an index or a value of a loop's body is used when the loop is over")
-    return b
-
-
-def stop(why: str) -> NoReturn:
-    raise WrittenOut(why)
-
-
-# ---- integers
-
-
-class Condition:
-    """``forms`` are all >= 0: a comparison of indices that holds in some passes."""
-
-    def __init__(self, *forms: Form, negated: bool = False):
-        self.forms, self.negated = forms, negated
-
-    def __bool__(self) -> bool:
-        raise Undecided(*self.forms)
-
-
-class IndexValue:
-    """An integer that is affine in the indices of the loops around."""
-
-    __slots__ = ("form",)
-    __array_ufunc__ = None
-
-    def __init__(self, form: Form):
-        self.form = form
-
-    def __hash__(self) -> int:
-        stop("an index is a key")
-
-    def __index__(self) -> int:
-        stop("Python needs the number of an index")
-
-    __int__ = __float__ = __round__ = __trunc__ = __index__
-
-    def __bool__(self) -> bool:
-        return bool(self != 0)
-
-    def __format__(self, spec: str) -> str:
-        stop("an index is formatted")
-
-    __str__ = __index__  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"<index {self.form}>"
-
-    def _plus(self, sign: int, other: Any, own: int = 1) -> Any:
-        if isinstance(other, IndexValue):
-            return index_value(self.form * own + other.form * sign)
-        if isinstance(other, int | np.integer) and not isinstance(other, bool):
-            return index_value(self.form * own + int(other) * sign)
-        return None
-
-    def __add__(self, other: Any) -> Any:
-        y = self._plus(1, other)
-        return _current().apply(operator.add, self, other) if y is None else y
-
-    def __radd__(self, other: Any) -> Any:
-        y = self._plus(1, other)
-        return _current().apply(operator.add, other, self) if y is None else y
-
-    def __sub__(self, other: Any) -> Any:
-        y = self._plus(-1, other)
-        return _current().apply(operator.sub, self, other) if y is None else y
-
-    def __rsub__(self, other: Any) -> Any:
-        y = self._plus(1, other, -1)
-        return _current().apply(operator.sub, other, self) if y is None else y
-
-    def __mul__(self, other: Any) -> Any:
-        if isinstance(other, int | np.integer) and not isinstance(other, bool):
-            return index_value(self.form * int(other))
-        return _current().apply(operator.mul, self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        if isinstance(other, int | np.integer):
-            return self * other
-        return _current().apply(operator.mul, other, self)
-
-    def __neg__(self) -> Any:
-        return index_value(-self.form)
-
-    def __pos__(self) -> Any:
-        return self
-
-    def _compare(self, test: Sequence[Form], negated: bool = False) -> Any:
-        b = _current()
-        if all([b.proves(f) for f in test]):
-            return not negated
-        if any([b.proves(-f - 1) for f in test]):
-            return negated
-        return Condition(*test, negated=negated)
-
-    def __eq__(self, other: Any) -> Any:  # type: ignore[override]
-        if isinstance(other, BodyValue | float):
-            return _current().apply(operator.eq, self, other)
-        d = _form(other)
-        return False if d is None else self._compare([self.form - d, d - self.form])
-
-    def __ne__(self, other: Any) -> Any:  # type: ignore[override]
-        if isinstance(other, BodyValue | float):
-            return _current().apply(operator.ne, self, other)
-        d = _form(other)
-        return True if d is None else self._compare([self.form - d, d - self.form], True)
-
-
-def _ordered(name: str, test: Callable[[Form, Form], Form]) -> Callable:
-    python = getattr(operator, name)
-
-    def compare(self: IndexValue, other: Any) -> Any:
-        d = _form(other)
-        if d is None:
-            return _current().apply(python, self, other)
-        return self._compare([test(self.form, d)])
-
-    return compare
-
-
-for _name, _test in {"lt": lambda a, b: b - a - 1, "le": lambda a, b: b - a,
-                     "gt": lambda a, b: a - b - 1, "ge": lambda a, b: a - b}.items():
-    setattr(IndexValue, f"__{_name}__", _ordered(_name, _test))
-
-
-def _form(x: Any) -> Form | None:
-    if isinstance(x, IndexValue):
-        return x.form
-    return Form(int(x)) if isinstance(x, int | np.integer) else None
-
-
-def index_value(form: Form) -> IndexValue | int:
-    return IndexValue(form) if form.terms else form.c
-
-
-def form_of(x: Any) -> Form:
-    """An integer of Python's or an index as a form."""
-    form = None if isinstance(x, bool) else _form(x)
-    if form is None:
-        raise WrittenOut(f"a place or bound is a {type(x).__name__}, no index")
-    return form
-
-
 # ---- arrays and numbers
 
 
@@ -677,7 +518,8 @@ class BodyValue:
     def item(self) -> BodyValue:
         if self.ndim:
             stop("`item` of an array")
-        return BodyValue(self.owner, self.owner.node_of(self), (), (), self.dtype, True, self.reads())
+        node = self.owner.node_of(self)
+        return BodyValue(self.owner, node, (), (), self.dtype, True, self.reads())
 
     def astype(self, dtype: Any) -> BodyValue:
         wanted = np.dtype(dtype)
@@ -747,7 +589,7 @@ def _last(b: Builder, k: Any, n: Form) -> Form:
 
 
 def matmul(a: Any, b: Any) -> BodyValue:
-    owner = _current()
+    owner = current_builder()
     a, b = owner.value_of(a), owner.value_of(b)
     if not (a.ndim and b.ndim) or a.ndim > 2 or b.ndim > 2:
         stop("a product of arrays of more than two axes, or of none")
@@ -786,27 +628,12 @@ def _install_operators() -> None:
         setattr(BodyValue, f"__{name}__", forward)
         setattr(BodyValue, f"__r{name}__", backward)
         setattr(BodyValue, f"__i{name}__", _in_place(f))
-        if not hasattr(IndexValue, f"__{name}__"):
-            for way, place in ((forward, name), (backward, f"r{name}")):
-                setattr(IndexValue, f"__{place}__", _of_index(f, way is backward))
-    IndexValue.__pow__ = _of_index(operator.pow, False)  # type: ignore[attr-defined]
     BodyValue.__rpow__ = _binary(operator.pow)[1]  # type: ignore[attr-defined]
     for name in ("lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor"):
         setattr(BodyValue, f"__{name.rstrip('_')}__", _binary(getattr(operator, name))[0])
     for name in ("neg", "pos", "abs", "invert"):
         f = getattr(operator, name)
         setattr(BodyValue, f"__{name}__", lambda self, f=f: self.owner.apply(f, self))
-
-
-def _of_index(f: Callable, swapped: bool) -> Callable:
-    """An operation that leaves what is affine."""
-
-    def operation(self: IndexValue, other: Any) -> Any:
-        if f is operator.pow and (type(other) is not int or other < 0):
-            stop("a power of an index")
-        return _current().apply(f, *((other, self) if swapped else (self, other)))
-
-    return operation
 
 
 _install_operators()
