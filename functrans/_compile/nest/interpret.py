@@ -18,7 +18,6 @@ from functrans._compile.nest.ir import (
     For,
     If,
     Let,
-    Nest,
     OutOfRange,
     Place,
     RoomExceeded,
@@ -27,16 +26,22 @@ from functrans._compile.nest.ir import (
 )
 
 
-def interpreted(nest: Nest, xs: Sequence[Any], run: Runner = evaluate) -> list[np.ndarray]:
+def run_block(
+    operands: Sequence[Buffer],
+    outs: Sequence[Buffer],
+    body: Block,
+    xs: Sequence[Any],
+    run: Runner = evaluate,
+) -> list[np.ndarray]:
     """The outputs for plain operands; fresh arrays."""
     memory = {
         b: np.array(x, b.aval.dtype).reshape(b.aval.shape)
-        for b, x in zip(nest.operands, xs, strict=True)
+        for b, x in zip(operands, xs, strict=True)
     }
     whole = Run(memory, run)
     with np.errstate(all="ignore"):
-        whole.block(nest.body)
-    return [whole.array(b) for b in nest.outs]
+        whole.block(body)
+    return [whole.array(b) for b in outs]
 
 
 class Run:

@@ -24,6 +24,7 @@ from functrans._compile.lowering.numbers import (
     type_of,
 )
 from functrans._compile.lowering.scalars import combine, computing_types, lowering_of
+from functrans._compile.nest.equation import Nest
 from functrans._compile.nest.forms import Form, Index, proves
 from functrans._compile.nest.ir import (
     Axes,
@@ -33,7 +34,6 @@ from functrans._compile.nest.ir import (
     For,
     If,
     Let,
-    Nest,
     Place,
     Stack,
     Statement,

@@ -26,8 +26,8 @@ from functrans._compile.nest.ir import (
     Statement,
     While,
     limits,
+    other_pass,
     parts,
-    primed,
 )
 
 # Passes of outer loops up to which the room for saved values is counted, not estimated.
@@ -90,7 +90,7 @@ class Read:
 def overwrites(spot: Spot, place: Place, axes: Axes, read: Read) -> bool:
     """Whether a store may write to what is read, at a later moment."""
     known = [*spot.known, *[v for v, _ in axes], *_positions(spot.statement)]
-    other = primed(known)
+    other = other_pass(known)
     base = [*read.spot.domain, *limits(read.axes)]
     base += [f.replaced(other) for f in (*spot.domain, *limits(axes))]
     same = [a.replaced(other) - b for a, b in zip(place.at, read.place.at, strict=True)]
@@ -126,7 +126,7 @@ def passes(spot: Spot, axes: Axes) -> int | None:
             return None
         if isinstance(s, For):
             if (s.lo.indices | s.hi.indices) <= set(at):
-                at, size = _entered(at, size, s.index, s.lo, s.hi)
+                at, size = _enter(at, size, s.index, s.lo, s.hi)
             else:
                 more *= _most(s.hi - s.lo, spot.domain)
         elif isinstance(s, If) and not part and all(f.indices <= set(at) for f in s.forms):
@@ -140,7 +140,7 @@ def passes(spot: Spot, axes: Axes) -> int | None:
         if (v, n) not in known:
             more *= _most(n, [*spot.domain, *limits(axes)])
     for v, n in known[:-1]:
-        at, size = _entered(at, size, v, Form(0), n)
+        at, size = _enter(at, size, v, Form(0), n)
         if size > COUNTED:
             return None
     if known:
@@ -163,7 +163,7 @@ def _most(f: Form, domain: Sequence[Form]) -> int:
     return max(total, 0)
 
 
-def _entered(
+def _enter(
     at: dict[Index, np.ndarray], size: int, index: Index, lo: Form, hi: Form
 ) -> tuple[dict[Index, np.ndarray], int]:
     """The values of all indices in each pass inside of a loop, and how many passes there are."""

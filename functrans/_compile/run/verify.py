@@ -19,7 +19,7 @@ from functrans._compile.ir.program import (
     aval_of_atom,
     evaluate,
 )
-from functrans._compile.nest.ir import Nest
+from functrans._compile.nest.equation import Nest
 from functrans._compile.run.checksum import scatter
 from functrans._core.array import PYTHON_SCALARS, Aval
 from functrans._core.primitive import NanArrived, Primitive

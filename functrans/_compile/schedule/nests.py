@@ -9,7 +9,8 @@ import numpy as np
 
 from functrans._compile.ir.program import Eqn, Program, Var
 from functrans._compile.lowering.numbers import Code
-from functrans._compile.nest.ir import Buffer, Entry, Let, Nest, statements, written
+from functrans._compile.nest.equation import Nest
+from functrans._compile.nest.ir import Buffer, Entry, Let, statements, written_buffers
 from functrans._compile.nest.native import NestCode, work
 from functrans._compile.schedule import views
 from functrans._compile.schedule.control import SIGNAL_CHECK, UNCHECKED, Emit, Nested, _Writer
@@ -51,7 +52,7 @@ class NestStep(Nested):
     @property
     def rooms(self) -> dict[Buffer, int]:
         """Where in scratch arrays lie that are neither given nor handed out as they are."""
-        changed, at, places = written(self.nest.body), 0, {}
+        changed, at, places = written_buffers(self.nest.body), 0, {}
         for b in self.nest.buffers:
             given = b in self.nest.operands and b not in changed
             if b.aval.shape and not given and b not in self.nest.outs:

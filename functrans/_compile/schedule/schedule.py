@@ -27,7 +27,7 @@ from functrans._compile.lowering.scalars import (
 from functrans._compile.lowering.scalars import (
     gather as gather_row,
 )
-from functrans._compile.nest.ir import Nest
+from functrans._compile.nest.equation import Nest
 from functrans._compile.nest.native import has_code
 from functrans._compile.schedule import control, gather, linear, nests, recurrences, views
 from functrans._compile.schedule.builder import Builder, Node, read, turn

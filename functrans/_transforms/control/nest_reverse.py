@@ -17,6 +17,7 @@ import numpy as np
 
 from functrans._compile.ir.passes import dead_code
 from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, substitute
+from functrans._compile.nest.equation import Nest
 from functrans._compile.nest.forms import Form, Index, feasible, proves
 from functrans._compile.nest.ir import (
     INT,
@@ -28,7 +29,6 @@ from functrans._compile.nest.ir import (
     For,
     If,
     Let,
-    Nest,
     Place,
     Stack,
     Statement,
@@ -38,11 +38,11 @@ from functrans._compile.nest.ir import (
     buffers_of,
     compact,
     limits,
-    mapped,
+    map_blocks,
+    other_pass,
     parts,
-    primed,
     statements,
-    written,
+    written_buffers,
     written_by,
 )
 from functrans._compile.nest.saved import Read, Spot, overwrites, passes, spots
@@ -68,13 +68,13 @@ def active_buffers(nest: Nest, mask: Sequence[bool], useful: bool = True) -> set
     """Buffers that depend on the operands in ``mask`` and, if ``useful``, that outputs depend on,
     both by derivatives."""
     edges = [({p.buffer for p in e.loads}, {w.buffer for w in e.stores}) for e in nest.entries]
-    varied = _reached([b for b, m in zip(nest.operands, mask, strict=True) if m], edges)
+    varied = _reach([b for b, m in zip(nest.operands, mask, strict=True) if m], edges)
     if not useful:
         return varied
-    return varied & _reached(nest.outs, [(stores, loads) for loads, stores in edges])
+    return varied & _reach(nest.outs, [(stores, loads) for loads, stores in edges])
 
 
-def _reached(begin: Iterable[Buffer], edges: Sequence[tuple[set[Buffer], set[Buffer]]]) -> set:
+def _reach(begin: Iterable[Buffer], edges: Sequence[tuple[set[Buffer], set[Buffer]]]) -> set:
     """The buffers of real and complex numbers that edges lead to."""
     found, size = {b for b in begin if inexact_dtype(b.aval.dtype)}, -1
     while size != len(found):
@@ -207,7 +207,7 @@ class NestVJP:
     def _reads(self) -> dict[Buffer, list[Read]]:
         """All that the backward reads but for cotangents, by buffer."""
         found: dict[tuple, Read] = {}
-        changed = written(self.row.body)
+        changed = written_buffers(self.row.body)
 
         def add(spot: Spot, place: Place, axes: Axes, before: bool) -> None:
             if place.buffer in changed:
@@ -324,13 +324,13 @@ class NestVJP:
             for s in body:
                 if isinstance(s, Entry | While):
                     found += [self._move(self.at[id(s)], n, False) for n in self._saves(s)]
-                found.append(mapped(s, with_saves))
+                found.append(map_blocks(s, with_saves))
             return tuple(found)
 
         row = self.row
         body = with_saves(row.body)
         turned = self._turned(row.body)
-        changed = written(row.body)
+        changed = written_buffers(row.body)
         read = [b for b in buffers_of(turned) if b not in set(self.bars.values())]
         stacks = [b for pair in self.stacks.values() for b in pair]
         self.turned = turned
@@ -397,7 +397,7 @@ class NestVJP:
         n = Index("n")
         count = Let(n, Place(s.count, ()), Form(0), Form(MANY))
         # once more where the test has failed
-        last = [For(s.index, Form.of(n), Form.of(n) + 1, copied(test))] if test else []
+        last = [For(s.index, Form.of(n), Form.of(n) + 1, copy_block(test))] if test else []
         loop = For(s.index, Form(0), Form.of(n), (*body, *test), reverse=True)
         return [If((), None, (count, *last, loop)), *back]
 
@@ -409,9 +409,11 @@ def _with_stored(eqns: Sequence[Eqn], same: dict[Var, Var]) -> tuple[Eqn, ...]:
     )
 
 
-def copied(body: Block) -> Block:
+def copy_block(body: Block) -> Block:
     """The same statements as objects of their own."""
-    return tuple([replace(s) if isinstance(s, Entry | Let) else mapped(s, copied) for s in body])
+    return tuple(
+        [replace(s) if isinstance(s, Entry | Let) else map_blocks(s, copy_block) for s in body]
+    )
 
 
 def _is_zero(a: Atom) -> bool:
@@ -431,6 +433,6 @@ def _meets(spot: Spot, axes: Axes, a: Place, b: Place) -> bool:
     """Whether two places of a statement may be the same one, in any of its passes."""
     if a.buffer is not b.buffer:
         return False
-    other = primed([v for v, _ in axes])
+    other = other_pass([v for v, _ in axes])
     base = [*spot.domain, *limits(axes), *[x.replaced(other) for x in limits(axes)]]
     return feasible(base, [x - y.replaced(other) for x, y in zip(a.at, b.at, strict=True)])

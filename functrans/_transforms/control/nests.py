@@ -11,6 +11,7 @@ import numpy as np
 
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Const, Program
+from functrans._compile.nest.equation import Nest
 from functrans._compile.nest.forms import Form, Index
 from functrans._compile.nest.interpret import Run
 from functrans._compile.nest.ir import (
@@ -19,17 +20,16 @@ from functrans._compile.nest.ir import (
     Buffer,
     Entry,
     For,
-    Nest,
     Place,
     Store,
     Unproved,
     While,
     buffers_of,
     compact,
-    mapped,
+    map_blocks,
     statements,
     with_places,
-    written,
+    written_buffers,
 )
 from functrans._core.array import Aval
 from functrans._core.plain import space
@@ -148,7 +148,7 @@ def dual_nest(row: Nest, mask: Sequence[bool], how: ZeroPolicy) -> tuple[Nest, l
     def dual(body: Block) -> Block:
         return tuple(
             [
-                _dual_entry(s, of, row.name, how) if isinstance(s, Entry) else mapped(s, dual)
+                _dual_entry(s, of, row.name, how) if isinstance(s, Entry) else map_blocks(s, dual)
                 for s in body
             ]
         )
@@ -186,7 +186,7 @@ def batched_nest(row: Nest, batched: Sequence[bool], size: int) -> tuple[Nest, l
     What is written and seen from outside has an entry for each of the batch; temporaries are set to
     zero for each.
     """
-    b, changed = Index("b"), written(row.body)
+    b, changed = Index("b"), written_buffers(row.body)
     ends = {*row.operands, *row.outs}
     varies = {x for x, v in zip(row.operands, batched, strict=True) if v} | (changed & ends)
     own = {x: Buffer(x.name, Aval((size, *x.aval.shape), x.aval.dtype)) for x in varies}
@@ -195,13 +195,13 @@ def batched_nest(row: Nest, batched: Sequence[bool], size: int) -> tuple[Nest, l
         return Place(own[p.buffer], (Form.of(b), *p.at)) if p.buffer in own else p
 
     # integers that statements move themselves are kept apart from those seen from outside
-    moved = [x for x in _moved(row.body) if x in own]
+    moved = [x for x in _counters(row.body) if x in own]
     inner = {x: Buffer(x.name, x.aval) for x in moved}
     body = with_places(row.body, lambda p: Place(inner.get(p.buffer, p.buffer), p.at))
     begin = [_copy(place(Place(x, ())), Place(inner[x], ())) for x in moved]
     end = [_copy(Place(inner[x], ()), place(Place(x, ()))) for x in moved]
     fresh = [x for x in buffers_of(body) if x in changed and x not in own]
-    clear = [_cleared(x) for x in fresh]
+    clear = [_clear(x) for x in fresh]
     loop = For(b, Form(0), Form(size), (*clear, *begin, *with_places(body, place), *end))
     operands = [own.get(x, x) for x in row.operands]
     outs = [own.get(x, x) for x in row.outs]
@@ -210,7 +210,7 @@ def batched_nest(row: Nest, batched: Sequence[bool], size: int) -> tuple[Nest, l
     return nest, spread, [x in own for x in row.outs]
 
 
-def _moved(body: Block) -> list[Buffer]:
+def _counters(body: Block) -> list[Buffer]:
     """Heights of stacks, and counts of passes."""
     found = [s.stack.height for s in statements(body) if isinstance(s, Entry) and s.stack]
     found += [s.count for s in statements(body) if isinstance(s, While) and s.count is not None]
@@ -222,7 +222,7 @@ def _copy(source: Place, target: Place) -> Entry:
     return Entry((), (source,), same, (Store(*target),))
 
 
-def _cleared(b: Buffer) -> Entry:
+def _clear(b: Buffer) -> Entry:
     zero = Program((), (), (Const(np.zeros((), b.aval.dtype)),))
     axes: Axes = tuple([(Index("z"), Form(n)) for n in b.aval.shape])
     return Entry(axes, (), zero, (Store.of(b, *[v for v, _ in axes]),))

@@ -4,13 +4,13 @@ import random
 
 import numpy as np
 
+from functrans._compile.nest.equation import Nest
 from functrans._compile.nest.forms import Form, Index
 from functrans._compile.nest.ir import (
     Entry,
     For,
     If,
     Let,
-    Nest,
     Place,
     Store,
     Unproved,

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import DTypeLike
 
-from functrans._compile.ir.program import Program
+from functrans._compile.ir.program import Program, evaluate
+from functrans._compile.nest.equation import Nest
 from functrans._compile.nest.forms import Form, Index
 from functrans._compile.nest.ir import (
     Buffer,
@@ -11,7 +12,6 @@ from functrans._compile.nest.ir import (
     For,
     If,
     Let,
-    Nest,
     Place,
     Store,
     While,
@@ -190,3 +190,8 @@ def gather(n, m, rules=unused):
         ),
     )
     return Nest("gather", (x, at), (x, y), (body,), rules)
+
+
+def interpret_nest(nest, xs):
+    """The outputs, entry by entry."""
+    return nest.computed(xs, evaluate)

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
+from functrans._compile.nest.equation import Nest
 from functrans._compile.nest.forms import Form, Index
-from functrans._compile.nest.interpret import interpreted
-from functrans._compile.nest.ir import Entry, For, If, Let, Nest, OutOfRange, Place, Stack, Store
+from functrans._compile.nest.ir import Entry, For, If, Let, OutOfRange, Place, Stack, Store
 from functrans._compile.nest.ir import While as Loop
 from tests.compile.nest.examples import (
     buffer,
     cholesky,
     entry,
+    interpret_nest,
     scalar,
     sweep,
     trisolv,
@@ -26,9 +27,9 @@ def lower(n, rng):
 def test_a_triangular_solve_and_a_factorization_are_numpys():
     rng = np.random.default_rng(0)
     L, b = lower(5, rng), rng.normal(size=5)
-    (x,) = interpreted(trisolv(5), [L, b])
+    (x,) = interpret_nest(trisolv(5), [L, b])
     np.testing.assert_allclose(x, np.linalg.solve(L, b), rtol=1e-13)
-    (A,) = interpreted(cholesky(5), [L @ L.T])
+    (A,) = interpret_nest(cholesky(5), [L @ L.T])
     np.testing.assert_allclose(np.tril(A), np.linalg.cholesky(L @ L.T), rtol=1e-13)
 
 
@@ -40,7 +41,7 @@ def test_a_recurrence_in_place_has_the_bits_of_its_loop():
         want[1:-1] = np.sin(want[:-2] * want[2:]) + c * want[1:-1]
         if s >= 1:
             want[0] += want[-1]
-    (got,) = interpreted(sweep(6, 4), [u, c])
+    (got,) = interpret_nest(sweep(6, 4), [u, c])
     assert got.tolist() == want.tolist()
 
 
@@ -57,7 +58,7 @@ def test_a_while_counts_its_passes_and_a_branch_takes_its_condition():
         (Loop(Index("p"), (test,), Place.of(go), (halve,), n), negate),
         unused,
     )
-    assert [y.item() for y in interpreted(nest, [np.array(12.0)])] == [-0.75, 4]
+    assert [y.item() for y in interpret_nest(nest, [np.array(12.0)])] == [-0.75, 4]
 
 
 def test_places_from_data_are_checked():
@@ -74,9 +75,9 @@ def test_places_from_data_are_checked():
     )
     nest = Nest("gather", (x, at), (y,), (body,), unused)
     x = np.array([1.0, 2.0, 3.0])
-    assert interpreted(nest, [x, np.array([2, 0])])[0].tolist() == [3.0, 1.0]
+    assert interpret_nest(nest, [x, np.array([2, 0])])[0].tolist() == [3.0, 1.0]
     with pytest.raises(OutOfRange, match=r"at\[i\] is 3"):
-        interpreted(nest, [x, np.array([2, 3])])
+        interpret_nest(nest, [x, np.array([2, 3])])
 
 
 def test_what_is_pushed_is_popped_in_the_opposite_order_of_statements():
@@ -90,8 +91,8 @@ def test_what_is_pushed_is_popped_in_the_opposite_order_of_statements():
     up = For(i, Form(0), Form(2), (push, square))
     x0 = np.array([2.0, 3.0, 5.0])
     nest = Nest("up", (x,), (x, saved, height), (up,), unused)
-    y, held, n = interpreted(nest, [x0])
+    y, held, n = interpret_nest(nest, [x0])
     assert (y.tolist(), held.tolist(), n.item()) == ([16.0, 9.0, 5.0], [2.0, 4.0, 3.0, 0.0, 0.0], 3)
     both = Nest("both", (x,), (x, height), (up, For(i, Form(0), Form(2), (pop,), True)), unused)
-    assert [y.tolist() for y in interpreted(both, [x0])] == [x0.tolist(), 0]
+    assert [y.tolist() for y in interpret_nest(both, [x0])] == [x0.tolist(), 0]
     assert zero(x).axes

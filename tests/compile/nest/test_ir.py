@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 from functrans._compile.ir.program import check
+from functrans._compile.nest.equation import Nest
 from functrans._compile.nest.forms import Form, Index
-from functrans._compile.nest.ir import For, If, Nest, Place, Store, Unproved, show
+from functrans._compile.nest.ir import For, If, Place, Store, Unproved
 from functrans._core.array import Aval
 from tests.compile.nest.examples import buffer, entry, trisolv, unused, zero
 
 
 def test_a_nest_prints_a_line_for_each_statement():
     assert (
-        show(trisolv(3))
+        trisolv(3).text()
         == """\
 nest L:float64[3,3], b:float64[3]
   for 0 <= i < 3:

@@ -5,9 +5,9 @@ import pytest
 
 import functrans as ft
 from functrans._compile.nest import ir
+from functrans._compile.nest.equation import Nest
 from functrans._compile.nest.forms import Form, Index
-from functrans._compile.nest.interpret import interpreted
-from functrans._compile.nest.ir import For, Let, Nest, Place, Store, Unproved, show
+from functrans._compile.nest.ir import For, Let, Place, Store, Unproved
 from functrans._compile.run.native import alone
 from functrans._core.primitive import ZeroPolicy
 from functrans._transforms.control import nest_reverse
@@ -20,6 +20,7 @@ from tests.compile.nest.examples import (
     cholesky,
     entry,
     gather,
+    interpret_nest,
     newton,
     sweep,
     trisolv,
@@ -106,7 +107,7 @@ def test_factorizations_save_nothing_and_a_sweep_only_what_its_backward_reads():
         pair = NestVJP(nest, (True,) * len(args), ZeroPolicy.BARE)
         saved[name] = sum(values.aval.size for values, _ in pair.stacks.values())
     assert saved == {"trisolv": 0, "cholesky": 0, "sweep": 3 * 3 + 2}
-    backward_of = show(NestVJP(CASES["cholesky"][0], (True,), ZeroPolicy.BARE).backward)
+    backward_of = NestVJP(CASES["cholesky"][0], (True,), ZeroPolicy.BARE).backward.text()
     # it works in the factor: quotients and roots are read, not computed again
     assert "divide(negative(multiply(dA[i,j], A[i,j])), A[j,j])" in backward_of
     assert "sqrt" not in backward_of
@@ -120,7 +121,7 @@ def test_what_is_saved_by_analysis_gives_the_bits_that_saving_everything_does(se
     seeds = [rng.normal(size=b.aval.shape) for b in nest.outs]
     mask = (True, True, False)
     some, every = (NestVJP(nest, mask, ZeroPolicy.BARE, everything=e) for e in (False, True))
-    got, want = (backward(pair, args, seeds, interpreted)[:2] for pair in (some, every))
+    got, want = (backward(pair, args, seeds, interpret_nest)[:2] for pair in (some, every))
     assert [x is None or x.tobytes() for x in got] == [x is None or x.tobytes() for x in want]
     ts = [rng.normal(size=x.shape) for x in args[:2]]
 
@@ -142,7 +143,7 @@ def test_machine_code_of_a_nest_and_of_its_backward_is_what_the_interpreter_says
     drawn = Drawn(seed, NestCall, dtype)
     pair = NestVJP(drawn.nest, (True, True, False), ZeroPolicy.BARE)
     seeds = [np.ones(b.aval.shape, b.aval.dtype) for b in drawn.nest.outs]
-    want = backward(pair, drawn.args, seeds, interpreted)
+    want = backward(pair, drawn.args, seeds, interpret_nest)
     got = backward(pair, drawn.args, seeds, lambda nest, xs: alone(nest)(xs))
     eps = np.finfo(np.dtype(dtype)).eps
     for x, y in zip(got, want, strict=True):
