@@ -371,10 +371,17 @@ def _pass(b: Builder, counter: Counter, index: Index, body: Callable, state: Seq
         _take_turns(b, swaps, (high - low).constant, len(state))
     b.emit(For(index, low, high, tuple(block)))
     ended = {index: high - 1}
-    return tuple([
-        _after(b, x, e, y, n, ended if sure else None, high - low)
-        for x, e, y, n in zip(state, entered, outs, names, strict=True)
-    ])
+    after = [_after(b, x, e, y, n, ended if sure else None, high - low)
+             for x, e, y, n in zip(state, entered, outs, names, strict=True)]
+    return _all_there(state, after, names)
+
+
+def _all_there(state: Sequence, after: Sequence, names: Sequence[LoopName]) -> tuple:
+    """The names after a loop; refused where one that is read has lost its value."""
+    for x, y, n in zip(state, after, names, strict=True):
+        if n.live and y is UNSET and x is not UNSET:
+            raise WrittenOut(f"it is not known what `{n.name}` is behind the loop")
+    return tuple(after)
 
 
 def _take_turns(b: Builder, swaps: dict[int, int], passes: int | None, count: int) -> None:
@@ -460,7 +467,7 @@ def _while_pass(b: Builder, test: Callable, body: Callable, state: Sequence,
         total = b.temporary(total)
         total.weak = True
         after.append(total)
-    return tuple(after)
+    return _all_there(state, after, names)
 
 
 # ---- Branches

@@ -236,7 +236,7 @@ def _free(scope: Any) -> set[str]:
 
 
 def _begins(body: Sequence[ast.stmt], name: str) -> str:
-    """Whether a name is "read" first, or "written" first, or neither, as far as can be seen."""
+    """Whether a name is "read" first, "written" first, "perhaps" written, or none of these."""
     state = ""
     for k, s in enumerate(body):
         if not _mentions([s], name):
@@ -252,14 +252,15 @@ def _begins(body: Sequence[ast.stmt], name: str) -> str:
             own = _mentions([s.target], name)
             if _mentions([s.iter], name) or later or (not own and _begins(s.body, name) == "read"):
                 return "read"
-            return "written"
+            state = "perhaps"
+            continue
         if isinstance(s, ast.If) and not _mentions([s.test], name):
             ways = [_begins(s.body, name), _begins(s.orelse, name)]
             if "read" in ways:
                 return "read"
             if ways == ["written"] * 2:
                 return "written"
-            state = "written"
+            state = "perhaps"
             continue
         return "read"
     return state
@@ -450,9 +451,11 @@ class _Rewriter(ast.NodeTransformer):
         names = []
         for name, added in found.items():
             own = bool(target) and _mentions([target], name)
-            carried = not own and (_begins(node.body, name) == "read" or (
-                isinstance(node, ast.While) and _mentions([node.test], name)))
-            live = name in elsewhere or (carried and self.around > 0)
+            first = "" if own else _begins(node.body, name)
+            if isinstance(node, ast.While) and _mentions([node.test], name):
+                first = "read"
+            live = name in elsewhere or (first == "read" and self.around > 0)
+            carried = first == "read" or (first == "perhaps" and live)
             names.append(LoopName(name, carried, live, added,
                                   None if own else _step(node.body, name)))
         return names
