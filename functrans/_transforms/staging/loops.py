@@ -33,8 +33,8 @@ from functrans._transforms.staging.loops_body import (
     UNSET,
     Loops,
     branches,
-    nested,
-    nested_while,
+    nest_for,
+    nest_while,
     outermost,
 )
 from functrans._transforms.staging.loops_index import Condition, IndexValue, WrittenOut, building
@@ -74,7 +74,7 @@ def looking(notes: Loops) -> Iterator[None]:
 # ---- Functions with hooks
 
 
-def with_hooks(f: Any, own: frozenset[str]) -> Any:
+def with_hooks(f: Any, own: frozenset[str]) -> Callable:
     """``f``, its loops rewritten, or those of the function that a transform was given."""
     if isinstance(f, Derived):
         transform, args, kwargs = f.origin
@@ -93,10 +93,10 @@ def with_hooks(f: Any, own: frozenset[str]) -> Any:
         return f if new is f.__func__ else MethodType(new, f.__self__)
     if type(f) is not FunctionType or not any([has_loop(g.__code__) for g in Callees(f)]):
         return f
-    return _hooked(f, own)
+    return _add_hooks(f, own)
 
 
-def _hooked(f: FunctionType, own: frozenset[str]) -> FunctionType:
+def _add_hooks(f: FunctionType, own: frozenset[str]) -> FunctionType:
     """The function with hooks, itself if it has some or cannot have any."""
     if HOOKS in f.__code__.co_freevars or is_library(package_of_code(f), own):
         return f
@@ -127,7 +127,7 @@ _CELL = _cell(sys.modules[__name__])
 # ---- Hooks of expressions: what Python does, unless a loop is being staged
 
 
-def get(f: Callable) -> Any:
+def get(f: Callable) -> object:
     """The value of a name, or the mark that it has none."""
     try:
         return f()
@@ -149,12 +149,12 @@ def python(why: str) -> None:
         notes.note(user_line(), f"run by Python: {why}")
 
 
-def text(x: Any) -> Any:
+def text(x: Any) -> object:
     effect()
     return x
 
 
-def load(x: Any) -> Any:
+def load(x: Any) -> object:
     """A value that is read."""
     b = building.get()
     if b is None or is_ours(x):
@@ -181,13 +181,13 @@ def _is_opaque(kind: type) -> bool:
     return any([name in vars(k) for k in kind.__mro__[:-1] for name in _OPERATORS])
 
 
-def value(x: Any) -> Any:
+def value(x: Any) -> object:
     """A value that gets a name."""
     b = building.get()
     return x if b is None else b.keep(x)
 
 
-def before_add(x: Any) -> Any:
+def before_add(x: Any) -> object:
     """A value before ``+=``."""
     b = building.get()
     if b is None or is_ours(x):
@@ -199,7 +199,7 @@ def before_add(x: Any) -> Any:
     raise WrittenOut(f"`+=` of a {type(x).__name__}")
 
 
-def target(x: Any) -> Any:
+def target(x: Any) -> object:
     """An array before an item is assigned."""
     b = building.get()
     if b is None or isinstance(x, BodyValue):
@@ -209,14 +209,14 @@ def target(x: Any) -> Any:
     raise WrittenOut(f"an item of a {type(x).__name__} is assigned")
 
 
-def owner(x: Any) -> Any:
+def owner(x: Any) -> object:
     """An object before an attribute is set."""
     if building.get() is not None:
         raise WrittenOut("an attribute is assigned")
     return x
 
 
-def attribute(x: Any, name: str) -> Any:
+def attribute(x: Any, name: str) -> object:
     b = building.get()
     if b is None or isinstance(x, BodyValue):
         return getattr(x, name)
@@ -234,19 +234,19 @@ def attribute(x: Any, name: str) -> Any:
     return load(getattr(x, name))
 
 
-def and_(x: Any, rest: Callable) -> Any:
+def and_(x: Any, rest: Callable) -> object:
     if isinstance(x, BodyValue) and not x.ndim:
         return x.owner.apply(np.logical_and, x, rest())
     return x and rest()
 
 
-def or_(x: Any, rest: Callable) -> Any:
+def or_(x: Any, rest: Callable) -> object:
     if isinstance(x, BodyValue) and not x.ndim:
         return x.owner.apply(np.logical_or, x, rest())
     return x or rest()
 
 
-def not_(x: Any) -> Any:
+def not_(x: Any) -> object:
     if isinstance(x, BodyValue) and not x.ndim:
         return x.owner.apply(np.logical_not, x)
     if isinstance(x, Condition):
@@ -254,7 +254,7 @@ def not_(x: Any) -> Any:
     return not x
 
 
-def choose(test: Any, then: Callable, orelse: Callable) -> Any:
+def choose(test: Any, then: Callable, orelse: Callable) -> object:
     """``then() if test else orelse()``"""
     b = building.get()
     if isinstance(test, IndexValue):
@@ -273,10 +273,10 @@ def if_(test: Any, then: Callable, orelse: Callable, state: tuple, about: tuple)
         test = test != 0
     if b is None or not isinstance(test, BodyValue | Condition):
         return then(*state) if test else orelse(*state)
-    return branches(b, test, then, orelse, state, about[0])
+    return branches(b, test, then, orelse, state, about)
 
 
-def items(f: Callable, *args: Any, **kwargs: Any) -> Any:
+def items(f: Callable, *args: Any, **kwargs: Any) -> object:
     """What ``range``, ``zip``, ``enumerate`` or ``reversed`` gives a loop."""
     b = building.get()
     if _loops.get() is None or f not in (range, zip, enumerate, reversed) or kwargs.keys() - {
@@ -294,7 +294,7 @@ def items(f: Callable, *args: Any, **kwargs: Any) -> Any:
 # ---- Calls
 
 
-def callee(f: Any) -> Any:
+def callee(f: Any) -> Callable:
     """What is called in the place of ``f``."""
     notes = _loops.get()
     if notes is None:
@@ -316,7 +316,7 @@ _TRANSFORMS = tuple([f"functrans._transforms.{name}" for name in (
     "forward", "reverse", "matrices", "control", "vmap")])
 
 
-def _transform(notes: Loops, f: FunctionType, *args: Any, **kwargs: Any) -> Any:
+def _transform(notes: Loops, f: FunctionType, *args: Any, **kwargs: Any) -> object:
     """A call of a transform, whose functions get hooks."""
     def with_loops(x: Any) -> Any:
         if type(x) is FunctionType and not is_library(package_of_code(x), notes.homes):
@@ -333,11 +333,11 @@ def _hooked_callee(f: FunctionType, notes: Loops) -> FunctionType:
     known = notes.functions.get(id(f))
     if known is None:
         looped = any([has_loop(g.__code__) for g in Callees(f)])
-        known = notes.functions[id(f)] = f, _hooked(f, notes.homes) if looped else f
+        known = notes.functions[id(f)] = f, _add_hooks(f, notes.homes) if looped else f
     return known[1]
 
 
-def _call(b: Builder, f: Any, *args: Any, **kwargs: Any) -> Any:
+def _call(b: Builder, f: Any, *args: Any, **kwargs: Any) -> object:
     """A call from the body of a loop that is staged."""
     while type(f) is functools.partial:
         f, args, kwargs = f.func, (*f.args, *args), {**f.keywords, **kwargs}
@@ -346,7 +346,7 @@ def _call(b: Builder, f: Any, *args: Any, **kwargs: Any) -> Any:
             return f(*args, **kwargs)
         f, args = f.__func__, (f.__self__, *args)
     if type(f) is FunctionType and not is_library(package_of_code(f), b.homes):
-        new = _hooked(f, b.homes)
+        new = _add_hooks(f, b.homes)
         if HOOKS not in new.__code__.co_freevars and not _is_trivial(new):
             raise WrittenOut(f"`{f.__name__}` is called, whose source is not there")
         return new(*map(b.keep, args), **{k: b.keep(v) for k, v in kwargs.items()})
@@ -375,7 +375,7 @@ def for_(iterable: Any, body: Callable, state: tuple, about: tuple) -> tuple:
     if b is not None:
         counter = counter_of(b, iterable)
         if counter is not None and body.__code__ not in b.written_out:
-            return nested(b, counter, body, state, names)
+            return nest_for(b, counter, body, state, names)
         if counter is None and not isinstance(
                 iterable, list | tuple | str | dict | zip | enumerate):
             raise WrittenOut(f"a loop goes through a {type(iterable).__name__}")
@@ -400,7 +400,7 @@ def _staged_for(notes: Loops, iterable: Any, body: Callable, state: tuple,
     if passes < 1 or passes**depth <= MANY:
         notes.note(line, f"written out: it has {passes} passes")
         return None
-    return outermost(notes, body, lambda b: nested(b, counter, body, state, names), state, names)
+    return outermost(notes, body, lambda b: nest_for(b, counter, body, state, names), state, names)
 
 
 def while_(test: Callable, body: Callable, state: tuple, about: tuple) -> tuple:
@@ -408,9 +408,9 @@ def while_(test: Callable, body: Callable, state: tuple, about: tuple) -> tuple:
     names = [LoopName(*n) for n in about[0]]
     b, notes = building.get(), _loops.get()
     if b is not None:
-        return nested_while(b, test, body, state, names)
+        return nest_while(b, test, body, state, names)
     if notes is not None and writing():
-        found = outermost(notes, body, lambda b: nested_while(b, test, body, state, names), state,
+        found = outermost(notes, body, lambda b: nest_while(b, test, body, state, names), state,
                           names)
         if found is not None:
             return found

@@ -93,8 +93,8 @@ def outermost(notes: Loops, body: Callable, stage: Callable, state: Sequence,
     if body.__code__ in notes.refused:
         return None
     try:
-        b, outs = _built(notes, body, stage)
-        found = _called(b, outs, names, state)
+        b, outs = _build(notes, body, stage)
+        found = _call_nest(b, outs, names, state)
         notes.note(line, "staged as a loop")
         return found
     except WrittenOut as found:
@@ -108,7 +108,7 @@ def outermost(notes: Loops, body: Callable, stage: Callable, state: Sequence,
     return None
 
 
-def _built(notes: Loops, body: Callable, stage: Callable) -> tuple[Builder, tuple]:
+def _build(notes: Loops, body: Callable, stage: Callable) -> tuple[Builder, tuple]:
     """The statements of a loop, and the names after it."""
     out: set[Any] = set()
     while True:
@@ -128,7 +128,7 @@ def _built(notes: Loops, body: Callable, stage: Callable) -> tuple[Builder, tupl
             building.reset(token)
 
 
-def _called(b: Builder, outs: Sequence, names: Sequence[LoopName], state: Sequence) -> tuple:
+def _call_nest(b: Builder, outs: Sequence, names: Sequence[LoopName], state: Sequence) -> tuple:
     """The names after the equation of a loop."""
     results: list[tuple[int, BodyValue]] = []
     after: list[Any] = []
@@ -161,7 +161,7 @@ def _called(b: Builder, outs: Sequence, names: Sequence[LoopName], state: Sequen
         o.source.assign(found[o.buffer])
     for k, y in results:
         z = found[y.node.buffer]
-        own = state[b.objects[k]] if k in b.objects else None
+        own: Any = state[b.objects[k]] if k in b.objects else None
         if part_of(own) is not None:  # one of the arrays that take turns
             own[...] = z
             after[k] = own
@@ -304,7 +304,7 @@ def _require_apart(b: Builder, entered: Sequence[Entered], block: Sequence[State
 # ---- Loops
 
 
-def nested(b: Builder, counter: Counter, body: Callable, state: Sequence,
+def nest_for(b: Builder, counter: Counter, body: Callable, state: Sequence,
            names: Sequence[LoopName], cuts: int = 0) -> tuple:
     """A ``for`` whose body is run once."""
     low, high = counter.low, counter.high
@@ -326,7 +326,7 @@ def nested(b: Builder, counter: Counter, body: Callable, state: Sequence,
     parts = (low, cut), (cut, high)
     for first, last in parts:
         part = Counter(first, last, counter.item, counter.plain)
-        state = nested(b, part, body, state, names, cuts + 1)
+        state = nest_for(b, part, body, state, names, cuts + 1)
     return tuple(state)
 
 
@@ -434,7 +434,7 @@ def _after(b: Builder, x: Any, e: Entered, y: Any, n: LoopName, ended: dict | No
     return y
 
 
-def nested_while(b: Builder, test: Callable, body: Callable, state: Sequence,
+def nest_while(b: Builder, test: Callable, body: Callable, state: Sequence,
                  names: Sequence[LoopName]) -> tuple:
     """A ``while`` that decides by a traced value."""
     return _widening(b, lambda wide: _while_pass(b, test, body, state, names, wide))
@@ -492,12 +492,12 @@ def branches(b: Builder, test: BodyValue | Condition, then: Callable, orelse: Ca
         with b.inside(known) as block, b.body():
             outs = way(*state)
             parts.append((block, known, b.bodies[-1], outs))
-    after = [_merged(b, parts, k, name) for k, name in enumerate(names)]
+    after = [_merge(b, parts, k, name) for k, name in enumerate(names)]
     b.emit(If(forms, cond, tuple(parts[0][0]), tuple(parts[1][0])))
     return tuple(after)
 
 
-def _merged(b: Builder, parts: list, k: int, name: str) -> Any:
+def _merge(b: Builder, parts: list, k: int, name: str) -> Any:
     """What a name is after both ways."""
     y, z = parts[0][3][k], parts[1][3][k]
     if y is z or y is UNSET or z is UNSET:

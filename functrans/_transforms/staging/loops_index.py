@@ -89,46 +89,46 @@ class IndexValue:
     def __repr__(self) -> str:
         return f"<index {self.form}>"
 
-    def _plus(self, sign: int, other: Any, own: int = 1) -> Any:
+    def _plus(self, sign: int, other: Any, own: int = 1) -> object:
         if isinstance(other, IndexValue):
             return index_value(self.form * own + other.form * sign)
         if isinstance(other, int | np.integer) and not isinstance(other, bool):
             return index_value(self.form * own + int(other) * sign)
         return None
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> object:
         y = self._plus(1, other)
         return current_builder().apply(operator.add, self, other) if y is None else y
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Any) -> object:
         y = self._plus(1, other)
         return current_builder().apply(operator.add, other, self) if y is None else y
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Any) -> object:
         y = self._plus(-1, other)
         return current_builder().apply(operator.sub, self, other) if y is None else y
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Any) -> object:
         y = self._plus(1, other, -1)
         return current_builder().apply(operator.sub, other, self) if y is None else y
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Any) -> object:
         if isinstance(other, int | np.integer) and not isinstance(other, bool):
             return index_value(self.form * int(other))
         return current_builder().apply(operator.mul, self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Any) -> object:
         if isinstance(other, int | np.integer):
             return self * other
         return current_builder().apply(operator.mul, other, self)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> object:
         return index_value(-self.form)
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> object:
         return self
 
-    def _compare(self, test: Sequence[Form], negated: bool = False) -> Any:
+    def _compare(self, test: Sequence[Form], negated: bool = False) -> object:
         b = current_builder()
         if all([b.proves(f) for f in test]):
             return not negated
@@ -136,23 +136,23 @@ class IndexValue:
             return negated
         return Condition(*test, negated=negated)
 
-    def __eq__(self, other: Any) -> Any:  # type: ignore[override]
+    def __eq__(self, other: Any) -> object:  # type: ignore[override]
         if not isinstance(other, int | np.integer | IndexValue | None):
             return current_builder().apply(operator.eq, self, other)
         d = _form(other)
         return False if d is None else self._compare([self.form - d, d - self.form])
 
-    def __ne__(self, other: Any) -> Any:  # type: ignore[override]
+    def __ne__(self, other: Any) -> object:  # type: ignore[override]
         if not isinstance(other, int | np.integer | IndexValue | None):
             return current_builder().apply(operator.ne, self, other)
         d = _form(other)
         return True if d is None else self._compare([self.form - d, d - self.form], True)
 
 
-def _ordered(name: str, test: Callable[[Form, Form], Form]) -> Callable:
+def _comparison(name: str, test: Callable[[Form, Form], Form]) -> Callable:
     python = getattr(operator, name)
 
-    def compare(self: IndexValue, other: Any) -> Any:
+    def compare(self: IndexValue, other: Any) -> object:
         d = _form(other)
         if d is None:
             return current_builder().apply(python, self, other)
@@ -163,7 +163,7 @@ def _ordered(name: str, test: Callable[[Form, Form], Form]) -> Callable:
 
 for _name, _test in {"lt": lambda a, b: b - a - 1, "le": lambda a, b: b - a,
                      "gt": lambda a, b: a - b - 1, "ge": lambda a, b: a - b}.items():
-    setattr(IndexValue, f"__{_name}__", _ordered(_name, _test))
+    setattr(IndexValue, f"__{_name}__", _comparison(_name, _test))
 
 
 def _form(x: Any) -> Form | None:
@@ -187,7 +187,7 @@ def form_of(x: Any) -> Form:
 def _of_index(f: Callable, swapped: bool) -> Callable:
     """An operation that leaves what is affine."""
 
-    def operation(self: IndexValue, other: Any) -> Any:
+    def operation(self: IndexValue, other: Any) -> object:
         if f is operator.pow and (type(other) is not int or other < 0):
             stop("a power of an index")
         return current_builder().apply(f, *((other, self) if swapped else (self, other)))

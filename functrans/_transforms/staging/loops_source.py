@@ -74,7 +74,7 @@ def rewritten_code(f: FunctionType) -> CodeType | str:
     ref, known = _known.get(id(code), (None, ""))
     if ref is None or ref() is not code:
         try:
-            known = _rewritten(code)
+            known = _rewrite(code)
         except Refused as why:
             known = str(why)
         except (SyntaxError, RecursionError, ValueError) as why:
@@ -84,11 +84,11 @@ def rewritten_code(f: FunctionType) -> CodeType | str:
     return known
 
 
-def _rewritten(code: CodeType) -> CodeType:
-    tree = _parsed("".join(linecache.getlines(code.co_filename)))
+def _rewrite(code: CodeType) -> CodeType:
+    tree = _parse("".join(linecache.getlines(code.co_filename)))
     imports = _imports(tree)
     for node in _nodes(tree, code):
-        if _alike(_compiled(copy.deepcopy(node), code, imports), code):
+        if _alike(_compile(copy.deepcopy(node), code, imports), code):
             break
     else:
         raise Refused("its source is not there")
@@ -100,7 +100,7 @@ def _rewritten(code: CodeType) -> CodeType:
         raise Refused(f"it uses `{min(found)}`")
     node = copy.deepcopy(node)
     _Rewriter(node, 0).change_function()
-    return _compiled(node, code, imports, HOOKS)
+    return _compile(node, code, imports, HOOKS)
 
 
 def _imports(tree: ast.Module) -> list[ast.stmt]:
@@ -125,7 +125,7 @@ def _nodes(tree: ast.Module, code: CodeType) -> Iterator[ast.FunctionDef | ast.L
 _texts: dict[str, ast.Module] = {}
 
 
-def _parsed(text: str) -> ast.Module:
+def _parse(text: str) -> ast.Module:
     if text not in _texts:
         while len(_texts) >= 4:
             del _texts[next(iter(_texts))]
@@ -133,7 +133,7 @@ def _parsed(text: str) -> ast.Module:
     return _texts[text]
 
 
-def _compiled(node: Any, code: CodeType, imports: list[ast.stmt], *more: str) -> CodeType:
+def _compile(node: Any, code: CodeType, imports: list[ast.stmt], *more: str) -> CodeType:
     """The code of a function whose free variables are those of ``code`` and ``more``."""
     node.args.defaults = [ast.Constant(None) for _ in node.args.defaults]
     node.args.kw_defaults = [d and ast.Constant(None) for d in node.args.kw_defaults]
@@ -150,13 +150,13 @@ def _compiled(node: Any, code: CodeType, imports: list[ast.stmt], *more: str) ->
     made: Any = compile(module, code.co_filename, "exec", code.co_flags & _FUTURE, True)
     for name in ("_outer", code.co_name):
         made = next(c for c in made.co_consts if type(c) is CodeType and c.co_name == name)
-    return _named(made, code.co_name) if more else made
+    return _rename_parts(made, code.co_name) if more else made
 
 
-def _named(code: CodeType, name: str) -> CodeType:
+def _rename_parts(code: CodeType, name: str) -> CodeType:
     """The code, whose parts have the name of the function that they are of, as tracebacks show."""
     own = name if code.co_name.startswith("_ft_") else code.co_name
-    consts = [_named(c, own) if type(c) is CodeType else c for c in code.co_consts]
+    consts = [_rename_parts(c, own) if type(c) is CodeType else c for c in code.co_consts]
     return code.replace(co_name=own, co_consts=tuple(consts))
 
 
@@ -194,7 +194,7 @@ def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
             todo += [x for x in ast.walk(n) if isinstance(x, ast.NamedExpr)]
 
 
-def _assigned(body: Sequence[ast.stmt], target: Sequence[ast.AST] = ()) -> dict[str, bool]:
+def _assignments(body: Sequence[ast.stmt], target: Sequence[ast.AST] = ()) -> dict[str, bool]:
     """The names that statements assign, and whether by ``+=`` alone."""
     found: dict[str, bool] = {}
     added = {id(n.target) for n in _own(body) if isinstance(n, ast.AugAssign)}
@@ -226,7 +226,7 @@ def _free(scope: Any) -> set[str]:
     if isinstance(scope, ast.FunctionDef):
         outer = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal | ast.Global)
                  for name in n.names}
-        own |= _assigned(scope.body).keys() - outer
+        own |= _assignments(scope.body).keys() - outer
         named |= outer
     # what the scope inside of it has by these names may be mine
     inside = [n for n in ast.walk(scope) if isinstance(n, _SCOPES) and n is not scope]
@@ -376,7 +376,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def change_function(self) -> None:
         f: Any = self.function
-        f.body = self.visit(f.body) if isinstance(f, ast.Lambda) else self._block(f.body)
+        f.body = self._block(f.body) if type(f) is ast.FunctionDef else self.visit(f.body)
 
     def _block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
@@ -390,7 +390,7 @@ class _Rewriter(ast.NodeTransformer):
                 out.append(n)
         return out or [ast.Pass()]
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
+    def generic_visit(self, node: ast.AST) -> Any:
         for field, value in ast.iter_fields(node):
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
                 setattr(node, field, self._block(value))
@@ -475,10 +475,10 @@ class _Rewriter(ast.NodeTransformer):
         made = ast.Assign([target], call) if names else ast.Expr(call)
         return [_put(s, node) for s in (made, *_unset(names))]
 
-    def visit_For(self, node: ast.For) -> Any:
+    def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
         if _leaves(node.body, ast.Continue):
             node.body = _without_continue(node.body)
-        found = _assigned(node.body, [node.target])
+        found = _assignments(node.body, [node.target])
         if why := self._refusal(node, found):
             return self._plain_loop(node, why)
         names = self._names(node, found)
@@ -487,11 +487,11 @@ class _Rewriter(ast.NodeTransformer):
         bind = _put(ast.Assign([node.target], _load("_ft_item")), node.target)
         body, name = self._part("for", node, ["_ft_item"], list(found),
                                 [bind, *self._inside(node.body)])
-        about = ast.Constant((tuple(map(tuple, names)), nested, node.lineno))
-        call = _hook("for_", items, name, _values(found), about)
+        about: Any = tuple(map(tuple, names)), nested
+        call = _hook("for_", items, name, _values(found), ast.Constant(about))
         return [body, *self._assigned_by(node, call, list(found))]
 
-    def _plain_loop(self, node: Any, why: str) -> Any:
+    def _plain_loop(self, node: Any, why: str) -> list[ast.stmt]:
         """A loop that Python runs: if it is in another's body, that is written out."""
         before = [_put(ast.Expr(_hook("python", ast.Constant(why))), node)]
         self.around += 1
@@ -509,10 +509,10 @@ class _Rewriter(ast.NodeTransformer):
             return made
         return self.visit(node)
 
-    def visit_While(self, node: ast.While) -> Any:
+    def visit_While(self, node: ast.While) -> ast.stmt | list[ast.stmt]:
         if _leaves(node.body, ast.Continue):
             node.body = _without_continue(node.body)
-        found = _assigned([*node.body, ast.Expr(node.test)])
+        found = _assignments([*node.body, ast.Expr(node.test)])
         walrus = any([isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)])
         if why := "it has `:=`" if walrus else self._refusal(node, found):
             return self._plain_loop(node, why)
@@ -522,12 +522,12 @@ class _Rewriter(ast.NodeTransformer):
         self.depth -= 1
         test, test_name = self._part("test", node, [], list(found), [], tested)
         body, name = self._part("while", node, [], list(found), self._inside(node.body))
-        about = ast.Constant((tuple(map(tuple, names)), 0, node.lineno))
-        call = _hook("while_", test_name, name, _values(found), about)
+        about: Any = (tuple(map(tuple, names)),)
+        call = _hook("while_", test_name, name, _values(found), ast.Constant(about))
         return [test, body, *self._assigned_by(node, call, list(found))]
 
-    def visit_If(self, node: ast.If) -> Any:
-        found = _assigned([*node.body, *node.orelse])
+    def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
+        found = _assignments([*node.body, *node.orelse])
         walrus = any([isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)])
         closes = not all([c.isdisjoint(found) for c in self.closures])
         if not self.depth or walrus or closes or self.outside & set(found) or _leaves(
@@ -536,8 +536,9 @@ class _Rewriter(ast.NodeTransformer):
         test = self.visit(node.test)
         parts = [self._part(stem, node, [], list(found), self._block(body) if body else [])
                  for stem, body in (("then", node.body), ("else", node.orelse))]
-        about = ast.Constant((tuple(found), node.lineno))
-        call = _hook("if_", test, *[name for _, name in parts], _values(found), about)
+        about: Any = tuple(found)
+        ways = [name for _, name in parts]
+        call = _hook("if_", test, *ways, _values(found), ast.Constant(about))
         return [*[f for f, _ in parts], *self._assigned_by(node, call, list(found))]
 
     # ---- statements
@@ -555,14 +556,14 @@ class _Rewriter(ast.NodeTransformer):
             t.value = self._target(t.value)
         return t
 
-    def visit_Assign(self, node: ast.Assign) -> Any:
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
         if not self.depth:
             return self.generic_visit(node)
         node.value = self._hooked(node.value, "value", self.visit(node.value))
         node.targets = [self._target(t) for t in node.targets]
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | list[ast.stmt]:
         if not self.depth:
             node.value = node.value and self.visit(node.value)
             return node
@@ -570,7 +571,7 @@ class _Rewriter(ast.NodeTransformer):
             return _put(ast.Pass(), node)
         return self.visit_Assign(_put(ast.Assign([node.target], node.value), node))
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
         if not self.depth:
             node.value = self.visit(node.value)
             return node
@@ -585,44 +586,43 @@ class _Rewriter(ast.NodeTransformer):
             parts.insert(place, _put(s, node))
         return parts
 
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         node.value = self.visit(node.value)
         if self.depth:
             node.value = self._hooked(node.value, "value", node.value)
         return node
 
-    def visit_Return(self, node: ast.Return) -> Any:
+    def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
         if node.value is not None:
-            node.value = self.visit(node.value)
-            if self.depth:
-                node.value = self._hooked(node.value, "value", node.value)
+            value = self.visit(node.value)
+            node.value = self._hooked(value, "value", value) if self.depth else value
         return node
 
     # ---- expressions
 
-    def visit_Name(self, node: ast.Name) -> Any:
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         return self._hooked(node, "load", node) if self.depth and isinstance(
             node.ctx, ast.Load) else node
 
-    def visit_Attribute(self, node: ast.Attribute) -> Any:
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         node.value = self.visit(node.value)
         if not self.depth or not isinstance(node.ctx, ast.Load):
             return node
         return self._hooked(node, "attribute", node.value, ast.Constant(node.attr))
 
-    def visit_Subscript(self, node: ast.Subscript) -> Any:
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
         return self._hooked(node, "load", node) if self.depth and isinstance(
             node.ctx, ast.Load) else node
 
-    def visit_Call(self, node: ast.Call) -> Any:
+    def visit_Call(self, node: ast.Call) -> ast.expr:
         func = node.func if isinstance(node.func, ast.Name) else self.visit(node.func)
         node.args = [self.visit(a) for a in node.args]
         node.keywords = [self.visit(k) for k in node.keywords]
         node.func = self._hooked(func, "callee", func)
         return node
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         self.generic_visit(node)
         if not self.depth or any([isinstance(n, ast.NamedExpr) for n in ast.walk(node)]):
             return node
@@ -632,23 +632,23 @@ class _Rewriter(ast.NodeTransformer):
             made = self._hooked(x, name, x, _lambda(made))
         return made
 
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
         if not self.depth or any([isinstance(n, ast.NamedExpr) for n in ast.walk(node)]):
             return node
         return self._hooked(node, "choose", node.test, _lambda(node.body), _lambda(node.orelse))
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)
         if not self.depth or not isinstance(node.op, ast.Not):
             return node
         return self._hooked(node, "not_", node.operand)
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         self.generic_visit(node)
         return self._hooked(node, "text", node) if self.depth else node
 
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         node.value = self.visit(node.value)
         return node
 
