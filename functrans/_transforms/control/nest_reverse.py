@@ -137,9 +137,13 @@ class NestVJP:
                     stores.append(bar)
                     program_outs.append(ct)
         for p, ct in kept.items():
-            if not _is_zero(ct):
-                stores.append(Store(self.bars[p.buffer], p.at, add=True))
+            # a position on a stack is popped once: nothing is there yet, perhaps not even a zero
+            first = s.stack is not None and any(x.factor(s.stack.position) for x in p.at)
+            if first or not _is_zero(ct):
+                stores.append(Store(self.bars[p.buffer], p.at, add=not first))
                 program_outs.append(ct)
+        pairs = sorted(zip(stores, program_outs, strict=True), key=lambda pair: pair[0].add)
+        stores, program_outs = [w for w, _ in pairs], [a for _, a in pairs]
         loads = (*s.loads, *stored.values(), *bars)
         inputs = (
             *joint.inputs[: len(s.loads)],

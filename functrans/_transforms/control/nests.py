@@ -49,6 +49,8 @@ _refuses: ContextVar[bool] = ContextVar("refuses", default=False)
 def staged_nest(nest: Nest, operands: Sequence) -> tuple:
     """The outputs of a nest, while a function is staged; ``Unproved`` where it has no derivative
     as a nest, but needs one."""
+    if not nest.outs:
+        return ()
     token = _refuses.set(True)
     try:
         return tuple(NestCall(nest)(*operands))

@@ -176,6 +176,15 @@ def test_a_loop_by_a_test_goes_back_as_often_as_it_was_passed():
     np.testing.assert_allclose(ft.jvp(ft.grad(f), (A,), (np.ones(3),))[1], second, rtol=1e-12)
 
 
+def test_what_is_pushed_on_an_open_stack_is_set_since_its_memory_is_not_cleared():
+    first = NestVJP(newton(3, NestCall), (True,), ZeroPolicy.BARE).backward
+    second = NestVJP(first, (True,) * len(first.operands), ZeroPolicy.BARE).backward
+    assert second.open_stacks
+    pushed = [s for s in second.entries if s.stack is not None and not s.stack.down]
+    assert pushed
+    assert all(not w.add for s in pushed for w in s.stores if w.buffer in second.open_stacks)
+
+
 def test_places_from_data_go_back_and_are_checked_by_machine_code():
     nest, at = gather(3, 5, NestCall), np.array([2, 0, 2, 2, 1])
     rng = np.random.default_rng(3)
