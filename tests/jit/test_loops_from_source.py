@@ -208,6 +208,19 @@ def test_arrays_that_others_name_are_seen_to_be_written():
 
 
 @pytest.mark.usefixtures("every_loop", "unoptimised")
+def test_a_row_that_a_loop_names_is_still_a_part_of_its_array_behind_the_loop():
+    def f(A):
+        A = A.copy()
+        for k in range(5):
+            row = A[k]
+        A[4] += 1.0
+        return row + 0.0
+
+    A = np.ones((5, 5))
+    assert ft.jit(f)(A).tolist() == f(fnp.array(A)).tolist() == [2.0] * 5
+
+
+@pytest.mark.usefixtures("every_loop", "unoptimised")
 def test_what_a_loop_reads_from_outside_is_compared_at_each_call():
     w = np.array([1.0, 2.0, 3.0])
     options = types.SimpleNamespace(scale=2.0)

@@ -162,8 +162,9 @@ class Builder:
             del self.domain[count:]
 
     @contextmanager
-    def inside_again(self, block: list[Statement], forms: Sequence[Form], body: object
-                     ) -> Iterator[None]:
+    def inside_again(
+        self, block: list[Statement], forms: Sequence[Form], body: object
+    ) -> Iterator[None]:
         """The end of a block that has been left."""
         count = len(self.domain)
         self.blocks.append(block)
@@ -193,8 +194,14 @@ class Builder:
         self.made_in[b] = self.bodies[-1]
         return b
 
-    def store(self, b: Buffer, at: Sequence[Form], axes: Sequence[tuple[Index, Form]], node: Node,
-              add: bool = False) -> None:
+    def store(
+        self,
+        b: Buffer,
+        at: Sequence[Form],
+        axes: Sequence[tuple[Index, Form]],
+        node: Node,
+        add: bool = False,
+    ) -> None:
         """``b[at] = node`` for all axes."""
         kept = tuple([(v, n) for v, n in axes])
         loads = tuple(dict.fromkeys([x for x in leaves_of(node) if isinstance(x, Place)]))
@@ -213,8 +220,9 @@ class Builder:
         self.fill(b, x)
         return self.whole(b, x.lengths, x.weak)
 
-    def whole(self, b: Buffer, lengths: Sequence[Form] | None = None, weak: bool = False
-              ) -> BodyValue:
+    def whole(
+        self, b: Buffer, lengths: Sequence[Form] | None = None, weak: bool = False
+    ) -> BodyValue:
         """What a buffer holds."""
         lengths = [Form(n) for n in b.aval.shape] if lengths is None else lengths
         axes = [self.axis() for _ in lengths]
@@ -264,14 +272,17 @@ class Builder:
             return self.whole(operand.buffer)
         operand = self._operand(id(part.memory), part.whole, part.whole, True)
         axes = [self.axis() for _ in x.shape]
-        at = [Form(start) if axis is None else Form.of(axes[axis]) * step + start
-              for start, step, axis in part.places]
+        at = [
+            Form(start) if axis is None else Form.of(axes[axis]) * step + start
+            for start, step, axis in part.places
+        ]
         node = Place(operand.buffer, tuple(at))
         return BodyValue(self, node, axes, [Form(n) for n in x.shape], x.dtype, False)
 
     def _operand(self, key: int, like: Any, source: Any, writable: bool) -> Operand:
         if key not in self.operands:
             b = self.buffer("x", like.shape, like.dtype)
+            self.made_in[b] = Operand  # in no body, though it is first used in one
             self.operands[key] = Operand(b, source, writable)
         return self.operands[key]
 
@@ -285,8 +296,11 @@ class Builder:
         if not isinstance(x, BodyValue):
             return x
         node = self.node_of(x)
-        if x.is_view or not isinstance(node, Place | Op) or (
-                isinstance(node, Place) and not self.is_writable(node.buffer)):
+        if (
+            x.is_view
+            or not isinstance(node, Place | Op)
+            or (isinstance(node, Place) and not self.is_writable(node.buffer))
+        ):
             return x
         return self.temporary(x)
 
@@ -301,8 +315,9 @@ class Builder:
         read: dict[Buffer, int] = {}
         for memory, time in [r for x in values for r in x.reads().items()]:
             read[memory] = min(time, read.get(memory, time))
-        return BodyValue(self, Op(f, nodes), axes, lengths, np.asarray(y).dtype,
-                         type(y) in PYTHON_SCALARS, read)
+        return BodyValue(
+            self, Op(f, nodes), axes, lengths, np.asarray(y).dtype, type(y) in PYTHON_SCALARS, read
+        )
 
     def broadcast(self, shapes: Sequence[Sequence[Form]]) -> list[Form]:
         rank = max(map(len, shapes))
@@ -319,8 +334,9 @@ class Builder:
         """The expression of ``x`` broadcast to the axes."""
         own = list(zip(x.axes, x.lengths, strict=True))
         values = {}
-        for (v, n), u, m in zip(own, axes[len(axes) - len(own):], lengths[len(axes) - len(own):],
-                                strict=True):
+        for (v, n), u, m in zip(
+            own, axes[len(axes) - len(own) :], lengths[len(axes) - len(own) :], strict=True
+        ):
             if n != m and n != Form(1):
                 raise WrittenOut(f"lengths {n} and {m} may differ")
             values[v] = Form(0) if n == Form(1) and m != Form(1) else Form.of(u)
@@ -340,8 +356,11 @@ class Builder:
         if node == place:
             return  # what x[k] += v has written already
         for x in leaves_of(node):
-            if isinstance(x, Place) and x != place and overlapping(
-                    self.domain, target.extents(), place, x):
+            if (
+                isinstance(x, Place)
+                and x != place
+                and overlapping(self.domain, target.extents(), place, x)
+            ):
                 node = self.spread(self.temporary(value), target.axes, target.lengths)
                 break
         self.store(place.buffer, place.at, target.extents(), node)
@@ -405,8 +424,16 @@ class BodyValue:
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, owner: Builder, node: Node, axes: Sequence[Index], lengths: Sequence[Form],
-                 dtype: np.dtype, weak: bool, read: dict[Buffer, int] | None = None):
+    def __init__(
+        self,
+        owner: Builder,
+        node: Node,
+        axes: Sequence[Index],
+        lengths: Sequence[Form],
+        dtype: np.dtype,
+        weak: bool,
+        read: dict[Buffer, int] | None = None,
+    ):
         self.owner, self.node, self.axes, self.lengths = owner, node, tuple(axes), tuple(lengths)
         self.dtype, self.weak, self.body = dtype, weak, owner.bodies[-1]
         self.is_view = isinstance(node, Place) and bool(self.axes)
@@ -446,8 +473,15 @@ class BodyValue:
     def transpose(self, *order: Any) -> BodyValue:
         order = order[0] if len(order) == 1 and isinstance(order[0], tuple) else order
         axes = tuple(reversed(range(self.ndim))) if order in ((), (None,)) else order
-        return BodyValue(self.owner, self.owner.node_of(self), [self.axes[k] for k in axes],
-                         [self.lengths[k] for k in axes], self.dtype, False, self.reads())
+        return BodyValue(
+            self.owner,
+            self.owner.node_of(self),
+            [self.axes[k] for k in axes],
+            [self.lengths[k] for k in axes],
+            self.dtype,
+            False,
+            self.reads(),
+        )
 
     def __len__(self) -> int:
         n = self.shape[0]
