@@ -9,6 +9,8 @@ from numpy.testing import assert_allclose
 
 import functrans as ft
 import functrans.numpy as fnp
+from functrans._compile.nest import equation, saved
+from functrans._transforms.control import nest_reverse
 from functrans._transforms.staging import loops
 from tests.fuzz import from_source
 from tests.jit import loop_programs as programs
@@ -294,3 +296,22 @@ def test_no_pass_and_one_pass_of_a_while():
     for x, y, k in (20.0, 400.0, 0), (5.0, 75.0, 1), (1.0, 27.0, 3):
         assert compiled(x) == (y, k)
         assert ft.grad(lambda x: compiled(x)[0])(x) == ft.grad(lambda x: f(x)[0])(x)
+
+
+@pytest.mark.usefixtures("unoptimised")
+def test_a_while_that_saves_more_than_there_is_room_for_is_staged_pass_by_pass(monkeypatch):
+    for module in (equation, saved, nest_reverse):
+        monkeypatch.setattr(module, "ROOM", 8)
+
+    def f(x):
+        y = x
+        while y < 30.0:
+            y = y * x
+        return y
+
+    slope = ft.jit(ft.grad(f))
+    assert slope(6.0) == 12.0
+    assert "staged once" in repr(slope.explain())
+    assert_allclose(slope(1.2), 19.0 * 1.2**18, rtol=1e-13)
+    assert slope(6.0) == 12.0
+    assert "staged once" not in repr(slope.explain())

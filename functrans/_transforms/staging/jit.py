@@ -19,6 +19,7 @@ import numpy as np
 
 from functrans._compile.ir.program import evaluate
 from functrans._compile.lowering.numbers import Rounding
+from functrans._compile.nest.ir import RoomExceeded
 from functrans._core.array import Array
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler
@@ -98,8 +99,9 @@ def jit(
     The kind is the structure of the arguments, their shapes and dtypes, and the values of static
     arguments and of leaves that are not numbers. Where Python decides by values (``if``, ``while``,
     ``range(n)``, ``int(x)``), each path through the function is staged when a call first takes it,
-    and at most ``max_paths`` of them are kept for each kind of arguments. A ``for`` is staged pass
-    by pass, and many passes that do the same are compiled as one loop. Closures, globals,
+    and at most ``max_paths`` of them are kept for each kind of arguments. Loops of many passes are
+    staged once where their source says all that they do, others pass by pass; ``explain()`` says
+    what has become of each. Closures, globals,
     attributes and arrays that the function reads are compared at each call, and if they have
     changed it is staged again. Side effects happen when a path is staged; drawing random numbers is
     refused. ``precise`` takes scalar mathematical functions of the C library instead of vector
@@ -133,6 +135,8 @@ def jit(
                 if y is not NotImplemented:
                     return y
             return handed_to(sys._getframe(1), compiled.again(args, kwargs))
+        except RoomExceeded:
+            return handed_to(sys._getframe(1), compiled.without_loops(args, kwargs))
         except Exception as error:
             surface(error)
             raise
@@ -180,7 +184,7 @@ class Jitted:
     """
 
     __slots__ = ("changes", "doubted", "entries", "f", "history", "latest", "lock", "loops", "most",
-                 "name", "rounding", "shortcuts", "signature", "told")
+                 "name", "rounding", "shortcuts", "signature", "told", "written_out")
 
     def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding, most: int = MOST):
         self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
@@ -191,6 +195,7 @@ class Jitted:
         self.latest: Latest = _NOTHING
         self.lock = Lock()
         self.loops: loops.Loops | None = None  # of the last staging
+        self.written_out = False  # whether no loop is staged as one any more
         self.told: set[str] = set()
         self.history: deque[Staging] = deque(maxlen=KEPT)
         self.changes = 0  # programs that were staged anew, since what they read had changed
@@ -270,6 +275,12 @@ class Jitted:
             way = Nested(entry, given.structure) if nested else entry
             self.shortcuts[_kinds(args, kwargs)] = way
         return y
+
+    def without_loops(self, args: tuple, kwargs: dict) -> Any:
+        """The call, of which a loop has no room for what its backward reads: pass by pass."""
+        self.written_out = True
+        self.clear()
+        return self(args, kwargs)
 
     def clear(self) -> None:
         """Forget every program."""
@@ -385,7 +396,7 @@ class Jitted:
     @contextmanager
     def _loops(self) -> Iterator[Callable]:
         """A block in which the function's loops may be staged as loops, and how it is called."""
-        if not settings().loops:
+        if self.written_out or not settings().loops:
             self.loops = None
             yield self.signature.call
             return
