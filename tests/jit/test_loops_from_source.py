@@ -315,3 +315,60 @@ def test_a_while_that_saves_more_than_there_is_room_for_is_staged_pass_by_pass(m
     assert_allclose(slope(1.2), 19.0 * 1.2**18, rtol=1e-13)
     assert slope(6.0) == 12.0
     assert "staged once" not in repr(slope.explain())
+
+
+class Ledger:
+    total = 0.0
+
+
+def test_functions_that_a_loop_calls_have_their_effects_in_each_pass(every_loop, unoptimised):
+    ledger, seen, kept = Ledger(), {}, [0.0]
+
+    def sets_attribute(v):
+        ledger.total = ledger.total + 1.0
+        return v
+
+    def sets_item(v):
+        seen["last"] = ledger.total
+        kept[0] += 1.0
+        return v
+
+    def f(x):
+        s = 0.0
+        for v in x:
+            s = s + sets_attribute(v)
+        for v in x:
+            s = s + sets_item(v)
+        return s
+
+    assert ft.jit(f)(np.ones(4)) == 8.0
+    assert (ledger.total, seen, kept) == (4.0, {"last": 4.0}, [4.0])
+
+
+@pytest.mark.usefixtures("every_loop", "unoptimised")
+def test_arrays_with_two_names_behind_a_loop_stay_one():
+    def part(a):
+        a = a.copy()
+        for k in range(4):
+            y = a[k]
+        a[3] += 1.0
+        return y + 0.0
+
+    def other(x):
+        u = x.copy()
+        for _ in range(3):
+            t = 0.5 * u
+            u = t
+        u[0] = 5.0
+        return t + 0.0
+
+    def power(x):
+        u = x.copy()
+        v = u
+        for _ in range(3):
+            u **= 2
+        return v + 0.0
+
+    a = np.arange(16.0).reshape(4, 4)
+    for f, x in (part, a), (other, a[1]), (power, a[1]):
+        assert_allclose(ft.jit(f)(x), f(x), rtol=1e-15)

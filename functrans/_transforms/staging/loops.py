@@ -20,8 +20,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -96,18 +97,20 @@ def with_hooks(f: Any, own: frozenset[str]) -> Callable:
     return _add_hooks(f, own)
 
 
-def _add_hooks(f: FunctionType, own: frozenset[str]) -> FunctionType:
+def _add_hooks(f: FunctionType, own: frozenset[str], depth: int = 0) -> FunctionType:
     """The function with hooks, itself if it has some or cannot have any."""
     if HOOKS in f.__code__.co_freevars or is_library(package_of_code(f), own):
         return f
     notes = _loops.get()
-    code = rewritten_code(f)
+    code = rewritten_code(f, depth)
     if isinstance(code, str):
         if notes is not None and has_loop(f.__code__):
             line = f"{f.__code__.co_filename}:{f.__code__.co_firstlineno}"
             notes.note(line, f"`{f.__name__}` is run by Python: {code}")
         return f
     like_code(code, f.__code__)
+    if not depth:
+        _outside.add(code)
     cells = dict(zip(f.__code__.co_freevars, f.__closure__ or (), strict=True))
     closure = tuple([_CELL if name == HOOKS else cells[name] for name in code.co_freevars])
     made = FunctionType(code, f.__globals__, f.__name__, f.__defaults__, closure)
@@ -115,6 +118,10 @@ def _add_hooks(f: FunctionType, own: frozenset[str]) -> FunctionType:
     made.__qualname__, made.__doc__ = f.__qualname__, f.__doc__
     made.__dict__.update(f.__dict__)
     return made
+
+
+# Code whose statements outside of loops have no hooks: loops that are staged do not call it.
+_outside: WeakSet[CodeType] = WeakSet()
 
 
 def _cell(x: Any) -> Any:
@@ -192,7 +199,7 @@ def before_add(x: Any) -> object:
     b = building.get()
     if b is None or is_ours(x):
         return x
-    if isinstance(x, np.ndarray | Tracer):
+    if isinstance(x, Tracer) or (isinstance(x, np.ndarray) and x.ndim):
         return b.outside(x)
     if isinstance(x, bool | int | float | complex | str | tuple | np.generic):
         return x
@@ -346,8 +353,8 @@ def _call(b: Builder, f: Any, *args: Any, **kwargs: Any) -> object:
             return f(*args, **kwargs)
         f, args = f.__func__, (f.__self__, *args)
     if type(f) is FunctionType and not is_library(package_of_code(f), b.homes):
-        new = _add_hooks(f, b.homes)
-        if HOOKS not in new.__code__.co_freevars and not _is_trivial(new):
+        new = _add_hooks(f, b.homes, 1)
+        if HOOKS not in new.__code__.co_freevars or new.__code__ in _outside:
             raise WrittenOut(f"`{f.__name__}` is called, whose source is not there")
         return new(*map(b.keep, args), **{k: b.keep(v) for k, v in kwargs.items()})
     if holds_ours(args) or holds_ours(kwargs) or name_in_numpy(f) in FUNCTIONS:
@@ -358,11 +365,6 @@ def _call(b: Builder, f: Any, *args: Any, **kwargs: Any) -> object:
         return f(*args, **kwargs)
     name = getattr(f, "__name__", type(f).__name__)
     raise WrittenOut(f"`{name}` is called, of which it is not known what else it does")
-
-
-def _is_trivial(f: FunctionType) -> bool:
-    """Whether a function reads nothing and calls nothing."""
-    return not f.__code__.co_names and not f.__code__.co_freevars
 
 
 # ---- Loops

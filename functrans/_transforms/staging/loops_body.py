@@ -236,9 +236,6 @@ def _end(b: Builder, entered: Sequence[Entered], outs: Sequence, names: Sequence
             raise WrittenOut(f"`{n.name}` becomes a part of another array")
         if node.buffer in own:
             swaps[k] = own[node.buffer]
-    arrays = [v.node.buffer for _, v in new if v.ndim]
-    if len(set(arrays)) < len(arrays):
-        raise WrittenOut("two names become one array")
     _require_apart(b, entered, block, swaps, state)
     kept = [(e, b.temporary(v) if _reads(v, own) else v) for e, v in new]
     for e, v in kept:
@@ -365,6 +362,7 @@ def _pass(b: Builder, counter: Counter, index: Index, body: Callable, state: Seq
     with b.inside([k - low, high - 1 - k]) as block, b.body():
         outs = body(b.keep(counter.item(k)), *[e.value for e in entered])
         swaps = _end(b, entered, outs, names, block, state)
+        _require_own(entered, outs, names)
         outs = [_last(b, y, n) if e.value is UNSET else y
                 for e, y, n in zip(entered, outs, names, strict=True)]
     if swaps:
@@ -404,12 +402,22 @@ def _last(b: Builder, y: Any, n: LoopName) -> Any:
     if not n.live or not isinstance(y, BodyValue):
         lost = holds_ours(y) and not isinstance(y, IndexValue)
         return UNSET if lost or not n.live else y
-    if y.ndim and b.made_in.get(y.node.buffer if isinstance(y.node, Place) else None) is not (
-            b.bodies[-1]):
-        raise WrittenOut(f"`{n.name}`, a part of an array, is used behind the loop")
     fresh = isinstance(y.node, Place) and b.made_in.get(y.node.buffer) is b.bodies[-1] and (
         y.node.at == tuple(map(Form.of, y.axes)))
+    if y.ndim and not fresh:
+        raise WrittenOut(f"`{n.name}`, a part of another array, is used behind the loop")
     return y if fresh else b.temporary(y)
+
+
+def _require_own(entered: Sequence[Entered], outs: Sequence, names: Sequence[LoopName]) -> None:
+    """Refuse two names for one array that a pass has made: what they are then would be copies."""
+    arrays = [
+        y.node.buffer for e, y, n in zip(entered, outs, names, strict=True)
+        if isinstance(y, BodyValue) and y.is_view and (e.buffer is not None or (
+            n.live and e.value is UNSET))
+    ]
+    if len(set(arrays)) < len(arrays):
+        raise WrittenOut("two names become one array")
 
 
 def _after(b: Builder, x: Any, e: Entered, y: Any, n: LoopName, ended: dict | None,
@@ -453,6 +461,7 @@ def _while_pass(b: Builder, test: Callable, body: Callable, state: Sequence,
     with b.inside([k]) as block, b.body():
         outs = body(*[e.value for e in entered])
         swaps = _end(b, entered, outs, names, block, state)
+        _require_own(entered, outs, names)
     if swaps:
         raise WrittenOut("an array is given to another name in a `while`")
     count = b.buffer("count", (), INT)

@@ -128,8 +128,8 @@ def counter_of_call(b: Builder | None, f: Callable, args: Sequence) -> Counter |
 def _zeros(b: Builder, shape: Any, dtype: Any = float, *, value: int = 0) -> BodyValue:
     lengths = [form_of(n) for n in (shape if isinstance(shape, tuple | list) else (shape,))]
     wanted = np.dtype(dtype)
-    if any([not b.decides(n) for n in lengths]):
-        raise WrittenOut("an array of a negative length")
+    if not lengths or any([not b.decides(n) for n in lengths]):
+        raise WrittenOut("an array without axes, or of a negative length")
     memory = b.buffer("t", [b.bound(n) for n in lengths], wanted)
     y = b.whole(memory, lengths)
     b.store(memory, [Form.of(v) for v in y.axes], y.extents(), wanted.type(value))
@@ -155,7 +155,7 @@ def _full(b: Builder, shape: Any, value: Any) -> BodyValue:
 
 def _array(b: Builder, x: Any) -> BodyValue:
     if not isinstance(x, tuple | list):
-        return b.value_of(x).copy()
+        return _copy(b, x)
     parts = [b.value_of(p) for p in x]
     if not parts or any([p.ndim for p in parts]):
         raise WrittenOut("np.array of arrays")
@@ -164,6 +164,13 @@ def _array(b: Builder, x: Any) -> BodyValue:
     for k, p in enumerate(parts):
         y[k] = p
     return y
+
+
+def _copy(b: Builder, x: Any) -> BodyValue:
+    x = b.value_of(x)
+    if not x.ndim:
+        raise WrittenOut("an array without axes")
+    return x.copy()
 
 
 def _sum(b: Builder, x: Any, axis: Any = None) -> Any:
@@ -205,8 +212,7 @@ FUNCTIONS: dict[str, Callable] = {
     "zeros": _zeros, "empty": _zeros, "ones": lambda b, shape, dtype=float: _zeros(
         b, shape, dtype, value=1),
     "zeros_like": _like(0), "empty_like": _like(0), "ones_like": _like(1), "full": _full,
-    "array": _array, "asarray": lambda b, x: b.value_of(x), "copy": lambda b, x: (
-        b.value_of(x).copy()),
+    "array": _array, "copy": _copy,
     "sum": _sum, "mean": _mean, "dot": _dot, "matmul": lambda b, x, y: matmul(x, y),
     "inner": lambda b, x, y: _dot(b, x, b.value_of(y).T), "outer": _outer,
     "flip": _flip, "where": _where, "transpose": lambda b, x, *axes: b.value_of(x).transpose(*axes),

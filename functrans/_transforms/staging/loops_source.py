@@ -53,7 +53,7 @@ class Refused(Exception):
 # ---- Code
 
 
-_known: dict[int, tuple[weakref.ref[CodeType], CodeType | str]] = {}
+_known: dict[tuple[int, int], tuple[weakref.ref[CodeType], CodeType | str]] = {}
 _loops: dict[int, tuple[weakref.ref[CodeType], bool]] = {}
 
 
@@ -68,23 +68,26 @@ def has_loop(code: CodeType) -> bool:
     return known
 
 
-def rewritten_code(f: FunctionType) -> CodeType | str:
-    """The code of the function with hooks, or why there is none."""
+def rewritten_code(f: FunctionType, depth: int = 0) -> CodeType | str:
+    """The code of the function with hooks, or why there is none.
+
+    With ``depth`` 1 it is for calls from loops that are staged: hooks are at all that it does.
+    """
     code = f.__code__
-    ref, known = _known.get(id(code), (None, ""))
+    key = id(code), depth
+    ref, known = _known.get(key, (None, ""))
     if ref is None or ref() is not code:
         try:
-            known = _rewrite(code)
+            known = _rewrite(code, depth)
         except Refused as why:
             known = str(why)
         except (SyntaxError, RecursionError, ValueError) as why:
             known = f"its source cannot be read: {why}"
-        key = id(code)
         _known[key] = weakref.ref(code, lambda _: _known.pop(key, None)), known
     return known
 
 
-def _rewrite(code: CodeType) -> CodeType:
+def _rewrite(code: CodeType, depth: int) -> CodeType:
     tree = _parse("".join(linecache.getlines(code.co_filename)))
     imports = _imports(tree)
     for node in _nodes(tree, code):
@@ -99,7 +102,7 @@ def _rewrite(code: CodeType) -> CodeType:
     if found := _OF_FRAMES & named:
         raise Refused(f"it uses `{min(found)}`")
     node = copy.deepcopy(node)
-    _Rewriter(node, 0).change_function()
+    _Rewriter(node, depth).change_function()
     return _compile(node, code, imports, HOOKS)
 
 

@@ -265,8 +265,8 @@ class Builder:
     def outside(self, x: Any) -> BodyValue:
         """The value of an array from outside, as it is at that moment of the loop."""
         part = part_of(x)
-        if part is NotImplemented:
-            raise WrittenOut("a part of an array at an unknown index is used")
+        if part is NotImplemented or (part is not None and not x.shape):
+            raise WrittenOut("a part of an array at an unknown index, or one without axes, is used")
         if part is None:
             operand = self._operand(id(x), x, x, False)
             return self.whole(operand.buffer)
@@ -655,6 +655,11 @@ def _in_place(f: Callable) -> Callable:
     return update
 
 
+def _not_in_place(self: BodyValue, other: Any) -> Any:
+    """Numbers are never changed in place; arrays are, which is not known to loops here."""
+    return stop("this operation on an array in place") if self.ndim else NotImplemented
+
+
 def _install_operators() -> None:
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
         f = getattr(operator, name)
@@ -663,6 +668,8 @@ def _install_operators() -> None:
         setattr(BodyValue, f"__r{name}__", backward)
         setattr(BodyValue, f"__i{name}__", _in_place(f))
     BodyValue.__rpow__ = _binary(operator.pow)[1]  # type: ignore[attr-defined]
+    for name in ("pow", "matmul", "and", "or", "xor", "lshift", "rshift"):
+        setattr(BodyValue, f"__i{name}__", _not_in_place)
     for name in ("lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor"):
         setattr(BodyValue, f"__{name.rstrip('_')}__", _binary(getattr(operator, name))[0])
     for name in ("neg", "pos", "abs", "invert"):
