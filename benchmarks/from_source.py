@@ -1,4 +1,4 @@
-"""Loops that ``jit`` stages from the source, against the same written out (``config(loops=False)``).
+"""Loops that ``jit`` stages from the source, against the same written out.
 
 First calls compile anew: a number that no cache knows is in each function.
 """

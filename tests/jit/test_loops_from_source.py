@@ -372,3 +372,16 @@ def test_arrays_with_two_names_behind_a_loop_stay_one():
     a = np.arange(16.0).reshape(4, 4)
     for f, x in (part, a), (other, a[1]), (power, a[1]):
         assert_allclose(ft.jit(f)(x), f(x), rtol=1e-15)
+
+
+def test_loops_are_found_behind_a_gradient_that_a_function_calls():
+    slope = ft.grad(programs.pairs, argnums=1)
+
+    def step(a, b):
+        return b - 0.1 * slope(a, b)
+
+    a, b = np.ones((80, 80)), np.full(80, 0.01)
+    compiled = ft.jit(step)
+    assert_allclose(compiled(a, b), step(a, b), rtol=1e-12)
+    (note,) = notes_of(compiled)
+    assert note.endswith("staged as a loop")

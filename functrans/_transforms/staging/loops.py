@@ -92,9 +92,16 @@ def with_hooks(f: Any, own: frozenset[str]) -> Callable:
     if type(f) is MethodType:
         new = with_hooks(f.__func__, own)
         return f if new is f.__func__ else MethodType(new, f.__self__)
-    if type(f) is not FunctionType or not any([has_loop(g.__code__) for g in Callees(f)]):
-        return f
-    return _add_hooks(f, own)
+    return _add_hooks(f, own) if type(f) is FunctionType and _may_loop(f) else f
+
+
+def _may_loop(f: Any) -> bool:
+    """Whether a function, or one that it names, also inside of a transform, has a loop."""
+    callees = Callees(f)
+    if any([has_loop(g.__code__) for g in callees]):
+        return True
+    return any([isinstance(x, Derived) and x is not f and _may_loop(x.__wrapped__)
+                for x in callees.closed])
 
 
 def _add_hooks(f: FunctionType, own: frozenset[str], depth: int = 0) -> FunctionType:
@@ -312,6 +319,10 @@ def callee(f: Any) -> Callable:
     if type(f) is MethodType and type(f.__func__) is FunctionType:
         new = _hooked_callee(f.__func__, notes)
         return f if new is f.__func__ else MethodType(new, f.__self__)
+    if isinstance(f, Derived):  # a gradient that was made outside
+        if id(f) not in notes.functions:
+            notes.functions[id(f)] = f, with_hooks(f, notes.homes)
+        return notes.functions[id(f)][1]
     if type(f) is not FunctionType:
         return f
     transforms = str(f.__module__).startswith(_TRANSFORMS)
@@ -339,8 +350,8 @@ def _hooked_callee(f: FunctionType, notes: Loops) -> FunctionType:
         return f
     known = notes.functions.get(id(f))
     if known is None:
-        looped = any([has_loop(g.__code__) for g in Callees(f)])
-        known = notes.functions[id(f)] = f, _add_hooks(f, notes.homes) if looped else f
+        new = _add_hooks(f, notes.homes) if _may_loop(f) else f
+        known = notes.functions[id(f)] = f, new
     return known[1]
 
 
