@@ -34,6 +34,7 @@ def main() -> int:
     from benchmarks import (
         arrays,
         as_written,
+        from_source,
         imports,
         jit,
         kernels,
@@ -79,6 +80,7 @@ def main() -> int:
     runs["as-written"] = lambda: as_written.table(args.scale)
     runs["jit-lengths"] = lambda: ragged.table(args.scale)
     runs["jit-loops"] = lambda: loops.table(args.scale)
+    runs["jit-from-source"] = lambda: from_source.table(args.scale)
     if kernels.numba is not None:
         runs["numba-price"] = lambda: kernels.price_table(args.scale)
         runs["numba-calls"] = lambda: kernels.call_table(args.scale)

@@ -43,6 +43,7 @@ class Named(TypedDict, total=False):
     threads: int | None
     kinks: str
     log: str | None
+    loops: bool
     tracebacks: str
     values: str
     verify: bool
@@ -68,6 +69,7 @@ class Settings:
     threads: int | None
     kinks: str
     log: str | None
+    loops: bool
     tracebacks: str
     values: str
     verify: bool
@@ -188,6 +190,9 @@ class Config:
     compiles, why, in what time, and whether the code was on disk. None: nothing, but that what is
     compiled for more than 2 seconds says so as information.
 
+    ``loops``: whether ``jit`` stages loops of many passes that Python's source has as loops, or
+    pass by pass. ``jit(f).explain()`` says what has become of each.
+
     ``tracebacks``: "short" ones of what is raised under a transform leave out the frames of this
     package, and end at the user's line; "full" ones have them.
 
@@ -208,6 +213,7 @@ class Config:
     threads = Count(None)
     kinks = Setting(SUBGRADIENT, (SUBGRADIENT, WARN, RAISE))
     log = Setting[str | None](None, (None, COMPILE))
+    loops = Setting(True, SWITCH)
     tracebacks = Setting(SHORT, (SHORT, FULL))
     values = Setting(NATIVE, (NUMPY, NATIVE))
     verify = Setting(True, SWITCH)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from functrans._core.bind import Tracer
 from functrans.errors import PACKAGE, UnsupportedError, name_of, user_line
@@ -108,9 +108,32 @@ def _result(y: Any, fixed: bool) -> Any:
     raise NotImplementedError  # likewise
 
 
-def install(named: Callable, result: Callable) -> None:
-    """Called once by ``functrans.numpy``: how arguments and results become names, in containers
-    or not.
+class Part(NamedTuple):
+    """Where the array that a name stands for lies: ``whole`` is the name of all of its memory.
+
+    For each axis of that, ``places`` are the first place, the step and the axis of the part, None
+    where the place is one.
     """
-    global _name, _result
-    _name, _result = named, result
+
+    memory: Any
+    whole: Any
+    places: list[tuple[int, int, int | None]]
+
+
+def part_of(x: Any) -> Part | None:
+    """The part of an array that ``x`` is a name of; None if it is none, NotImplemented if it is no
+    part that indices along axes make.
+    """
+    return _part(x) if isinstance(x, Tracer) else None
+
+
+def _part(x: Any) -> Part | None:
+    raise NotImplementedError  # replaced, as ``_name`` is
+
+
+def install(named: Callable, result: Callable, part: Callable) -> None:
+    """Called once by ``functrans.numpy``: how arguments and results become names, in containers
+    or not, and where what they stand for lies.
+    """
+    global _name, _result, _part
+    _name, _result, _part = named, result, part

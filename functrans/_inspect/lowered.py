@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from functrans._compile.ir.program import Program
@@ -23,6 +24,7 @@ class Staging(NamedTuple):
     arguments: str
     seconds: float
     entries: Sequence[Entry]
+    loops: Mapping[str, str] = MappingProxyType({})
 
     def line(self) -> str:
         size = sum([len(entry.program.eqns) for entry in self.entries])
@@ -55,6 +57,7 @@ class Explanation:
         for staging in self.stagings:
             lines.append(f"  {staging.line()}")
             lines += [f"    {len(e.program.eqns)} equations: {e.made}" for e in staging.entries]
+            lines += [f"    loop at {line}: {text}" for line, text in staging.loops.items()]
         return "\n".join(lines)
 
 

@@ -444,6 +444,12 @@ def follow_always(f: Any) -> None:
     _names_of_codes.pop(id(f.__code__), None)
 
 
+def like_code(new: types.CodeType, old: types.CodeType) -> None:
+    """Have ``new``, the code of a function that was rewritten, write where ``old`` does."""
+    for code in _nest(new):
+        _writes[code] = _code_writes(old)
+
+
 def _nest(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
     for c in codes_inside(code):

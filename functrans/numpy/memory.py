@@ -89,6 +89,28 @@ def place_of(window: np.ndarray, owner: np.ndarray) -> Place | None:
     return Place((rows.ARRAY,), (places,), flat=True)
 
 
+def places_along_axes(window: np.ndarray, owner: np.ndarray) -> list | None:
+    """For each axis of ``owner`` the first place, the step and the axis of a view of it, None where
+    the place is one; None if the view does not lie so.
+    """
+    size = owner.itemsize
+    axes = [k for k, n in enumerate(window.shape) if n != 1]
+    lines = [(window.shape[k], window.strides[k] // size) for k in axes]
+    offset = (address(window) - address(owner)) // size
+    found = _along_axes(offset, lines, owner.shape) if owner.size and window.size else None
+    if found is None:
+        return None
+    key, order = found
+    places, used = [], iter(sorted(range(len(order)), key=order.__getitem__))
+    for n, k in zip(owner.shape, key, strict=True):
+        if isinstance(k, slice):
+            start, _, step = k.indices(n)
+            places.append((start, step, axes[next(used)]))
+        else:
+            places.append((k, 0, None))
+    return places
+
+
 def address(x: np.ndarray) -> int:
     return x.__array_interface__["data"][0]
 

@@ -15,7 +15,7 @@ from functrans._core.bind import AnyArray, Tracer
 from functrans._core.writing import current, install, writing
 from functrans.numpy import protocols
 from functrans.numpy.functionalized import adopt, call
-from functrans.numpy.writable import Fixed, Writable, argument
+from functrans.numpy.writable import Fixed, Writable, argument, part_of
 from functrans.numpy.writable import named as as_name
 
 # ---- How callers reach the functions of this package: by name, as methods, through NumPy's own
@@ -95,7 +95,7 @@ def _named_result(y: Any, fixed: bool) -> Any:
     return tree.map(name, y)
 
 
-install(_named_argument, _named_result)
+install(_named_argument, _named_result, part_of)
 
 
 def attach(module: ModuleType) -> None:

@@ -20,11 +20,12 @@ import numpy as np
 from functrans._core.array import Array, frozen_copy, plain
 from functrans._core.bind import AnyArray, Outputs, Trace, Tracer, bind, known_value, newest_trace
 from functrans._core.primitive import Primitive
-from functrans._core.writing import current
+from functrans._core.writing import Part, current
 from functrans._ops import indexing as rows
 from functrans.errors import ArgumentError, UnsupportedError, user_line
 from functrans.numpy.indexing import is_flag, split_key
 from functrans.numpy.memory import (
+    Memory,
     Place,
     Section,
     address,
@@ -34,6 +35,7 @@ from functrans.numpy.memory import (
     of_value_like,
     opened_key,
     place_of,
+    places_along_axes,
     selects_part,
 )
 from functrans.numpy.structure import as_operand, is_traced
@@ -336,6 +338,17 @@ class Writable(Name):
         value = _fit(current(value), self.shape, self.dtype)
         if value.size:
             memory.write(self.place, value)
+
+
+def part_of(x: Any) -> Any:
+    """Where what a name stands for lies (``_core/writing.py``)."""
+    if type(x) is not Writable:
+        return None
+    memory = x.memory
+    if type(memory) is not Memory or x.is_read_only():
+        return NotImplemented
+    places = places_along_axes(x.window, memory.array)
+    return NotImplemented if places is None else Part(memory, view(memory), places)
 
 
 def view(memory: Any, window: np.ndarray | None = None, place: Place = _UNKNOWN) -> Writable:

@@ -319,7 +319,7 @@ def test_config_takes_a_positive_number_of_threads():
         assert ft.config.jit
     assert ft.config.threads is None
     shown = ("config(jit=True, keep_memory=True, threads=None, kinks='subgradient', log=None, "
-             "tracebacks='short', values='native', verify=True, warnings=False)")
+             "loops=True, tracebacks='short', values='native', verify=True, warnings=False)")
     with ft.config(tracebacks="short"):
         assert repr(ft.config) == shown
 

@@ -21,6 +21,14 @@ from functrans._ops.along_axes import softmax
 from functrans._ops.indexing import ARRAY, getitem, put_add, result_shape, scatter_add, scatter_set
 from functrans.scipy.special import logsumexp
 
+
+@pytest.fixture(autouse=True, scope="module")
+def written_out():
+    """Python's loops are written out, to be rolled up again."""
+    with ft.config(loops=False):
+        yield
+
+
 N = 12
 
 

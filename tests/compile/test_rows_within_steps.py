@@ -8,6 +8,14 @@ import functrans.numpy as np
 from functrans._transforms.reverse.walk import MANY
 from tests.compile.test_rolling import assert_same, both
 
+
+@pytest.fixture(autouse=True, scope="module")
+def written_out():
+    """Python's loops are written out, to be rolled up again."""
+    with ft.config(loops=False):
+        yield
+
+
 M = onp.random.default_rng(0).normal(size=(16, 16)).round(1)
 C = onp.linspace(-1.0, 1.0, 16)
 C[[3, 8]], C[15] = -0.0, 5e-324

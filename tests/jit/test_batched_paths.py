@@ -212,6 +212,7 @@ def test_an_empty_batch_has_no_path():
         ft.vmap(ft.jit(lambda x: x if x > 0 else -x))(np.zeros(0))
 
 
+@ft.config(loops=False)
 def test_a_path_of_many_decisions_is_staged_at_once(unoptimised):
     def f(x):
         y = 1.0

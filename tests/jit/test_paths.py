@@ -297,6 +297,7 @@ def test_what_paths_have_in_common_is_one_piece():
     assert len(root.program.outputs) == 2  # y and the decision
 
 
+@ft.config(loops=False)
 def test_equal_pieces_are_compiled_once():
     _, tree = tree_of(newton, (2.0,), (3.0,), (9.0,))
     entries = {id(n.piece.entry) for _, _, n in tree.nodes() if n.test is not None}
@@ -404,6 +405,7 @@ def test_the_plan_of_many_paths_is_not_made_anew_for_each(monkeypatch):
     assert made[-1] == 30
 
 
+@ft.config(loops=False)
 def test_a_loop_without_end_is_warned_of_and_then_python_runs_it(monkeypatch):
     monkeypatch.setattr(recording, "MOST_DECISIONS", 20)
 
@@ -854,6 +856,7 @@ def test_several_values_are_handed_on_by_several_pieces():
             np.testing.assert_allclose(y, expected, rtol=1e-14)
 
 
+@ft.config(loops=False)
 def test_the_c_function_walks_hundreds_of_guards():
     def f(x):
         y = x

@@ -240,6 +240,11 @@ class Structured(Primitive):
         """The programs that it holds, by what they are for."""
         raise NotImplementedError
 
+    @property
+    def shown(self) -> dict[str, Program]:
+        """The programs that are printed below its equation."""
+        return self.programs
+
     def with_programs(self, change: Callable[[Program], Program]) -> Structured:
         """The same row with each of its programs changed."""
         raise NotImplementedError
@@ -319,7 +324,7 @@ def show(program: Program, name: Callable[[Var], str] | None = None) -> str:
     for eqn in program.eqns:
         left = ", ".join(map(typed, eqn.outputs))
         params = " ".join(f"{k}={v!r}" for k, v in eqn.params.items())
-        held = eqn.prim.programs if isinstance(eqn.prim, Structured) else {}
+        held = eqn.prim.shown if isinstance(eqn.prim, Structured) else {}
         params = eqn.prim.note() if isinstance(eqn.prim, Structured) else params
         text = f"  {left} = {eqn.prim} {' '.join(map(atom, eqn.inputs))}"
         text += f" [{params}]" if params else ""

@@ -12,6 +12,7 @@ import numpy as np
 
 from functrans._compile.ir.program import Const, Var
 from functrans._compile.lowering.numbers import Code, literal, type_of
+from functrans._compile.nest.ir import FULL, RoomExceeded
 from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.primitive import NanArrived
@@ -29,13 +30,14 @@ REFUSALS = (
     np.linalg.LinAlgError("Eigenvalues did not converge"),
     IndexError("an index is out of bounds for its axis"),
     NanArrived(),
+    RoomExceeded(FULL),
 )
 # The largest size, as a library may count in 32 bits.
 LARGEST = 2**31 - 1
 # Entries of right sides below which they are solved for one by one: OpenBLAS shares several among
 # threads, however few they are, which wait for each other longer than the work takes.
 ALONE = 10_000
-SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE, ARRIVED = range(1, 6)
+SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE, ARRIVED, ROOMLESS = range(1, 7)
 
 
 def refuse(status: int) -> BaseException:
@@ -132,8 +134,9 @@ LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 class Writer:
     """Lines of a function that calls routines on matrices of one dtype."""
 
-    def __init__(self, code: Code, dtype: np.dtype, pointers: dict[Any, str], t: str,
-                 ranged: bool = False):
+    def __init__(
+        self, code: Code, dtype: np.dtype, pointers: dict[Any, str], t: str, ranged: bool = False
+    ):
         self.code, self.dtype, self.pointers, self.t = code, dtype, pointers, t
         self.ranged, self.renamed = ranged, {b: a for a, b in TILED.items()} if ranged else {}
         self.allocas: list[str] = []
@@ -143,8 +146,10 @@ class Writer:
         """The function that has been written, its result a status if it ``refuses``."""
         self.code.line("ret i32 0" if refuses else "ret void")
         self.code.lines[:0] = self.allocas
-        parameters = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()]
-                               + ["i64 %start", "i64 %stop"] * self.ranged)
+        parameters = ", ".join(
+            [f"ptr noalias {p}" for p in self.pointers.values()]
+            + ["i64 %start", "i64 %stop"] * self.ranged
+        )
         return self.code.function(f"internal {'i32' if refuses else 'void'} @{name}", parameters)
 
     def constant(self, t: str, text: str) -> str:
@@ -275,8 +280,15 @@ class Factor(Call):
         n = w.count(a.shape[-1])
         copy(w, a, transpose(lu), indices)
         # whoever divides by a pivot checks that it is not 0
-        w.call("getrf", n, n, w.address(lu, indices), n, f"ptr {w.at(pivots, indices, 'i64')}",
-               f"ptr {w.info()}")
+        w.call(
+            "getrf",
+            n,
+            n,
+            w.address(lu, indices),
+            n,
+            f"ptr {w.at(pivots, indices, 'i64')}",
+            f"ptr {w.info()}",
+        )
 
 
 def transpose(v: View) -> View:
@@ -305,9 +317,18 @@ class Solve(Call):
         together, info = 1 if n * m < ALONE else m, f"ptr {w.info()}"
 
         def columns(index: list[str]) -> None:
-            w.call("getrs", "T" if self.flipped else "N", w.count(n), w.count(together),
-                   w.address(lu, indices), w.count(n), f"ptr {w.at(pivots, indices, 'i64')}",
-                   w.address(x, [*indices, *index]), w.count(n), info)
+            w.call(
+                "getrs",
+                "T" if self.flipped else "N",
+                w.count(n),
+                w.count(together),
+                w.address(lu, indices),
+                w.count(n),
+                f"ptr {w.at(pivots, indices, 'i64')}",
+                w.address(x, [*indices, *index]),
+                w.count(n),
+                info,
+            )
 
         over(w, (m // together,), columns)
 
@@ -347,11 +368,30 @@ class Triangular(Call):
         unit = "U" if self.unit else "N"
         triangle, matrix = "U" if upper else "L", (w.address(a, indices), w.count(lead))
         if m == 1:
-            w.call("trsv", triangle, flip(turned), unit, w.count(n), *matrix,
-                   w.address(x, indices), w.count(1))
+            w.call(
+                "trsv",
+                triangle,
+                flip(turned),
+                unit,
+                w.count(n),
+                *matrix,
+                w.address(x, indices),
+                w.count(1),
+            )
         else:
-            w.call("trsm", "R", triangle, turned, unit, w.count(m), w.count(n), w.number(1),
-                   *matrix, w.address(x, indices), w.count(m))
+            w.call(
+                "trsm",
+                "R",
+                triangle,
+                turned,
+                unit,
+                w.count(m),
+                w.count(n),
+                w.number(1),
+                *matrix,
+                w.address(x, indices),
+                w.count(m),
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -406,9 +446,20 @@ class Eigh(Call):
         n, info = w.count(vectors.shape[-1]), w.info()
         copy(w, self.operands[0], transpose(vectors), indices)
         job, triangle = "V" if self.vectors else "N", "L" if self.lower else "U"
-        w.call("syevd", job, triangle, n, w.address(vectors, indices), n,
-               w.address(values, indices), w.address(room, ()), w.count(math.prod(room.shape)),
-               f"ptr {w.at(counts, (), 'i64')}", w.count(math.prod(counts.shape)), f"ptr {info}")
+        w.call(
+            "syevd",
+            job,
+            triangle,
+            n,
+            w.address(vectors, indices),
+            n,
+            w.address(values, indices),
+            w.address(room, ()),
+            w.count(math.prod(room.shape)),
+            f"ptr {w.at(counts, (), 'i64')}",
+            w.count(math.prod(counts.shape)),
+            f"ptr {info}",
+        )
         w.refuse_unless_zero(info, UNCONVERGED)
 
 
@@ -516,16 +567,43 @@ class Product(Call):
         n, k, m = sizes.values()
         one, beta = w.number(1), w.number(1 if count and self.along == "k" else 0)
         (how_a, lead_a), (how_b, lead_b) = layout_of(a), layout_of(b)
-        at_a, at_b, at_y = (w.address(v, [*batch, at[axes[0]], at[axes[1]]])
-                            for v, axes in ((a, "nk"), (b, "km"), (y, "nm")))
+        at_a, at_b, at_y = (
+            w.address(v, [*batch, at[axes[0]], at[axes[1]]])
+            for v, axes in ((a, "nk"), (b, "km"), (y, "nm"))
+        )
         if self.sizes["m"] == 1:
             shape, flipped = ((k, n), "T") if how_a == "N" else ((n, k), "N")
             step = b.strides[-2] if self.sizes["k"] > 1 else 1
-            w.call("gemv", flipped, *shape, one, at_a, w.count(lead_a), at_b, w.count(step), beta,
-                   at_y, w.count(1))
+            w.call(
+                "gemv",
+                flipped,
+                *shape,
+                one,
+                at_a,
+                w.count(lead_a),
+                at_b,
+                w.count(step),
+                beta,
+                at_y,
+                w.count(1),
+            )
         else:
-            w.call("gemm", how_b, how_a, m, n, k, one, at_b, w.count(lead_b), at_a,
-                   w.count(lead_a), beta, at_y, w.count(self.sizes["m"]))
+            w.call(
+                "gemm",
+                how_b,
+                how_a,
+                m,
+                n,
+                k,
+                one,
+                at_b,
+                w.count(lead_b),
+                at_a,
+                w.count(lead_a),
+                beta,
+                at_y,
+                w.count(self.sizes["m"]),
+            )
 
 
 def _apart(v: View, rows: int) -> View:

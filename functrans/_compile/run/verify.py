@@ -19,6 +19,7 @@ from functrans._compile.ir.program import (
     aval_of_atom,
     evaluate,
 )
+from functrans._compile.nest.equation import Nest
 from functrans._compile.run.checksum import scatter
 from functrans._core.array import PYTHON_SCALARS, Aval
 from functrans._core.primitive import NanArrived, Primitive
@@ -53,16 +54,19 @@ def part_of(program: Program, values: Sequence[Any], outputs: Sequence[np.ndarra
     if size <= 4 * BLOCK:
         return None
     made = _Entries(program, size)
-    wanted = [(i, a) for i, a in enumerate(program.outputs) if isinstance(a, Var)
-              and made.is_taken(a)]
+    wanted = [
+        (i, a) for i, a in enumerate(program.outputs) if isinstance(a, Var) and made.is_taken(a)
+    ]
     if not wanted:
         return None
     given = [made.entries(values[i], shape) for (i, shape) in made.given]
     inputs = [*made.given.values(), *[program.inputs[i] for i in made.kept]]
     own = tuple([made.of[a, a.aval.shape] for _, a in wanted])
-    return Part(Program(tuple(inputs), tuple(made.eqns), own),
-                [*given, *[values[i] for i in made.kept]],
-                [made.entries(outputs[i], a.aval.shape) for i, a in wanted])
+    return Part(
+        Program(tuple(inputs), tuple(made.eqns), own),
+        [*given, *[values[i] for i in made.kept]],
+        [made.entries(outputs[i], a.aval.shape) for i, a in wanted],
+    )
 
 
 class _Entries:
@@ -195,8 +199,9 @@ class _Undecided(Exception):
     """The interpretation says nothing about the code."""
 
 
-def difference(program: Program, values: Sequence[Any],
-               outputs: Sequence[np.ndarray]) -> str | None:
+def difference(
+    program: Program, values: Sequence[Any], outputs: Sequence[np.ndarray]
+) -> str | None:
     """How outputs of compiled code are wrong; None if they are right or it cannot be told."""
     if not settings().verify:
         return None
@@ -222,7 +227,10 @@ def _difference(program: Program, values: Sequence, outputs: Sequence[np.ndarray
 
 
 def _compare(
-    program: Program, values: Sequence, outputs: Sequence[np.ndarray], most: int,
+    program: Program,
+    values: Sequence,
+    outputs: Sequence[np.ndarray],
+    most: int,
     close: Callable[[np.ndarray, np.ndarray], bool],
 ) -> str | None:
     pairs = list(zip(outputs, map(np.asarray, _Run(most)(program, values)), strict=True))
@@ -245,6 +253,8 @@ def _entries(program: Program) -> float:
     entries = 0.0
     for eqn in program.eqns:
         own = float(sum([v.aval.size for v in eqn.outputs]))
+        if isinstance(eqn.prim, Nest) and eqn.prim.open_stacks:
+            raise _Undecided
         if isinstance(eqn.prim, Structured):
             own += sum(map(_entries, eqn.prim.programs.values()))
         elif not (eqn.prim.ours and eqn.prim.facts.unique):
@@ -390,7 +400,10 @@ def _error(y: np.ndarray, e: np.ndarray) -> str:
 
 def warn_of_miscompilation(title: str, wrong: str, cured: bool) -> None:
     """Say that code was wrong, and what is run instead."""
-    now = ("It was compiled again without vectorising loops, which gives the right values."
-           if cured else "So it is without that; NumPy runs the program.")
+    now = (
+        "It was compiled again without vectorising loops, which gives the right values."
+        if cured
+        else "So it is without that; NumPy runs the program."
+    )
     text = f"jit: machine code made of the program {title} computes something else: {wrong}. {now}"
     warnings.warn(text, MiscompilationWarning, stacklevel=7)

@@ -27,7 +27,9 @@ from functrans._compile.lowering.scalars import (
 from functrans._compile.lowering.scalars import (
     gather as gather_row,
 )
-from functrans._compile.schedule import control, gather, linear, recurrences, views
+from functrans._compile.nest.equation import Nest
+from functrans._compile.nest.native import has_code
+from functrans._compile.schedule import control, gather, linear, nests, recurrences, views
 from functrans._compile.schedule.builder import Builder, Node, read, turn
 from functrans._compile.schedule.kernels import (
     HostStep,
@@ -383,6 +385,12 @@ def _host(build: Builder, eqn: Eqn) -> None:
 def _is_nested(build: Builder, eqn: Eqn) -> bool:
     """Enter a loop or branch as a native step, if nothing in it needs NumPy."""
     assert isinstance(eqn.prim, Structured), eqn
+    if isinstance(eqn.prim, Nest):
+        if not has_code(eqn.prim):
+            return False
+        pairs = zip(eqn.inputs, eqn.prim.operand_types(), strict=True)
+        return _apart(build, nests.step_of(eqn, tuple([_in_memory(build, a, t, False)
+                                                       for a, t in pairs])))
     inner = [schedule(p) for p in eqn.prim.programs.values()]
     if any(isinstance(step, HostStep) for s in inner for step in s.steps):
         return False
@@ -390,7 +398,10 @@ def _is_nested(build: Builder, eqn: Eqn) -> bool:
     first = row.counted + row.consts + row.carries if isinstance(row, Loop) else len(types)
     operands = [_in_memory(build, a, t, i >= first)
                 for i, (a, t) in enumerate(zip(eqn.inputs, types, strict=True))]
-    step = control.nest(eqn, operands, inner)
+    return _apart(build, control.nest(eqn, operands, inner))
+
+
+def _apart(build: Builder, step: control.Nested) -> bool:
     build.apart(step)
     build.shapes.update({v: v.aval.shape for v in step.makes})
     return True

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, overload
@@ -19,6 +20,7 @@ import numpy as np
 from functrans import tree
 from functrans._compile.ir.program import evaluate
 from functrans._compile.lowering.numbers import Rounding
+from functrans._compile.nest.ir import RoomExceeded
 from functrans._core.array import Array
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler
@@ -30,12 +32,13 @@ from functrans._transforms.arguments import describe, hand_out_tree, require_cal
 from functrans._transforms.derived import Derived, surface, surfacing
 from functrans._transforms.drawing import Again, Drawn, drawing, rehearsal
 from functrans._transforms.options import require_count
-from functrans._transforms.staging import batches
+from functrans._transforms.staging import batches, loops
 from functrans._transforms.staging.batches import is_batched
 from functrans._transforms.staging.compiled import Compiled, warned
 from functrans._transforms.staging.entry import Entry, JitCall, Nested, nothing
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.generators import Draws
+from functrans._transforms.staging.names import homes
 from functrans._transforms.staging.paths import TraceTree
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
 from functrans._transforms.staging.recording import Outcome, Recording, Uncompiled, record
@@ -97,8 +100,9 @@ def jit(
     The kind is the structure of the arguments, their shapes and dtypes, and the values of static
     arguments and of leaves that are not numbers. Where Python decides by values (``if``, ``while``,
     ``range(n)``, ``int(x)``), each path through the function is staged when a call first takes it,
-    and at most ``max_paths`` of them are kept for each kind of arguments. A ``for`` is staged pass
-    by pass, and many passes that do the same are compiled as one loop. Closures, globals,
+    and at most ``max_paths`` of them are kept for each kind of arguments. Loops of many passes are
+    staged once where their source says all that they do, others pass by pass; ``explain()`` says
+    what has become of each. Closures, globals,
     attributes and arrays that the function reads are compared at each call, and if they have
     changed it is staged again. Side effects happen when a path is staged; drawing random numbers is
     refused. ``precise`` takes scalar mathematical functions of the C library instead of vector
@@ -132,6 +136,8 @@ def jit(
                 if y is not NotImplemented:
                     return y
             return handed_to(sys._getframe(1), compiled.again(args, kwargs))
+        except RoomExceeded:
+            return handed_to(sys._getframe(1), compiled.without_loops(args, kwargs))
         except Exception as error:
             surface(error)
             raise
@@ -178,8 +184,8 @@ class Jitted:
     signature and all that the function closes over: 11 us. Both forget all when a program goes.
     """
 
-    __slots__ = ("changes", "doubted", "entries", "f", "history", "latest", "lock", "most",
-                 "name", "rounding", "shortcuts", "signature", "told")
+    __slots__ = ("changes", "doubted", "entries", "f", "history", "latest", "lock", "loops", "most",
+                 "name", "rounding", "shortcuts", "signature", "told", "written_out")
 
     def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding, most: int = MOST):
         self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
@@ -189,6 +195,8 @@ class Jitted:
         self.shortcuts: dict[tuple, Entry | TraceTree | Nested] = {}
         self.latest: Latest = _NOTHING
         self.lock = Lock()
+        self.loops: loops.Loops | None = None  # of the last staging
+        self.written_out = False  # whether no loop is staged as one any more
         self.told: set[str] = set()
         self.history: deque[Staging | Refusal] = deque(maxlen=KEPT)
         self.changes = 0  # programs that were staged anew, since what they read had changed
@@ -271,6 +279,12 @@ class Jitted:
             way = Nested(entry, given.structure) if nested else entry
             self.shortcuts[_kinds(args, kwargs)] = way
         return y
+
+    def without_loops(self, args: tuple, kwargs: dict) -> Any:
+        """The call, of which a loop has no room for what its backward reads: pass by pass."""
+        self.written_out = True
+        self.clear()
+        return self(args, kwargs)
 
     def clear(self) -> None:
         """Forget every program."""
@@ -379,11 +393,23 @@ class Jitted:
         environment.suspend()
         operands = batches.one_of(given.operands, entry)
         examples = list(map(_example, operands))
-        with rehearsal(given.drawn):
-            path = record(given.call, operands, examples, self.name, known, how, given.drawn)
+        with rehearsal(given.drawn), self._loops() as call:
+            path = record(functools.partial(call, *given.call.args), operands, examples, self.name,
+                          known, how, given.drawn)
         after = Environment(self.f, *given.fixed)
         draws.refuse(self.name, "the same for each call", after.generators, path.draws.states)
         return path, before, checks(after)
+
+    @contextmanager
+    def _loops(self) -> Iterator[Callable]:
+        """A block in which the function's loops may be staged as loops, and how it is called."""
+        if self.written_out or not settings().loops:
+            self.loops = None
+            yield self.signature.call
+            return
+        self.loops = loops.Loops(homes([self.f]))
+        with loops.looking(self.loops):
+            yield self.signature.calling(loops.with_hooks(self.f, self.loops.homes))
 
     def _grow(self, paths: TraceTree, given: BoundCall, known: Sequence[Outcome],
               entry: Mapping = FIRST) -> None:
@@ -412,7 +438,8 @@ class Jitted:
 
     def _note(self, reason: str, given: BoundCall, start: float, entries: Sequence[Entry]) -> None:
         """Remember what has been staged, and tell who wants to know."""
-        staging = Staging(reason, describe(given.operands), perf_counter() - start, entries)
+        notes = {} if self.loops is None else self.loops.notes
+        staging = Staging(reason, describe(given.operands), perf_counter() - start, entries, notes)
         self.history.append(staging)
         tell(f"{self.name}: {staging.line()}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -125,7 +126,7 @@ class Signature:
                 "some, and cannot be hashed. Make its class a dataclass, teach it to transforms "
                 "by ft.tree.register, or close over it."
             ) from None
-        call = functools.partial(self._call, structure, leaves, numbers, static)
+        call = functools.partial(self.call, structure, leaves, numbers, static)
         return BoundCall(key, operands, call, fixed, drawn or Drawn())
 
     def names_of(self, given: BoundCall) -> list[str]:
@@ -142,8 +143,16 @@ class Signature:
         shown += [options.show(path[0].key, path[1:]) for path, _ in options.leaves(named)]
         return [shown[i] for i in numbers]
 
-    def _call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,
-              *values: Any) -> Any:
+    def calling(self, f: Callable) -> Callable:
+        """As ``call``, of a function that is called in the place of mine."""
+        if f is self.f:
+            return self.call
+        other = copy.copy(self)
+        other.called = follow(f)
+        return other.call
+
+    def call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,
+             *values: Any) -> Any:
         """The function, called with ``values`` in the places of its numbers."""
         positional, named = tree.unflatten(structure, placed(values, numbers, leaves))
         for i, x in static:
