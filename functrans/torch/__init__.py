@@ -176,7 +176,7 @@ for _name, _f in {**memory.METHODS, **memory.METHODS, **_sparse.METHODS}.items()
 for _name, _f in table.PROPERTIES.items():
     setattr(Tensor, _name, property(_f))
 for _name, _f in table.METHODS.items():
-    setattr(Tensor, _name, property(_f) if _name in ("real", "imag") else _f)
+    setattr(Tensor, _name, shapes.part(_f) if _name in ("real", "imag") else _f)
     if _name not in __all__ and _name not in shapes.CONVERSIONS and not _name.startswith("__"):
         globals()[_name] = outputs.taking_out(_f) if _name in table.TAKING_OUT else _f
         __all__.append(_name)

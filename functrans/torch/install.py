@@ -29,7 +29,13 @@ class _Alias(importlib.abc.Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = importlib.import_module(self._name)
+        sys.modules[module.__name__] = _call(importlib.import_module(self._name))
+
+
+def _call(module: ModuleType) -> ModuleType:
+    """``module`` of the shim, with the name that it has in torch."""
+    module.__name__ = module.__name__.removeprefix("functrans.")
+    return module
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -59,7 +65,7 @@ def install() -> None:
     >>> torch.autograd.function.Function is torch.autograd.Function
     True
     >>> torch.__name__
-    'functrans.torch'
+    'torch'
     """
     shim = importlib.import_module(_OURS)
     there = sys.modules.get("torch")
@@ -72,7 +78,8 @@ def install() -> None:
         )
     sys.meta_path.insert(0, _Finder())
     for name in [n for n in sys.modules if n == _OURS or n.startswith(f"{_OURS}.")]:
-        sys.modules[name.removeprefix("functrans.")] = sys.modules[name]
+        sys.modules[name.removeprefix("functrans.")] = _call(sys.modules[name])
+    shim.Tensor.__module__ = "torch"  # by which other libraries tell whose an array is
 
 
 __all__ = ["install"]

@@ -32,6 +32,10 @@ import functrans.torch
 assert torch is functrans.torch and torch.autograd.function.Function is torch.autograd.Function
 assert Same is Function and AlsoSame is Variable and nn.functional is F
 import sys
+assert torch.__name__ == "torch" and nn.__name__ == "torch.nn" and F.__name__ == F.__dict__[
+    "__name__"] == "torch.nn.functional" and torch.Tensor.__module__ == "torch"
+import torch.optim.lbfgs
+assert torch.optim.lbfgs.__name__ == "torch.optim.lbfgs"
 doubled = [n for n in sys.modules if n.startswith("torch.") and
            sys.modules[n] is not sys.modules["functrans." + n]]
 assert not doubled, doubled

@@ -11,6 +11,7 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.accepted import floats_only
+from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.outputs import RowCall, are_plain
 from functrans.torch._functions.rows import binary, operand, reflect, unary
 from functrans.torch._functions.shim_rows import ROWS, enter_in_place
@@ -381,8 +382,10 @@ def isclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8,
              equal_nan: bool = False) -> bool:
     """Whether all entries agree to a tolerance relative to ``other``."""
-    _of_one_type(input._array, other._array)
-    return bool(np.allclose(input._array, other._array, rtol, atol, equal_nan))
+    for position, (name, x) in enumerate((("input", input), ("other", other)), 1):
+        if not isinstance(x, Tensor):
+            raise not_a_tensor("allclose", name, position, x)
+    return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
 
 
 def equal(input: Tensor, other: Tensor) -> bool:

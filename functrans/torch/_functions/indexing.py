@@ -18,7 +18,15 @@ from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.levels import anywhere, require_entries
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observe, observed_unary
-from functrans.torch._graph.views import change, getitem, guard, rebase, refuse_overlap, view
+from functrans.torch._graph.views import (
+    change,
+    getitem,
+    guard,
+    own_lent,
+    rebase,
+    refuse_overlap,
+    view,
+)
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import result_dtype
 from functrans.torch._tensors.memory import scalar_name
@@ -167,6 +175,7 @@ def put(self: Tensor, key: Any, value: Any) -> None:
         key = None
     first, key = _numbers_first(key)
     if first is not None:
+        own_lent(self)
         self = get(self, first)
     try:
         _put(self, key, value)

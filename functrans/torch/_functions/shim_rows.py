@@ -243,6 +243,7 @@ def in_place(f: Callable, name: str) -> Callable:
             refuse_overlap(self, args[0])
         if recorded or self._inference or not array.flags.writeable:
             guard(self, recorded, name)
+            array = self._array
             if recorded:
                 return _recorded_write(self, f, args, kwargs, name)
         if of is not None and len(args) == 1 and not kwargs and _fits(array, args[0]):

@@ -85,6 +85,14 @@ def is_multithreading_enabled() -> bool:
     return state.multithreading
 
 
+def _flag(who: str, mode: Any) -> bool:
+    """``mode``, which must be a bool: numbers are too easily something else."""
+    if type(mode) is not bool:
+        raise TypeError(f"{who}(): argument 'enabled' (position 1) must be bool, not "
+                        f"{type(mode).__name__}")
+    return mode
+
+
 class _Mode:
     """A context and a decorator that sets ``state.grad``. Contexts may be entered repeatedly."""
 
@@ -172,7 +180,7 @@ class set_grad_enabled(_Mode):
     """Turn recording on or off: at once when called, and back again when used as a context."""
 
     def __init__(self, mode: bool):
-        self.mode = bool(mode)
+        self.mode = _flag("set_grad_enabled", mode)
         self._previous = [(state.grad, state.only_forward)]
         set_grad(self.mode)
 

@@ -161,6 +161,27 @@ class Storage:
         latest.change = next(sequence)
 
 
+class InferenceStorage(Storage):
+    """That of tensors made in ``inference_mode``: changes are not counted, so that no node can save
+    such a tensor."""
+
+    @property
+    def version(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]  # it raises
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+            "inference mode in computation tracked by autograd. To work around this, you can make "
+            "a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` "
+            "instead of `torch.inference_mode()`."
+        )
+
+    @version.setter
+    def version(self, number: int) -> None:
+        pass
+
+    def count(self, by: str | None = None, where: tuple | None = None) -> None:
+        """Changes are not counted."""
+
+
 class Joint:
     """Several storages as one: for values of which it is not known on whose memory they are."""
 
