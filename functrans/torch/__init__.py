@@ -140,7 +140,7 @@ def is_tensor(obj: object) -> object:
 
 def result_type(*xs: object) -> dtype:
     """The type of an operation on tensors and numbers."""
-    operands = [x._array if isinstance(x, Tensor) else x for x in xs]
+    operands = [x._array if isinstance(x, Tensor) else dtypes.number(x) for x in xs]
     return dtypes.BY_ARRAY_DTYPE[dtypes.result_dtype(operands)]
 
 

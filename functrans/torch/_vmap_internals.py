@@ -36,5 +36,3 @@ def _vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0,
 
     return batched
 
-
-__all__ = ["vmap"]

@@ -302,6 +302,13 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
 @op
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """beta * input + alpha * vec1 vec2^T."""
+    if vec1.dtype.kind in "biu":
+        for name, factor in (("beta", beta), ("alpha", alpha)):
+            if type(factor) is float:
+                raise RuntimeError(f"For integral input tensors, argument {name} must not be a "
+                                   "floating point number.")
+    if vec1.dtype.kind == "b":
+        beta, alpha = bool(beta), bool(alpha)
     return _combine(input, outer.body(vec1, vec2), beta, alpha)
 
 

@@ -146,8 +146,9 @@ def _scale(f: Any) -> Callable:
     """A sum or difference whose second operand may be multiplied by ``alpha``."""
 
     def called(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-        if alpha == 1:
+        if type(alpha) is int and alpha == 1:
             return f(input, other)
+        alpha = dtypes.number(alpha)
         have, want = [
             dtypes.BY_ARRAY_DTYPE[dtypes.result_dtype([operand(input), operand(other), *more])]
             for more in ([], [operand(alpha)])
@@ -159,6 +160,8 @@ def _scale(f: Any) -> Callable:
                 f"{f.__name__}: alpha={alpha!r} does not fit a result of type {have.name}; "
                 "multiply the second operand before"
             )
+        if alpha == 1:
+            return f(input, other)
         number = type(other) in NUMBERS
         return f(input, other * alpha if number else METHODS["mul"](other, alpha))
 
@@ -205,6 +208,7 @@ def _power(f: Any) -> Callable:
     square = METHODS["square"]
 
     def called(input: Any, exponent: Any) -> Tensor:
+        exponent = dtypes.number(exponent) if isinstance(exponent, np.generic) else exponent
         if type(exponent) is int and isinstance(input, Tensor):
             if exponent == 2:
                 return square(input)

@@ -28,7 +28,7 @@ from functrans.torch._graph.views import (
     view,
 )
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.dtypes import result_dtype
+from functrans.torch._tensors.dtypes import number, result_dtype
 from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory, recorded_edge, unwrap
 
@@ -192,6 +192,7 @@ def _put(self: Tensor, key: Any, value: Any) -> None:
         v: Any = unwrap(value)
         have = np.asarray(v.primal if type(v) is Value else v)
     else:
+        value = number(value)
         v = have = np.asarray(value, None if type(value) in NUMBERS else array.dtype)
     if isinstance(value, Tensor) and have.dtype != array.dtype and _is_put(key, have):
         same_type_put(array, have)

@@ -73,6 +73,7 @@ class Row:
         for name, position, x in (("input", 1, x1), ("other", 2, x2)):
             if _declines(x):
                 raise not_a_tensor(self.name, name, position, x)
+        x1, x2 = dtypes.number(x1), dtypes.number(x2)
         if self.accepted is not None:
             self.accepted.check((x1, x2))
         a, b = operand(x1), operand(x2)
@@ -152,6 +153,7 @@ def _unlike(a: Any, y: Any) -> tuple[tuple, np.dtype] | None:
 def operand(x: Any) -> AnyArray | complex:
     if isinstance(x, Tensor):
         return x._array
+    x = dtypes.number(x)
     if type(x) in NUMBERS:
         return x
     if isinstance(x, ndarray | np.generic):

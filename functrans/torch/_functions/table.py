@@ -19,6 +19,7 @@ to their first argument, ``outputs`` what ``out=`` means.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -220,7 +221,7 @@ def _lift(x: Any) -> Any:
         return type(x)([_lift(v) for v in x])
     if type(x) is np.ndarray:
         return x.copy()  # its owner may change it before the backward
-    return x.array_dtype if isinstance(x, dtypes.dtype) else x
+    return _CONVERSIONS[type(x)](x) if type(x) in _CONVERSIONS else x
 
 
 def _plain(x: Any) -> Any:
@@ -228,7 +229,14 @@ def _plain(x: Any) -> Any:
         return x._array
     if type(x) in (list, tuple):
         return type(x)([_plain(v) for v in x])
-    return x.array_dtype if isinstance(x, dtypes.dtype) else x
+    return _CONVERSIONS[type(x)](x) if type(x) in _CONVERSIONS else x
+
+
+# what is neither a tensor nor a sequence of them, and is not passed on as it is
+_CONVERSIONS: dict[type, Callable] = {
+    dtypes.dtype: operator.attrgetter("array_dtype"),
+    **dict.fromkeys(np.sctypeDict.values(), dtypes.number),
+}
 
 
 def plain(x: Any) -> Any:

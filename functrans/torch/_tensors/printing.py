@@ -23,7 +23,7 @@ class _Limits:
     dtype: str
 
     def __repr__(self) -> str:
-        shown = [f"{name}={_shown(getattr(self, name))}" for name in self._fields]
+        shown = [f"{name}={_short(getattr(self, name))}" for name in self._fields]
         return f"{type(self).__name__}({', '.join(shown)}, dtype={self.dtype})"
 
     def __eq__(self, other: object) -> bool:
@@ -33,7 +33,7 @@ class _Limits:
         return hash(self.dtype)
 
 
-def _shown(limit: float) -> str:
+def _short(limit: float) -> str:
     return f"{limit:.6g}"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import TABLE, AnyArray, split_key
+from functrans.torch._functions.accepted import acceptance
 from functrans.torch._functions.calculus import cosine_similarity, pdist
 from functrans.torch._functions.elementwise import logsigmoid, softplus
 from functrans.torch._functions.failures import WrongValue, unmultiply
@@ -161,9 +162,14 @@ def normalize(input, p=2.0, dim: Any = 1, eps=1e-12):
     return ROWS["divide"](input, np.maximum(size, eps))
 
 
+acceptance_of_slopes = acceptance("leaky_relu")
+
+
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
           inplace: bool = False) -> Tensor:
     """input where positive, else times a slope, drawn for each entry while ``training``."""
+    if acceptance_of_slopes is not None:
+        acceptance_of_slopes.check((input,))
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound, but they "
                            f"are {lower} and {upper}")
