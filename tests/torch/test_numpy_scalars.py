@@ -44,5 +44,5 @@ def test_an_imaginary_part_is_not_dropped_in_a_write():
 
 
 def test_a_type_of_numpys_that_torch_has_not_is_refused():
-    with pytest.raises(TypeError, match="longdouble|float128"):
+    with pytest.raises(TypeError, match=r"longdouble|float128"):
         torch.as_tensor(np.longdouble(1))

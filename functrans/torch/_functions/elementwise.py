@@ -165,7 +165,7 @@ def _scale(f: Any) -> Callable:
         number = type(other) in NUMBERS
         return f(input, other * alpha if number else METHODS["mul"](other, alpha))
 
-    called.of = f.of  # type: ignore[attr-defined]
+    called.of, called.inner = f.of, f  # type: ignore[attr-defined]
     return named(called, f.__name__, f"input and alpha * other by {f.of.row.name}, entry by entry.")
 
 
@@ -196,7 +196,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     )
 
 
-div.of = _quotient.of  # type: ignore[attr-defined]
+div.of, div.inner = _quotient.of, _quotient  # type: ignore[attr-defined]
 METHODS["div"] = METHODS["divide"] = METHODS["true_divide"] = div
 
 
@@ -218,7 +218,7 @@ def _power(f: Any) -> Callable:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
         return f(input, exponent)
 
-    called.of = f.of  # type: ignore[attr-defined]
+    called.of, called.inner = f.of, f  # type: ignore[attr-defined]
     return named(called, "pow", "input to the power exponent.")
 
 

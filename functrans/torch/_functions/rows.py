@@ -167,8 +167,10 @@ def operand(x: Any) -> AnyArray | complex:
 
 def _declines(x: Any) -> bool:
     """Whether an operand is of a type unknown here, whose own method may know what to do."""
-    return not (isinstance(x, ndarray | np.generic | Tensor) or type(x) in NUMBERS
-                or hasattr(x, "__index__") or hasattr(x, "__float__"))
+    if isinstance(x, ndarray | np.generic | Tensor) or type(x) in NUMBERS:
+        return False
+    return hasattr(x, "__torch_function__") or not (
+        hasattr(x, "__index__") or hasattr(x, "__float__"))
 
 
 def apply(name: str, ufunc: Callable, a: Any, b: Any) -> AnyArray:

@@ -27,6 +27,7 @@ class _State(threading.local):
     inference = False
     multithreading = True
     watch: Any = None
+    as_tensors = False  # objects of classes that override functions are plain tensors
     where: tuple | None = None  # the user's line, while only rules record
     saving: Any = None  # (pack, unpack): what nodes keep in place of arrays
     refused_hooks: str | None = None  # why ``saving`` cannot be set

@@ -7,23 +7,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from functrans.errors import UnsupportedError
 from functrans.extend import Tracer
 from functrans.torch._graph.graph import Storage
 from functrans.torch._graph.levels import known_numbers, require_entries
 from functrans.torch._graph.modes import is_grad_enabled
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import CPU, Size, device, layout, strided
-
-
-def require_plain_class(cls: type) -> None:
-    """Refuse a class whose objects would have operations of their own in torch."""
-    if hasattr(cls, "__torch_function__"):
-        raise UnsupportedError(
-            f"{cls.__name__} has a __torch_function__, which functrans.torch does not call: its "
-            "objects would be plain tensors to every operation. Write what it does as functions of "
-            "tensors, or as a torch.autograd.Function."
-        )
 
 
 class Facts:

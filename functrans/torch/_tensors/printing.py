@@ -143,8 +143,9 @@ def show_tensor(t: Tensor, *, tensor_contents: Any = None) -> str:
         suffix.append(f"grad_fn=<{t._node.name()}>")
     elif edge is not None:
         suffix.append("requires_grad=True")
-    body = _array(t._array, len("tensor("))
-    text = f"tensor({body}"
+    name = type(t).__name__ if t._overriding else "tensor"
+    body = _array(t._array, len(name) + 1)
+    text = f"{name}({body}"
     column = len(text.rsplit("\n", 1)[-1])
     for part in suffix:
         fits = column + len(part) + 4 <= OPTIONS.linewidth  # as torch counts

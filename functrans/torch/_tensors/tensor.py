@@ -43,15 +43,16 @@ from functrans.torch._graph.nodes import (
     Retaining,
     shown,
 )
+from functrans.torch._graph.overriding import Overriding
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import empty_like
-from functrans.torch._tensors.facts import Facts, require_plain_class
+from functrans.torch._tensors.facts import Facts
 
 # Guards the addition of one gradient to a leaf against another thread's.
 _adding = Lock()
 
 
-class Tensor(Facts, Retaining):
+class Tensor(Facts, Retaining, Overriding):
     """An array that can be changed in place and whose history is recorded."""
 
     _array: np.ndarray
@@ -98,7 +99,6 @@ class Tensor(Facts, Retaining):
         def __iter__(self) -> Iterator[Tensor]: ...
 
     def __new__(cls, *data: Any) -> Self:
-        require_plain_class(cls)
         t = object.__new__(cls)
         array = np.empty(0, dtypes.default_float())
         if len(data) == 1 and not isinstance(data[0], int):

@@ -320,14 +320,14 @@ def _grad_preprocess(inputs: Sequence[Any], create_graph: bool, need_graph: bool
     return tuple([prepared(x) for x in inputs])
 
 
-def _grad_postprocess(inputs: Any, create_graph: bool) -> Any:
+def _grad_postprocess(inputs: Any, create_graph: bool) -> Tensor | tuple:
     """Nested tensors, without their history unless ``create_graph``."""
     if isinstance(inputs, Tensor):
         return inputs if create_graph else inputs.detach()
     return tuple([_grad_postprocess(x, create_graph) for x in inputs])
 
 
-def _tuple_postprocess(res: Any, to_unpack: Any) -> Any:
+def _tuple_postprocess(res: Any, to_unpack: Any) -> object:
     """``res``, or its one entry, as ``to_unpack`` says for each level of nesting."""
     if isinstance(to_unpack, tuple):
         first, second = to_unpack

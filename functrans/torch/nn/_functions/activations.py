@@ -22,6 +22,7 @@ from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, o
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._graph.levels import anywhere
 from functrans.torch._graph.nodes import named
+from functrans.torch._graph.overriding import published
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -266,6 +267,10 @@ _linear, _affine = [op(_map, method=False, name="linear", title=title, by_row=li
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias."""
     return _linear(input, weight) if bias is None else _affine(input, weight, bias)
+
+
+linear.inner = _affine  # type: ignore[attr-defined]
+published[_linear] = linear
 
 
 @op(space=NN)
