@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import functrans.torch as torch
+from functrans.torch import multiprocessing
 from functrans.torch._vmap_internals import _vmap
 from functrans.torch.autograd import Function, functional
 from functrans.torch.autograd.profiler import profile
@@ -316,3 +317,87 @@ def test_a_profile_that_is_not_enabled_has_no_events():
     with profile(enabled=False) as p:
         torch.ones(2).exp()
     assert len(p.key_averages()) == 0 and p.total_average().count == 0
+
+
+# ---- sparse tensors in coordinate form
+
+
+def coo(values=(3.0, 4.0, 5.0)):
+    return torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], values, (2, 3))
+
+
+@pytest.mark.parametrize("f", [
+    lambda s: s.transpose(0, 1), lambda s: s.permute(1, 0), lambda s: s.mT,
+    lambda s: s.unsqueeze(0), lambda s: s.unsqueeze(1), lambda s: s.unsqueeze(-1),
+    lambda s: s[0], lambda s: s[-1], lambda s: s[:, 2], lambda s: s[None], lambda s: s[1, 2],
+    lambda s: s[1].unsqueeze(0), lambda s: s.index_select(0, torch.tensor([1, 1, 0])),
+    lambda s: s.index_select(1, torch.tensor([2]))])
+def test_sparse_tensors_are_read_as_their_dense_ones_with_gradients(f):
+    v = torch.tensor([3.0, 4.0, 5.0], requires_grad=True)
+    s = coo(v)
+    y, dense = f(s), f(s.to_dense())
+    y = y if isinstance(y, torch.Tensor) else y.to_dense()
+    assert y.equal(dense)
+    ct = torch.arange(1.0, y.numel() + 1).reshape(y.shape)
+    g, = torch.autograd.grad(y, v, ct)
+    assert g.equal(torch.autograd.grad(dense, v, ct)[0])
+
+
+def test_hybrid_sparse_tensors_move_their_dense_dimensions():
+    values = torch.arange(12.0).reshape(2, 2, 3)
+    s = torch.sparse_coo_tensor([[0, 2]], values, (3, 2, 3))
+    for f in (lambda s: s.transpose(1, 2), lambda s: s.unsqueeze(-1), lambda s: s.select(1, 0),
+              lambda s: s.index_select(2, torch.tensor([2, 0])), lambda s: s[2]):
+        y = f(s)
+        assert (y if isinstance(y, torch.Tensor) else y.to_dense()).equal(f(s.to_dense()))
+    with pytest.raises(RuntimeError, match="sparse and dense dimensions cannot change places"):
+        s.transpose(0, 1)
+
+
+def test_what_sparse_tensors_say_of_themselves_and_refuse():
+    s = coo()
+    assert (s.numel(), len(s), s.ndimension(), s.type()) == (6, 2, 2, "torch.sparse.FloatTensor")
+    assert s.device == torch.device("cpu") and s.is_floating_point()
+    with pytest.raises(IndexError, match="index 5 out of range"):
+        s[5]
+    with pytest.raises(NotImplementedError, match="an integer, None or :"):
+        s[0:1]
+    assert s.clone().zero_()._nnz() == 0
+
+
+# ---- what packages of today's torch still call, and build on
+
+
+def test_a_factor_may_come_before_the_operands():
+    a, b = torch.ones(2), torch.full((2,), 3.0)
+    assert a.clone().add_(0.5, b).tolist() == [2.5, 2.5]
+    assert torch.add(a, 2, b).tolist() == [7, 7] and a.clone().sub_(2, b).tolist() == [-5, -5]
+    assert a.clone().mul_(2).addcmul_(0.5, b, b).tolist() == [6.5, 6.5]
+    assert torch.addcdiv(a, 2, b, b).tolist() == [3, 3]
+    assert torch.addcmul(a, b, b, value=2).tolist() == [19, 19]
+    assert set(torch.randint_like(a, high=2).tolist()) <= {0, 1}
+
+
+def test_a_transform_can_be_a_module():
+    class Shift(torch.distributions.Transform, torch.nn.Module):
+        def __init__(self):
+            super().__init__(cache_size=1)
+            self.inner = torch.nn.Linear(1, 1)
+
+        def _call(self, x):
+            return x + 1
+
+    t = Shift()
+    x = torch.ones(1)
+    assert t(x) is t(x) and len([*t.parameters()]) == 2
+    assert type(t.inv).__name__ == "_InverseTransform"
+
+
+def test_multiprocessing_is_pythons():
+    assert multiprocessing.get_context("fork") and multiprocessing.get_sharing_strategy()
+
+
+def test_the_cubic_of_a_line_search_is_least_where_it_is():
+    # (x - 1)^2 at 0 and 3
+    assert lbfgs._cubic_interpolate(0.0, 1.0, -2.0, 3.0, 4.0, 4.0) == pytest.approx(1)
+    assert lbfgs._cubic_interpolate(0.0, 1.0, -2.0, 3.0, 4.0, 4.0, (1.5, 2.0)) == 1.5

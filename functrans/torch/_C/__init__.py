@@ -37,6 +37,10 @@ def _autograd_init() -> bool:
     return True
 
 
+def _get_tracing_state() -> None:
+    """None: nothing is traced."""
+
+
 def _set_grad_enabled(mode: bool) -> None:
     """Turn recording on or off in this thread."""
     set_grad(bool(mode))

@@ -25,7 +25,7 @@ from functrans.torch._functions.table import (
 from functrans.torch._graph.dual import FORWARD, Forward
 from functrans.torch._graph.graph import RowNode, joint, saved_value
 from functrans.torch._graph.modes import mark, packed, state, unpack, unusual
-from functrans.torch._graph.nodes import OpNode, check, free, sequence
+from functrans.torch._graph.nodes import OpNode, caller, check, free, is_ours, sequence
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import scalar_name
@@ -166,7 +166,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         if e2 is not None:
             marks.append((input._storage, input._storage.version))
         frame = sys._getframe(2)
-        where = frame.f_code, frame.f_lasti
+        code = frame.f_code
+        where = caller(3) if is_ours(code.co_filename) else (code, frame.f_lasti)
         if n == 1:
             out._node = VectorProductNode((e1, e2), a, b, marks, where)
         else:
@@ -420,6 +421,6 @@ def trace(x):
 
 enter_in_place("addmm", "addmv", "addr", "addbmm", "baddbmm")
 METHODS["matmul"] = METHODS["__matmul__"] = matmul
-FUNCTIONS["spmm"] = mm  # of sparse matrices too, as mm is
+FUNCTIONS["spmm"] = FUNCTIONS["dsmm"] = mm  # of sparse matrices too, as mm is
 METHODS["__rmatmul__"] = lambda self, other: matmul(other, self)
 TAKING_OUT.add("matmul")

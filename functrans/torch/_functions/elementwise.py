@@ -145,7 +145,9 @@ for _name, _row in BINARY.items():
 def _scale(f: Any) -> Callable:
     """A sum or difference whose second operand may be multiplied by ``alpha``."""
 
-    def called(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    def called(input: Any, other: Any, *last: Any, alpha: Any = 1) -> Tensor:
+        if last:  # alpha came first
+            alpha, (other,) = other, last
         if type(alpha) is int and alpha == 1:
             return f(input, other)
         alpha = dtypes.number(alpha)
@@ -429,6 +431,22 @@ for _name in ("conj", "conj_physical"):
 for _f in (allclose, equal, positive, resolve_conj, resolve_neg):
     METHODS[_f.__name__] = _f
 METHODS["absolute"] = abs
+
+
+def _take_value_first(f: Any) -> Callable:
+    """``f(input, a, b, value=)``, which takes the number as ``f(input, value, a, b)`` too."""
+
+    def called(input: Any, *operands: Any, **options: Any) -> Tensor:
+        if len(operands) == 3:
+            options["value"], *operands = operands  # type: ignore[assignment]
+        return f(input, *operands, **options)
+
+    called.body, called.inner = f.body, f  # type: ignore[attr-defined]
+    return named(called, f.__name__, f.__doc__)
+
+
+for _name in ("addcmul", "addcdiv"):
+    METHODS[_name] = _take_value_first(METHODS[_name])
 
 # ---- in place, and operators
 

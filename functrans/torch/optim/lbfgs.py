@@ -210,6 +210,13 @@ def strong_wolfe(at: Callable[[float], tuple[float, np.ndarray]], t: float, d: n
     return _zoom(look, bracket, turn, count, loss, slope, width, tolerance, c1, c2, limit)
 
 
+def _cubic_interpolate(x1: float, f1: float, g1: float, x2: float, f2: float, g2: float,
+                       bounds: tuple[float, float] | None = None) -> float:
+    """``_minimum_of_cubic`` as other packages call it: at two points a value and a slope."""
+    unread = np.empty(0)
+    return _minimum_of_cubic((x1, f1, unread, g1), (x2, f2, unread, g2), bounds)
+
+
 def _strong_wolfe(obj_func: Callable, x: Any, t: Any, d: Tensor, f: float, g: Tensor, gtd: Any,
                   c1: float = 1e-4, c2: float = 0.9, tolerance_change: float = 1e-9,
                   max_ls: int = 25) -> tuple[float, Tensor, Any, int]:
