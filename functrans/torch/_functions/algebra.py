@@ -25,8 +25,9 @@ from functrans.torch._functions.table import (
 from functrans.torch._graph.dual import FORWARD, Forward
 from functrans.torch._graph.graph import RowNode, joint, saved_value
 from functrans.torch._graph.modes import mark, packed, state, unpack, unusual
-from functrans.torch._graph.nodes import OpNode, caller, check, free, is_ours, sequence
+from functrans.torch._graph.nodes import OpNode, caller, check, free, sequence
 from functrans.torch._graph.observed import observed_binary
+from functrans.torch._graph.overriding import alert
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
@@ -166,8 +167,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         if e2 is not None:
             marks.append((input._storage, input._storage.version))
         frame = sys._getframe(2)
-        code = frame.f_code
-        where = caller(3) if is_ours(code.co_filename) else (code, frame.f_lasti)
+        where = caller(3) if alert else (frame.f_code, frame.f_lasti)
         if n == 1:
             out._node = VectorProductNode((e1, e2), a, b, marks, where)
         else:

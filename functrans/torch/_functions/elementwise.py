@@ -210,7 +210,6 @@ def _power(f: Any) -> Callable:
     square = METHODS["square"]
 
     def called(input: Any, exponent: Any) -> Tensor:
-        exponent = dtypes.number(exponent) if isinstance(exponent, np.generic) else exponent
         if type(exponent) is int and isinstance(input, Tensor):
             if exponent == 2:
                 return square(input)

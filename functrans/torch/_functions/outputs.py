@@ -312,6 +312,11 @@ def taking_out(f: Callable) -> Callable:
     return {1: of_one, 2: of_two}.get(getattr(f, "operands", 0), call)
 
 
+# the code of frames between an operation and the user's
+OF_ONE, OF_TWO = [next(c for c in taking_out.__code__.co_consts
+                       if getattr(c, "co_name", "") == name) for name in ("of_one", "of_two")]
+
+
 def in_batch(*xs: Any) -> list | None:
     """The operands, those that the open batch captures as its constants; None if there are none."""
     out, batch = list(xs), state.batch

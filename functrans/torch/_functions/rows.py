@@ -18,7 +18,7 @@ from functrans._kernels.large import SCALAR, elementwise, in_one_pass
 from functrans.extend import AnyArray, Elementwise, Tracer, bind
 from functrans.torch._functions.accepted import acceptance, no_booleans
 from functrans.torch._functions.failures import misfit, not_a_tensor
-from functrans.torch._functions.outputs import in_batch
+from functrans.torch._functions.outputs import OF_ONE, OF_TWO, in_batch
 from functrans.torch._functions.table import (
     NUMBERS,
     floating,
@@ -28,8 +28,9 @@ from functrans.torch._functions.table import (
 )
 from functrans.torch._graph.graph import ZERO, ElementwiseNode, ResultNode, Storage, kept_by
 from functrans.torch._graph.modes import quietly, silent, state, unusual
-from functrans.torch._graph.nodes import Edge, caller, is_ours, named, title_for
+from functrans.torch._graph.nodes import Edge, caller, named, title_for
 from functrans.torch._graph.observed import observed_binary, observed_unary
+from functrans.torch._graph.overriding import alert
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, recorded_edge
 
@@ -136,8 +137,9 @@ def _recorder(title: str, actions: Sequence, reads: Sequence) -> Callable:
             marks.append((storage, storage.version))
         if where is None:
             frame: Any = sys._getframe(3)
-            code = frame.f_code
-            where = caller(4) if is_ours(code.co_filename) else (code, frame.f_lasti)
+            if frame.f_code is OF_TWO:
+                frame = frame.f_back
+            where = caller(4) if alert else (frame.f_code, frame.f_lasti)
         out._node = ElementwiseNode(title, (e1, e2), parts, marks, where)
         return out
 
@@ -332,8 +334,9 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             out._node = ElementwiseNode(shown, (edge,), ((0, action, (), unlike),), (), None)
             return out
         frame: Any = sys._getframe(2)
-        code = frame.f_code
-        where = caller(3) if is_ours(code.co_filename) else (code, frame.f_lasti)
+        if frame.f_code is OF_ONE:
+            frame = frame.f_back
+        where = caller(3) if alert else (frame.f_code, frame.f_lasti)
         if by_result:
             part = 0, action, (a, y), unlike
             out._node = ResultNode(shown, edge, part, y, out._storage, input._storage, inverse,

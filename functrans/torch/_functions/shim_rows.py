@@ -16,8 +16,9 @@ from functrans.torch._functions.table import METHODS, NUMBERS, row
 from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value
 from functrans.torch._graph.levels import require_entries
 from functrans.torch._graph.modes import quietly, silent, state, unusual
-from functrans.torch._graph.nodes import caller, is_ours, named
+from functrans.torch._graph.nodes import caller, named
 from functrans.torch._graph.observed import observe
+from functrans.torch._graph.overriding import alert
 from functrans.torch._graph.views import change, guard, rebase, refuse_overlap, value_for_write
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import scalar_name
@@ -256,8 +257,7 @@ def in_place(f: Callable, name: str) -> Callable:
         else:
             array[...] = fitting(f(from_array(array), *args, **kwargs)._array, self, name)
         frame = sys._getframe(2)
-        code = frame.f_code
-        self._storage.count(name, caller(3) if is_ours(code.co_filename) else (code, frame.f_lasti))
+        self._storage.count(name, caller(3) if alert else (frame.f_code, frame.f_lasti))
         return self
 
     return observe(

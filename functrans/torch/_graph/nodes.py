@@ -107,13 +107,13 @@ def caller(depth: int = 2) -> tuple:
     ``depth``: the number of a frame that is functrans's own, or its caller.
     """
     frame: Any = sys._getframe(depth)
-    while is_ours(frame.f_code.co_filename) and frame.f_back is not None:
+    while _is_ours(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code, frame.f_lasti
 
 
 @functools.lru_cache(4096)
-def is_ours(file: str) -> bool:
+def _is_ours(file: str) -> bool:
     """Whether this is a file of functrans or NumPy."""
     return file.startswith(_OURS)
 

@@ -22,7 +22,13 @@ from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, o
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._graph.levels import anywhere
 from functrans.torch._graph.nodes import named
-from functrans.torch._graph.overriding import published
+from functrans.torch._graph.overriding import (
+    OVERRIDING,
+    alert,
+    override,
+    overriding,
+    published,
+)
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -420,7 +426,17 @@ def _switch(f: Callable) -> Callable:
     def chosen(input: Tensor, *args: Any, inplace: bool = False, **kwargs: Any) -> Tensor:
         if args and type(args[-1]) is bool and f.__name__ not in ("glu",):
             *args, inplace = args  # type: ignore[assignment]  # the last positional one
-        return write(input, *args, **kwargs) if inplace else f(input, *args, **kwargs)
+        if alert and OVERRIDING in alert and (
+                found := overriding((input, *args, *kwargs.values()))):
+            return override(chosen, found, (input, *args), kwargs)
+        try:
+            return write(input, *args, **kwargs) if inplace else f(input, *args, **kwargs)
+        except Exception:
+            if not (found := overriding((input, *args, *kwargs.values()))):
+                raise
+        return override(chosen, found, (input, *args), kwargs)
+
+    chosen.overridable = True  # type: ignore[attr-defined]
 
     return named(chosen, f.__name__, f.__doc__)
 
