@@ -242,7 +242,8 @@ METHODS["sigmoid"] = unary("sigmoid", ROWS["sigmoid"],
 METHODS["relu"] = relu = unary("relu", ROWS["relu"], floats=False, booleans=_no_booleans)
 
 
-logsigmoid = op(lambda x: -ROWS["softplus"](-x), "logsigmoid", "log(sigmoid(x)) without overflow.")
+logsigmoid = op(lambda x: -ROWS["softplus"](-x), "logsigmoid", "log(sigmoid(x)) without overflow.",
+                title="LogSigmoidBackward0")
 
 
 _softplus = unary("softplus", ROWS["softplus"])

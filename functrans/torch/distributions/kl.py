@@ -294,7 +294,7 @@ def _mean_log(d):
         a, b = d.concentration1, d.concentration0
         return a.digamma() - (a + b).digamma()
     if isinstance(d, Pareto):
-        return d.scale.log() + 1 / d.alpha
+        return d.scale.log() + d.alpha.reciprocal()
     if isinstance(d, Exponential):
         return -EULER - d.rate.log()
     return _mean_log_between(d.low, d.high)
@@ -322,7 +322,7 @@ def _to_gumbel(p, q):
     elif isinstance(p, Normal):
         start, decay = p.loc - p.scale.square() / (2 * s), 1
     else:
-        shape = 1 if isinstance(p, Exponential) else p.concentration
+        shape: Any = 1 if isinstance(p, Exponential) else p.concentration
         start, decay = p.rate * 0, ((p.rate * s).reciprocal() + 1) ** -shape
     return (p.mean - q.loc) / s + ((q.loc - start) / s).exp() * decay + s.log() - p.entropy()
 

@@ -40,7 +40,7 @@ _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 # ---- activations of one entry
 
 
-@op(space=NN)
+@op(space=NN, title="HardtanhBackward0")
 def relu6(input):
     """input kept between 0 and 6, where the slope is 0."""
     return _bound(input, 0, 6)
@@ -92,13 +92,13 @@ def softshrink(input, lambd=0.5):
                                                            input * 0))
 
 
-@op(space=NN)
+@op(space=NN, title="SubBackward0")
 def tanhshrink(input):
     """input - tanh(input)."""
     return ROWS["tanhshrink"](floating(input) * 1)  # torch does not save the operand
 
 
-@op(space=NN)
+@op(space=NN, title="DivBackward0")
 def softsign(input):
     """input / (1 + |input|)."""
     return ROWS["softsign"](floating(input))
@@ -110,7 +110,7 @@ def threshold(input, threshold, value):
     return np.where(input <= threshold, np.asarray(value, input.dtype), input)
 
 
-@op(space=FUNCTIONS)
+@op(space=FUNCTIONS, title="EluBackward0")
 def selu(input):
     """scale * elu(input, alpha), with the constants of self-normalising networks."""
     return _SELU_SCALE * _elu(input, _SELU_ALPHA, 1)
@@ -135,7 +135,7 @@ def mish(input):
     return input * np.tanh(ROWS["softplus"](input))
 
 
-@op
+@op(title="PreluKernelBackward0")
 def prelu(input, weight):
     """input where positive, else ``weight * input``: one weight, or one for each channel."""
     if weight.size == 1:
@@ -156,13 +156,13 @@ def glu(input, dim=-1):
     return first * ROWS["sigmoid"](second)
 
 
-@op(space=NN)
+@op(space=NN, title="SoftmaxBackward0")
 def softmin(input, dim=-1, *, dtype=None):
     """softmax(-input)."""
     return METHODS["softmax"].body(-input, dim, dtype=dtype)
 
 
-@op(space=NN)
+@op(space=NN, title="DivBackward0")
 def normalize(input, p=2.0, dim: Any = 1, eps=1e-12):
     """input divided by its p-norms along ``dim``, which are at least ``eps``."""
     size = np.linalg.vector_norm(input, ord=p, axis=axes(dim, input), keepdims=True)
