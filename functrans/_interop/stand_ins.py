@@ -27,7 +27,13 @@ class _Alias(importlib.abc.Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = importlib.import_module(self._name)
+        sys.modules[module.__name__] = _rename(importlib.import_module(self._name))
+
+
+def _rename(module: ModuleType) -> ModuleType:
+    """``module`` of ours, with the name that it has in the library."""
+    module.__name__ = module.__name__.removeprefix("functrans.")
+    return module
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -69,7 +75,7 @@ def stand_in_for(library: str, page: str, parents: Mapping[str, str]) -> None:
         )
     sys.meta_path.insert(0, _Finder(library, page, parents))
     for loaded in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
-        sys.modules[loaded.removeprefix("functrans.")] = sys.modules[loaded]
+        sys.modules[loaded.removeprefix("functrans.")] = _rename(sys.modules[loaded])
 
 
 def run_program(library: str, install: Callable[[], None], arguments: list[str]) -> None:

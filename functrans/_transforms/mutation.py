@@ -55,7 +55,7 @@ from functrans._transforms.staging.names import (
     package_of_code,
     slots_in,
 )
-from functrans.errors import ConcretizationError, ImmutableError, name_of, user_line
+from functrans.errors import PACKAGE, ConcretizationError, ImmutableError, name_of, user_line
 
 # ---- The functions that a function may call, as far as the names in its code tell
 #
@@ -427,7 +427,7 @@ def require_rebinding(frame: types.FrameType) -> None:
     code = frame.f_code
     if _sums.get(id(code)) is code:
         return
-    own = frame.f_globals.get("__name__", "").partition(".")[0] == "functrans"
+    own = code.co_filename.startswith(PACKAGE)
     if not own and _code_writes(code):
         raise ImmutableError(
             f"{user_line()}: a traced array would become another one here, where NumPy writes into "

@@ -56,7 +56,6 @@ from functrans.torch._functions import (
     joining,
     memory_views,
     order,
-    outputs,
     reductions,
     sampling,
     scattering,
@@ -68,7 +67,7 @@ from functrans.torch._functions import (
 from functrans.torch._functions import (
     special as parts,
 )
-from functrans.torch._graph import engine
+from functrans.torch._graph import engine, overriding
 from functrans.torch._graph.engine import tensor_backward
 from functrans.torch._graph.modes import (
     enable_grad,
@@ -140,7 +139,7 @@ def is_tensor(obj: object) -> object:
 
 def result_type(*xs: object) -> dtype:
     """The type of an operation on tensors and numbers."""
-    operands = [x._array if isinstance(x, Tensor) else x for x in xs]
+    operands = [x._array if isinstance(x, Tensor) else dtypes.number(x) for x in xs]
     return dtypes.BY_ARRAY_DTYPE[dtypes.result_dtype(operands)]
 
 
@@ -160,7 +159,9 @@ __all__ = [
     "types", "uint8", "utils", "version", "vmap",
 ]
 __all__ += factories.NAMES
-globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
+globals().update({
+    _name: overriding.overridable(_f) if _name.endswith("_like") else _f
+    for _name, _f in [(_name, getattr(factories, _name)) for _name in factories.NAMES]})
 __all__ += [*memory.KINDS, *_environment.FUNCTIONS, *_RANDOM]
 globals().update({**memory.KINDS, **_environment.FUNCTIONS, **_RANDOM})
 
@@ -168,6 +169,7 @@ globals().update({**memory.KINDS, **_environment.FUNCTIONS, **_RANDOM})
 # conversions and operators.
 Tensor.backward = tensor_backward  # type: ignore[method-assign]
 Tensor.__repr__ = show_tensor  # type: ignore[method-assign,assignment]
+Tensor._make_subclass = synonyms.make_subclass  # type: ignore[attr-defined]
 Shown.__getattr__ = engine.saved_attribute  # type: ignore[attr-defined]
 Node.__call__ = engine.pass_alone  # type: ignore[method-assign,assignment]
 Node.__dir__ = engine.attribute_names  # type: ignore[method-assign,assignment]
@@ -176,13 +178,19 @@ for _name, _f in {**memory.METHODS, **memory.METHODS, **_sparse.METHODS}.items()
 for _name, _f in table.PROPERTIES.items():
     setattr(Tensor, _name, property(_f))
 for _name, _f in table.METHODS.items():
-    setattr(Tensor, _name, property(_f) if _name in ("real", "imag") else _f)
+    setattr(Tensor, _name, shapes.part(_f) if _name in ("real", "imag") else _f)
     if _name not in __all__ and _name not in shapes.CONVERSIONS and not _name.startswith("__"):
-        globals()[_name] = outputs.taking_out(_f) if _name in table.TAKING_OUT else _f
+        globals()[_name] = table.publish(_name, _f)
         __all__.append(_name)
 for _name, _f in table.FUNCTIONS.items():
-    globals()[_name] = outputs.taking_out(_f) if _name in table.TAKING_OUT else _f
+    globals()[_name] = table.publish(_name, _f)
     __all__.append(_name)
+for _method, _name in elementwise.OPERATORS.items():
+    overriding.published[Tensor.__dict__[f"__{_method}__"]] = globals()[_name]
+# what derived classes override: methods that do not ask for overriding objects themselves
+overriding.methods.update({
+    _name: vars(Tensor)[_name] for _name in (*table.METHODS, *table.PROPERTIES, "detach", "data")
+    if not hasattr(vars(Tensor)[_name], "overridable")})
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions

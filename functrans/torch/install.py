@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 from functrans._interop.stand_ins import stand_in_for
 from functrans.torch._names import PARENTS
 
@@ -17,9 +19,11 @@ def install() -> None:
     >>> torch.autograd.function.Function is torch.autograd.Function
     True
     >>> torch.__name__
-    'functrans.torch'
+    'torch'
     """
     stand_in_for("torch", "docs/torch.md", PARENTS)
+    # by which other libraries tell whose an array is
+    importlib.import_module("functrans.torch").Tensor.__module__ = "torch"
 
 
 __all__ = ["install"]

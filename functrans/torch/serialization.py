@@ -10,6 +10,7 @@ import json
 import os
 import zipfile
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
@@ -18,11 +19,13 @@ import numpy as np
 
 from functrans.torch._functions.shapes import require_cpu
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.dtypes import Size, device
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn.parameter import Parameter
 
 File = str | os.PathLike | IO[bytes]
+# what ``map_location`` of torch may be, for annotations
+MAP_LOCATION = Callable[[Any, str], Any] | device | str | dict[str, str] | None
 FORMAT = "functrans.torch 1"
 _PLAIN = (type(None), bool, int, float, str)
 _KINDS = {list: "list", tuple: "tuple", set: "set", Size: "size"}

@@ -486,19 +486,50 @@ def _drawn_from(kind, **options):
 @pytest.mark.parametrize(("first", "second"), [
     *[(p, D.Normal) for p in P if p is not D.Normal],
     *[(p, D.Exponential) for p in (D.Beta, D.Uniform, D.Pareto, D.ContinuousBernoulli)],
+    *[(p, D.Gamma) for p in (D.Beta, D.Exponential, D.Pareto, D.Uniform)],
+    *[(p, D.Gumbel) for p in (D.Exponential, D.Gamma, D.Normal, D.Uniform)],
+    (D.Normal, D.Laplace), (D.Uniform, D.Beta), (D.Uniform, D.Pareto),
+    *[(p, D.ContinuousBernoulli) for p in (D.Beta, D.ContinuousBernoulli, D.Uniform)],
 ], ids=lambda d: d.__name__)
 def test_divergences_are_means_of_the_difference_of_densities(first, second):
-    p, q = _drawn_from(first), _drawn_from(second)
+    p = _drawn_from(first)
+    # another one of a class of its own
+    q = _drawn_from(second) if second is not first else second(torch.tensor(0.8).double())
     u = torch.arange(0.5, 40000, dtype=torch.float64) / 40000
     x = torch.tensor({
         D.Laplace: stats.laplace(0.3, 0.7), D.Gumbel: stats.gumbel_r(0.3, 0.7),
         D.Gamma: stats.gamma(1.5, scale=1 / 1.1), D.Beta: stats.beta(1.5, 2.2),
         D.Exponential: stats.expon(scale=1 / 1.3), D.Uniform: stats.uniform(0.2, 0.7),
-        D.Pareto: stats.pareto(2.5, scale=0.1),
+        D.Pareto: stats.pareto(2.5, scale=0.1), D.Normal: stats.norm(0.3, 0.7),
     }[first].ppf(u.numpy())) if first is not D.ContinuousBernoulli else p.icdf(u)
     mean = (p.log_prob(x) - q.log_prob(x)).mean().item()
     # the midpoint rule in the distribution function leaves its ends
     assert D.kl_divergence(p, q).item() == pytest.approx(mean, rel=2e-2, abs=2e-3)
+
+
+@pytest.mark.parametrize(("make", "second"), [
+    (D.Beta, D.Gamma), (D.Exponential, D.Gumbel), (D.Normal, D.Laplace), (D.Uniform, D.Beta),
+    (D.Uniform, D.ContinuousBernoulli), (D.Bernoulli, D.Poisson)], ids=lambda d: d.__name__)
+def test_divergences_have_their_gradient(make, second):
+    values = [torch.tensor(v, dtype=torch.float64, requires_grad=True)
+              for v in (*P.get(make, (0.3,)), *P.get(second, (1.7,)))]
+    n = len(P.get(make, (0.3,)))
+    assert torch.autograd.gradcheck(
+        lambda *xs: D.kl_divergence(make(*xs[:n]), second(*xs[n:])), values)
+
+
+def test_a_uniform_that_reaches_beyond_the_other_is_infinitely_far():
+    beyond = D.Uniform(torch.tensor([-0.5, 0.2]), torch.tensor([0.5, 1.5]))
+    for q in (D.Beta(1.5, 2.0), D.ContinuousBernoulli(torch.tensor(0.3)), D.Pareto(0.5, 1.0)):
+        assert D.kl_divergence(beyond, q).tolist() == [np.inf, np.inf]
+    assert np.isinf(D.kl_divergence(beyond, D.Gamma(1.0, 1.0)).numpy()).tolist() == [True, False]
+
+
+def test_a_divergence_of_bernoulli_from_poisson_is_the_sum_over_both_outcomes():
+    p, q = D.Bernoulli(torch.tensor(0.3)), D.Poisson(torch.tensor(1.7))
+    x = torch.tensor([0.0, 1.0])
+    by_hand = (p.log_prob(x).exp() * (p.log_prob(x) - q.log_prob(x))).sum()
+    assert D.kl_divergence(p, q).item() == pytest.approx(by_hand.item(), rel=1e-6)
 
 
 @pytest.mark.parametrize(("first", "second"), [

@@ -162,14 +162,6 @@ def test_complex_gradients_are_seen_in_the_documented_convention():
     assert z.grad.tolist() == [2 + 2j]
 
 
-def test_a_gradient_that_is_handed_out_cannot_be_overwritten():
-    f = made_of(lambda ctx, x: x * 2, lambda ctx, g: g.mul_(2))
-    x = leaf(1.0)
-    y = x * 3
-    with pytest.raises(RuntimeError, match="clone"):
-        (f.apply(y) + y).backward()
-
-
 def test_forward_runs_without_recording_and_backward_records_on_demand():
     modes = []
 
@@ -190,9 +182,9 @@ def test_under_no_grad_nothing_is_recorded():
     assert y.grad_fn is None and not y.requires_grad
 
 
-def test_keywords_are_refused():
-    with pytest.raises(TypeError, match="keyword"):
-        Exp.apply(i=leaf(1.0))
+def test_a_name_that_forward_does_not_have_is_refused():
+    with pytest.raises(TypeError, match="no_such"):
+        Exp.apply(leaf(1.0), no_such=1)
 
 
 # ---- several outputs

@@ -270,3 +270,14 @@ def test_views_of_one_function_are_batched_and_differentiated_twice():
     assert torch.equal(torch.autograd.functional.hessian(f, x, vectorize=True), one_by_one)
     assert one_by_one.reshape(4, 4).tolist() == [
         [6.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 8.0, 6.0], [0.0, 0.0, 6.0, 0.0]]
+
+
+@pytest.mark.parametrize(("name", "node"), [
+    ("relu6", "Hardtanh"), ("tanhshrink", "Sub"), ("softsign", "Div"), ("selu", "Elu"),
+    ("logsigmoid", "LogSigmoid"), ("softmin", "Softmax"), ("normalize", "Div"), ("mish", "Mish"),
+    ("gelu", "Gelu"), ("hardswish", "Hardswish")])
+def test_functions_of_layers_are_named_in_the_graph_as_in_torch(name, node):
+    v = torch.ones(3, 4, requires_grad=True)
+    options = {"dim": 1} if name == "softmin" else {}
+    y = getattr(torch.nn.functional, name)(v, **options)
+    assert y.grad_fn.name() == f"{node}Backward0"

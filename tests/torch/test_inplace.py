@@ -497,3 +497,16 @@ def test_a_view_of_what_has_another_shape_since_is_not_guessed():
     plain.mul_(leaf(2.0).float())
     with pytest.raises(RuntimeError, match="has been given another shape"):
         view.sum()
+
+
+class Derived(torch.Tensor):
+    """With which functions look for objects that override them, in a frame more."""
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x.exp(), torch.exp, lambda x: torch.pow(2, x), lambda x: torch.special.expit(x)])
+def test_the_error_names_the_users_line_where_classes_override_functions(f):
+    y = f(leaf(1.0, 2.0))
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match=r"saved it at \S*test_inplace.py:\d+ .*test_inplace"):
+        y.sum().backward()

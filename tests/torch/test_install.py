@@ -32,6 +32,10 @@ import functrans.torch
 assert torch is functrans.torch and torch.autograd.function.Function is torch.autograd.Function
 assert Same is Function and AlsoSame is Variable and nn.functional is F
 import sys
+assert torch.__name__ == "torch" and nn.__name__ == "torch.nn" and F.__name__ == F.__dict__[
+    "__name__"] == "torch.nn.functional" and torch.Tensor.__module__ == "torch"
+import torch.optim.lbfgs
+assert torch.optim.lbfgs.__name__ == "torch.optim.lbfgs"
 doubled = [n for n in sys.modules if n.startswith("torch.") and
            sys.modules[n] is not sys.modules["functrans." + n]]
 assert not doubled, doubled
@@ -43,6 +47,16 @@ else:
     raise AssertionError
 x = torch.tensor([2.0], requires_grad=True)
 (x**3).backward()
+y = F.softmax(x, 0)
+y.mul_(2)
+try:
+    y.sum().backward()
+except RuntimeError as error:  # the modules are called torch's, their frames are not the user's
+    assert "saved it at <string>" in str(error), error
+else:
+    raise AssertionError
+w = torch.ones(2, 2, requires_grad=True)  # a sum in the shim's code is not the user's either
+print(torch.func.vmap(lambda v: F.linear(v[None], w, torch.ones(2)))(torch.ones(1, 2)).tolist())
 print(x.grad)
 """
 
@@ -50,7 +64,7 @@ print(x.grad)
 def test_every_module_is_loaded_once():
     done = run(code=NAMES)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "tensor([12.])\n"
+    assert done.stdout == "[[[3.0, 3.0]]]\ntensor([12.])\n"
 
 
 def test_another_torch_is_not_replaced():

@@ -69,6 +69,7 @@ KERNELS = {
     "softmax_kernel_impl": ("bic", "softmax softmin"),
     "softshrink_check": ("bic", "softshrink"),
     "spherical_bessel_j0_cpu": ("hwc", "spherical_bessel_j0"),
+    "threshold_cpu": ("bc", "threshold"),
     "trace": ("b", "trace"),
     "trunc_vml_cpu": ("bc", "trunc fix"),
     "unique": ("c", "unique"),
@@ -145,6 +146,8 @@ SENTENCES = {
                   "Got {0}"),
     "quantile": ("hwbic", "quantile() input tensor must be either float or double dtype"),
     "relu": ("c", _NO_CLAMP),
+    "renorm": ("bi", "linalg.vector_norm: Expected a floating point or complex tensor as input. "
+               "Got {0}"),
     "relu6": ("c", _NO_CLAMP),
     "sign": ("c", "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use "
              "torch.sgn instead."),
@@ -252,7 +255,7 @@ class Acceptance:
                 args[0]._array.dtype in _FAST):
             return
         for position, (name, x) in enumerate(zip(self.tensors, args, strict=False), 1):
-            if type(x) in dtypes.NUMBERS:
+            if type(x) in dtypes.NUMBERS or isinstance(x, np.generic):
                 raise not_a_tensor(self.name, name, position, x)
         if dtype is not None:
             return
@@ -265,7 +268,9 @@ class Acceptance:
             require_cast(found[:2], found[0].dtype)
         for lacks, operands, kind, text in self.refusals:
             part = [x for x in found[:operands] if x is not None]
-            if part and hasattr(part[0], "dtype"):
+            if operands < len(found) and not any([hasattr(x, "dtype") for x in part]):
+                part.append(found[operands])  # a number comes first
+            if any([hasattr(x, "dtype") for x in part]):
                 d = dtypes.result_dtype(part)
                 if letter(d) in lacks:
                     raise kind(text.format(scalar_name(np.empty(0, d))))
@@ -300,6 +305,7 @@ def _arrays(args: Sequence) -> list:
         elif type(x) in (list, tuple):
             found += [v._array for v in x if isinstance(v, Tensor)]
         else:
+            x = dtypes.number(x)
             found.append(x if type(x) in dtypes.NUMBERS else None)
     return found
 

@@ -25,8 +25,9 @@ from functrans.torch._functions.table import (
 from functrans.torch._graph.dual import FORWARD, Forward
 from functrans.torch._graph.graph import RowNode, joint, saved_value
 from functrans.torch._graph.modes import mark, packed, state, unpack, unusual
-from functrans.torch._graph.nodes import OpNode, check, free, sequence
+from functrans.torch._graph.nodes import OpNode, caller, check, free, sequence
 from functrans.torch._graph.observed import observed_binary
+from functrans.torch._graph.overriding import alert
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
@@ -166,7 +167,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         if e2 is not None:
             marks.append((input._storage, input._storage.version))
         frame = sys._getframe(2)
-        where = frame.f_code, frame.f_lasti
+        where = caller(3) if alert else (frame.f_code, frame.f_lasti)
         if n == 1:
             out._node = VectorProductNode((e1, e2), a, b, marks, where)
         else:
@@ -302,6 +303,13 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
 @op
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """beta * input + alpha * vec1 vec2^T."""
+    if vec1.dtype.kind in "biu":
+        for name, factor in (("beta", beta), ("alpha", alpha)):
+            if type(factor) is float:
+                raise RuntimeError(f"For integral input tensors, argument {name} must not be a "
+                                   "floating point number.")
+    if vec1.dtype.kind == "b":
+        beta, alpha = bool(beta), bool(alpha)
     return _combine(input, outer.body(vec1, vec2), beta, alpha)
 
 
@@ -413,6 +421,6 @@ def trace(x):
 
 enter_in_place("addmm", "addmv", "addr", "addbmm", "baddbmm")
 METHODS["matmul"] = METHODS["__matmul__"] = matmul
-FUNCTIONS["spmm"] = mm  # of sparse matrices too, as mm is
+FUNCTIONS["spmm"] = FUNCTIONS["dsmm"] = mm  # of sparse matrices too, as mm is
 METHODS["__rmatmul__"] = lambda self, other: matmul(other, self)
 TAKING_OUT.add("matmul")

@@ -11,6 +11,7 @@ import numpy as np
 
 from functrans.extend import AnyArray
 from functrans.torch._functions.accepted import floats_only
+from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.outputs import RowCall, are_plain
 from functrans.torch._functions.rows import binary, operand, reflect, unary
 from functrans.torch._functions.shim_rows import ROWS, enter_in_place
@@ -144,9 +145,12 @@ for _name, _row in BINARY.items():
 def _scale(f: Any) -> Callable:
     """A sum or difference whose second operand may be multiplied by ``alpha``."""
 
-    def called(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-        if alpha == 1:
+    def called(input: Any, other: Any, *last: Any, alpha: Any = 1) -> Tensor:
+        if last:  # alpha came first
+            alpha, (other,) = other, last
+        if type(alpha) is int and alpha == 1:
             return f(input, other)
+        alpha = dtypes.number(alpha)
         have, want = [
             dtypes.BY_ARRAY_DTYPE[dtypes.result_dtype([operand(input), operand(other), *more])]
             for more in ([], [operand(alpha)])
@@ -158,10 +162,12 @@ def _scale(f: Any) -> Callable:
                 f"{f.__name__}: alpha={alpha!r} does not fit a result of type {have.name}; "
                 "multiply the second operand before"
             )
+        if alpha == 1:
+            return f(input, other)
         number = type(other) in NUMBERS
         return f(input, other * alpha if number else METHODS["mul"](other, alpha))
 
-    called.of = f.of  # type: ignore[attr-defined]
+    called.of, called.inner = f.of, f  # type: ignore[attr-defined]
     return named(called, f.__name__, f"input and alpha * other by {f.of.row.name}, entry by entry.")
 
 
@@ -192,7 +198,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     )
 
 
-div.of = _quotient.of  # type: ignore[attr-defined]
+div.of, div.inner = _quotient.of, _quotient  # type: ignore[attr-defined]
 METHODS["div"] = METHODS["divide"] = METHODS["true_divide"] = div
 
 
@@ -213,7 +219,7 @@ def _power(f: Any) -> Callable:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
         return f(input, exponent)
 
-    called.of = f.of  # type: ignore[attr-defined]
+    called.of, called.inner = f.of, f  # type: ignore[attr-defined]
     return named(called, "pow", "input to the power exponent.")
 
 
@@ -236,7 +242,8 @@ METHODS["sigmoid"] = unary("sigmoid", ROWS["sigmoid"],
 METHODS["relu"] = relu = unary("relu", ROWS["relu"], floats=False, booleans=_no_booleans)
 
 
-logsigmoid = op(lambda x: -ROWS["softplus"](-x), "logsigmoid", "log(sigmoid(x)) without overflow.")
+logsigmoid = op(lambda x: -ROWS["softplus"](-x), "logsigmoid", "log(sigmoid(x)) without overflow.",
+                title="LogSigmoidBackward0")
 
 
 _softplus = unary("softplus", ROWS["softplus"])
@@ -381,8 +388,10 @@ def isclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8,
              equal_nan: bool = False) -> bool:
     """Whether all entries agree to a tolerance relative to ``other``."""
-    _of_one_type(input._array, other._array)
-    return bool(np.allclose(input._array, other._array, rtol, atol, equal_nan))
+    for position, (name, x) in enumerate((("input", input), ("other", other)), 1):
+        if not isinstance(x, Tensor):
+            raise not_a_tensor("allclose", name, position, x)
+    return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
@@ -422,6 +431,22 @@ for _name in ("conj", "conj_physical"):
 for _f in (allclose, equal, positive, resolve_conj, resolve_neg):
     METHODS[_f.__name__] = _f
 METHODS["absolute"] = abs
+
+
+def _take_value_first(f: Any) -> Callable:
+    """``f(input, a, b, value=)``, which takes the number as ``f(input, value, a, b)`` too."""
+
+    def called(input: Any, *operands: Any, **options: Any) -> Tensor:
+        if len(operands) == 3:
+            options["value"], *operands = operands  # type: ignore[assignment]
+        return f(input, *operands, **options)
+
+    called.body, called.inner = f.body, f  # type: ignore[attr-defined]
+    return named(called, f.__name__, f.__doc__)
+
+
+for _name in ("addcmul", "addcdiv"):
+    METHODS[_name] = _take_value_first(METHODS[_name])
 
 # ---- in place, and operators
 

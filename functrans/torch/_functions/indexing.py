@@ -18,9 +18,17 @@ from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.levels import anywhere, require_entries
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observe, observed_unary
-from functrans.torch._graph.views import change, getitem, guard, rebase, refuse_overlap, view
+from functrans.torch._graph.views import (
+    change,
+    getitem,
+    guard,
+    own_lent,
+    rebase,
+    refuse_overlap,
+    view,
+)
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.dtypes import result_dtype
+from functrans.torch._tensors.dtypes import number, result_dtype
 from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, as_memory, recorded_edge, unwrap
 
@@ -167,6 +175,7 @@ def put(self: Tensor, key: Any, value: Any) -> None:
         key = None
     first, key = _numbers_first(key)
     if first is not None:
+        own_lent(self)
         self = get(self, first)
     try:
         _put(self, key, value)
@@ -183,6 +192,7 @@ def _put(self: Tensor, key: Any, value: Any) -> None:
         v: Any = unwrap(value)
         have = np.asarray(v.primal if type(v) is Value else v)
     else:
+        value = number(value)
         v = have = np.asarray(value, None if type(value) in NUMBERS else array.dtype)
     if isinstance(value, Tensor) and have.dtype != array.dtype and _is_put(key, have):
         same_type_put(array, have)

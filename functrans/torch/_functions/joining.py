@@ -284,11 +284,17 @@ def _reshaping(name: str) -> None:
     def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         recorded = has_history(self)
         if recorded and not state.grad:
-            raise NotImplementedError(f"{name}_ of a tensor that requires gradients is not "
-                                      f"supported inside no_grad; use y = x.{name}(...)")
-        guard(self, recorded, f"{name}_")
-        with enable_grad():  # which way the entries went is known in either case
-            become_view(self, METHODS[name](self, *args, **kwargs))
+            if not self.is_leaf:
+                raise NotImplementedError(f"{name}_ of a computed tensor that requires gradients "
+                                          f"is not supported inside no_grad; use x.{name}(...)")
+            recorded = False
+        guard(self, recorded, f"{name}_", writes=False)
+        if self._requires:  # a leaf stays one, of the new shape
+            self._array = METHODS[name](self, *args, **kwargs)._array
+            self._storage.reshaped = True
+        else:
+            with enable_grad():  # which way the entries went is known in either case
+                become_view(self, METHODS[name](self, *args, **kwargs))
         change(self, f"{name}_")
         return self
 

@@ -16,6 +16,7 @@ from numpy import ndarray
 from functrans.extend import TABLE, Linear, Primitive, Tracer
 from functrans.torch._graph.graph import RowNode
 from functrans.torch._graph.modes import no_grad, quietly, state, unusual
+from functrans.torch._graph.overriding import OVERRIDING, alert, override, overriding
 from functrans.torch._graph.views import change, guard, refuse_overlap
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import scalar_name
@@ -66,8 +67,17 @@ def renaming(f: Callable) -> Callable:
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return f(*args, **rename(kwargs, wanted)) if kwargs else f(*args)
+        if alert and OVERRIDING in alert and (
+                found := overriding((*args, *kwargs.values()))):
+            return override(call, found, args, kwargs)
+        try:
+            return f(*args, **rename(kwargs, wanted)) if kwargs else f(*args)
+        except Exception:
+            if not (found := overriding((*args, *kwargs.values()))):
+                raise
+        return override(call, found, args, kwargs)
 
+    call.overridable = True  # type: ignore[attr-defined]
     return call
 
 

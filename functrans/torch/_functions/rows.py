@@ -30,6 +30,7 @@ from functrans.torch._graph.graph import ZERO, ElementwiseNode, ResultNode, Stor
 from functrans.torch._graph.modes import quietly, silent, state, unusual
 from functrans.torch._graph.nodes import Edge, caller, named, title_for
 from functrans.torch._graph.observed import observed_binary, observed_unary
+from functrans.torch._graph.overriding import alert
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, recorded_edge
 
@@ -73,6 +74,7 @@ class Row:
         for name, position, x in (("input", 1, x1), ("other", 2, x2)):
             if _declines(x):
                 raise not_a_tensor(self.name, name, position, x)
+        x1, x2 = dtypes.number(x1), dtypes.number(x2)
         if self.accepted is not None:
             self.accepted.check((x1, x2))
         a, b = operand(x1), operand(x2)
@@ -137,7 +139,7 @@ def _recorder(title: str, actions: Sequence, reads: Sequence) -> Callable:
             frame: Any = sys._getframe(3)
             if frame.f_code is OF_TWO:
                 frame = frame.f_back
-            where = frame.f_code, frame.f_lasti
+            where = caller(4) if alert else (frame.f_code, frame.f_lasti)
         out._node = ElementwiseNode(title, (e1, e2), parts, marks, where)
         return out
 
@@ -152,6 +154,7 @@ def _unlike(a: Any, y: Any) -> tuple[tuple, np.dtype] | None:
 def operand(x: Any) -> AnyArray | complex:
     if isinstance(x, Tensor):
         return x._array
+    x = dtypes.number(x)
     if type(x) in NUMBERS:
         return x
     if isinstance(x, ndarray | np.generic):
@@ -165,8 +168,10 @@ def operand(x: Any) -> AnyArray | complex:
 
 def _declines(x: Any) -> bool:
     """Whether an operand is of a type unknown here, whose own method may know what to do."""
-    return not (isinstance(x, ndarray | np.generic | Tensor) or type(x) in NUMBERS
-                or hasattr(x, "__index__") or hasattr(x, "__float__"))
+    if isinstance(x, ndarray | np.generic | Tensor) or type(x) in NUMBERS:
+        return False
+    return hasattr(x, "__torch_function__") or not (
+        hasattr(x, "__index__") or hasattr(x, "__float__"))
 
 
 def apply(name: str, ufunc: Callable, a: Any, b: Any) -> AnyArray:
@@ -331,10 +336,11 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         frame: Any = sys._getframe(2)
         if frame.f_code is OF_ONE:
             frame = frame.f_back
+        where = caller(3) if alert else (frame.f_code, frame.f_lasti)
         if by_result:
             part = 0, action, (a, y), unlike
             out._node = ResultNode(shown, edge, part, y, out._storage, input._storage, inverse,
-                                   (frame.f_code, frame.f_lasti))
+                                   where)
             return out
         saved, storage = (y, out._storage) if reads_y else (a, input._storage)
         marks = [(storage, storage.version)]
@@ -342,7 +348,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             marks.append((out._storage, 0))
         out._node = ElementwiseNode(
             shown, (edge,), ((0, action, action.pick(y, a) if both else (saved,), unlike),),
-            marks, (frame.f_code, frame.f_lasti),
+            marks, where,
         )
         return out
 

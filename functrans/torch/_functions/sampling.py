@@ -70,8 +70,8 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
 
 @function
 @factory(None)
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: np.dtype | None,
-                 generator: Any = None) -> np.ndarray:
+def randint_like(input: Tensor, low: int = 0, high: int | None = None, *,
+                 dtype: np.dtype | None, generator: Any = None) -> np.ndarray:
     """Integers from ``low`` up to, not including, ``high``, in the shape of ``input``."""
     low, high = (0, low) if high is None else (low, high)
     drawn = source(generator).integers(low, high, input.shape)

@@ -248,6 +248,9 @@ def index_fill(x, dim, index, value):
     if type(value) not in NUMBERS and value.ndim:
         raise RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor "
                            f"with {value.ndim} dimension(s).")
+    if np.iscomplexobj(plain(value)) and x.dtype.kind != "c":
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not "
+                           "supported")
     shape = plain(whole)[key].shape
     return write(whole, key, np.broadcast_to(np.asarray(value) if type(value) in NUMBERS
                                               else value, shape)).reshape(x.shape)

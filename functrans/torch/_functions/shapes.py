@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -270,6 +270,15 @@ def imag(input: Tensor) -> Tensor:
     if not input.is_complex():
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return view("ImagBackward0", imag_row, (input,), {})
+
+
+def part(of: Callable[[Tensor], Tensor]) -> property:
+    """A property for ``real`` or ``imag``, which is written to entry by entry."""
+
+    def write(self: Tensor, value: Any) -> None:
+        of(self)[...] = value
+
+    return property(of, write)
 
 
 @method

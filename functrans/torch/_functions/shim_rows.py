@@ -18,6 +18,7 @@ from functrans.torch._graph.levels import require_entries
 from functrans.torch._graph.modes import quietly, silent, state, unusual
 from functrans.torch._graph.nodes import caller, named
 from functrans.torch._graph.observed import observe
+from functrans.torch._graph.overriding import alert
 from functrans.torch._graph.views import change, guard, rebase, refuse_overlap, value_for_write
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.memory import scalar_name
@@ -243,6 +244,7 @@ def in_place(f: Callable, name: str) -> Callable:
             refuse_overlap(self, args[0])
         if recorded or self._inference or not array.flags.writeable:
             guard(self, recorded, name)
+            array = self._array
             if recorded:
                 return _recorded_write(self, f, args, kwargs, name)
         if of is not None and len(args) == 1 and not kwargs and _fits(array, args[0]):
@@ -255,7 +257,7 @@ def in_place(f: Callable, name: str) -> Callable:
         else:
             array[...] = fitting(f(from_array(array), *args, **kwargs)._array, self, name)
         frame = sys._getframe(2)
-        self._storage.count(name, (frame.f_code, frame.f_lasti))
+        self._storage.count(name, caller(3) if alert else (frame.f_code, frame.f_lasti))
         return self
 
     return observe(

@@ -241,6 +241,8 @@ def polygamma(n, input):
 @op
 def mvlgamma(input, p):
     """The logarithm of the multivariate gamma function of dimension ``p``."""
+    if p < 1:
+        raise RuntimeError("p has to be greater than or equal to 1")
     x = floating(input)
     total = p * (p - 1) / 4 * math.log(math.pi)
     for j in range(p):

@@ -10,7 +10,6 @@ import numpy as np
 from functrans.torch._functions.table import FUNCTIONS, METHODS, function
 from functrans.torch._graph.nodes import named
 from functrans.torch._tensors import dtypes, factories
-from functrans.torch._tensors.facts import require_plain_class
 from functrans.torch._tensors.tensor import Tensor, as_array, from_array, has_history
 
 
@@ -95,10 +94,17 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
     if not issubclass(cls, Tensor):
         raise TypeError("as_subclass: cls must be a type (not an instance) that derives from "
                         f"torch.Tensor, but it is {cls}")
-    require_plain_class(cls)
     t = self.view_as(self)
     t.__class__ = cls
     return t
+
+
+@staticmethod
+def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Tensor:
+    """A leaf of class ``cls`` on the memory of ``data``."""
+    t = data.detach()
+    t.__class__ = cls
+    return t.requires_grad_(require_grad)
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:

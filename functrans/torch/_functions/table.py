@@ -19,6 +19,7 @@ to their first argument, ``outputs`` what ``out=`` means.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,6 +45,7 @@ from functrans.torch._functions.outputs import (
     rename,
     renaming,
     return_type,
+    taking_out,
     widen,
     write_out,
     wrong_arguments,
@@ -52,6 +54,7 @@ from functrans.torch._graph.graph import RowNode, Value, is_outer
 from functrans.torch._graph.modes import quietly, state
 from functrans.torch._graph.nodes import Node, named, title_for
 from functrans.torch._graph.observed import observe
+from functrans.torch._graph.overriding import Overridden, overridable, published
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import NUMBERS
 from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, lift_operand
@@ -220,7 +223,7 @@ def _lift(x: Any) -> Any:
         return type(x)([_lift(v) for v in x])
     if type(x) is np.ndarray:
         return x.copy()  # its owner may change it before the backward
-    return x.array_dtype if isinstance(x, dtypes.dtype) else x
+    return _of_no_tensor(x)
 
 
 def _plain(x: Any) -> Any:
@@ -228,7 +231,26 @@ def _plain(x: Any) -> Any:
         return x._array
     if type(x) in (list, tuple):
         return type(x)([_plain(v) for v in x])
-    return x.array_dtype if isinstance(x, dtypes.dtype) else x
+    return _of_no_tensor(x)
+
+
+def _of_no_tensor(x: Any) -> Any:
+    """Another operand, or an option, as bodies take it."""
+    kind = type(x)
+    if kind in _AS_IT_IS:
+        return x
+    if kind in _CONVERSIONS:
+        return _CONVERSIONS[kind](x)
+    if hasattr(kind, "__torch_function__"):
+        raise Overridden(f"{kind.__name__} has functions of its own")
+    return x
+
+
+_AS_IT_IS = frozenset({int, float, bool, complex, str, type(None), np.ndarray, slice})
+_CONVERSIONS: dict[type, Callable] = {
+    dtypes.dtype: operator.attrgetter("array_dtype"),
+    **dict.fromkeys(np.sctypeDict.values(), dtypes.number),
+}
 
 
 def plain(x: Any) -> Any:
@@ -323,6 +345,19 @@ def _python_number(x, target):
         return x
     limits = np.iinfo(target)
     return x if limits.min <= x <= limits.max else np.int64(x).astype(target)
+
+
+def publish(name: str, f: Any) -> Callable:
+    """``f`` as a function of a module: it takes ``out=`` where ``name`` does, and objects may
+    override it."""
+    shown = taking_out(f) if name in TAKING_OUT else f
+    if not hasattr(getattr(f, "inner", shown), "overridable") and callable(shown):
+        shown = overridable(shown)
+        shown.__name__ = shown.__qualname__ = name
+    for inner in (f, getattr(f, "inner", f)):
+        if inner is not shown:
+            published[inner] = shown
+    return shown
 
 
 def row(name: str) -> Any:

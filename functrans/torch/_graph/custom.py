@@ -36,6 +36,10 @@ class Saved(NamedTuple):
     output: int | None
 
 
+# up to so many bytes a gradient is copied for ``backward``, larger ones when they are written to
+_COPIED = 1 << 16
+
+
 class _Context:
     """Part of the classes of nodes that users have seen: attributes are those of the context."""
 
@@ -89,14 +93,18 @@ class CustomNode(Node):
         return self.taken(self.backward(*shown), create)
 
     def shown(self, ct: Any, aval: Aval) -> Tensor | None:
-        """The gradient of an output, which others read too: it cannot be written to."""
+        """The gradient of an output. Others read it too, so what the user writes to is a copy."""
         if ct is None:
             return from_array(np.zeros(*aval)) if self.ctx.materialize_grads else None
         if isinstance(ct, Tracer) and type(ct) is not Value:
             raise NotImplementedError(f"{self.name()}: a custom function is not batched")
         grad = from_array(ct) if type(ct) is ndarray and ct.dtype.kind != "c" else show(ct)
+        if ct.nbytes <= _COPIED:
+            grad._array = grad._array.copy()
+            return grad
         grad._array = array = grad._array.view()
         array.setflags(write=False)
+        grad._lent = True
         return grad
 
     def taken(self, grads: Any, create: bool) -> Sequence:

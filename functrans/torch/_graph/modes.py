@@ -27,6 +27,7 @@ class _State(threading.local):
     inference = False
     multithreading = True
     watch: Any = None
+    as_tensors = False  # objects of classes that override functions are plain tensors
     where: tuple | None = None  # the user's line, while only rules record
     saving: Any = None  # (pack, unpack): what nodes keep in place of arrays
     refused_hooks: str | None = None  # why ``saving`` cannot be set
@@ -83,6 +84,14 @@ class set_multithreading_enabled:
 def is_multithreading_enabled() -> bool:
     """What ``set_multithreading_enabled`` has set; it changes nothing else."""
     return state.multithreading
+
+
+def _flag(who: str, mode: Any) -> bool:
+    """``mode``, which must be a bool: numbers are too easily something else."""
+    if type(mode) is not bool:
+        raise TypeError(f"{who}(): argument 'enabled' (position 1) must be bool, not "
+                        f"{type(mode).__name__}")
+    return mode
 
 
 class _Mode:
@@ -172,7 +181,7 @@ class set_grad_enabled(_Mode):
     """Turn recording on or off: at once when called, and back again when used as a context."""
 
     def __init__(self, mode: bool):
-        self.mode = bool(mode)
+        self.mode = _flag("set_grad_enabled", mode)
         self._previous = [(state.grad, state.only_forward)]
         set_grad(self.mode)
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from functrans.errors import PACKAGE
 
 if TYPE_CHECKING:
     from functrans.torch._tensors.tensor import Tensor
@@ -93,7 +98,7 @@ class RemovableHandle:
 
 # ---- The line of the user's code that called an operation, for errors and profiles
 
-_OURS = ("functrans.", "numpy.", "<__array_function__")
+_OURS = (PACKAGE, os.path.dirname(np.__file__) + os.sep, "<__array_function__")
 
 
 def caller(depth: int = 2) -> tuple:
@@ -102,15 +107,15 @@ def caller(depth: int = 2) -> tuple:
     ``depth``: the number of a frame that is functrans's own, or its caller.
     """
     frame: Any = sys._getframe(depth)
-    while _is_ours(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
+    while _is_ours(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code, frame.f_lasti
 
 
 @functools.lru_cache(4096)
-def _is_ours(module: str) -> bool:
-    """Whether this is the name of a module of functrans or NumPy."""
-    return module.startswith(_OURS)
+def _is_ours(file: str) -> bool:
+    """Whether this is a file of functrans or NumPy."""
+    return file.startswith(_OURS)
 
 
 def place(where: tuple | None) -> str:
@@ -159,6 +164,27 @@ class Storage:
         if by is not None:
             self.changed = by, where
         latest.change = next(sequence)
+
+
+class InferenceStorage(Storage):
+    """That of tensors made in ``inference_mode``: changes are not counted, so that no node can save
+    such a tensor."""
+
+    @property
+    def version(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]  # it raises
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+            "inference mode in computation tracked by autograd. To work around this, you can make "
+            "a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` "
+            "instead of `torch.inference_mode()`."
+        )
+
+    @version.setter
+    def version(self, number: int) -> None:
+        pass
+
+    def count(self, by: str | None = None, where: tuple | None = None) -> None:
+        """Changes are not counted."""
 
 
 class Joint:

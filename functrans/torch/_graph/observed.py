@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from functrans.extend import Primitive
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.overriding import OVERRIDING, alert, override, overriding
 
 if TYPE_CHECKING:
     from functrans.torch._graph.watching import Watch
@@ -29,8 +30,10 @@ def set_watch(watch: Watch | None) -> None:
     state.watch = watch
     if watch is None:
         watched_threads.discard(threading.get_ident())
+        alert.discard(threading.get_ident())
     else:
         watched_threads.add(threading.get_ident())
+        alert.add(threading.get_ident())
 
 
 def call_observed(name: str, f: Callable[..., _R], *args: Any) -> _R:
@@ -40,16 +43,33 @@ def call_observed(name: str, f: Callable[..., _R], *args: Any) -> _R:
     return f(*args)
 
 
+def _enter(call: Callable, f: Callable[..., _R], name: str, args: tuple,
+           kwargs: dict[str, Any] | None = None) -> _R:
+    """``f`` while threads are watched, or objects have functions of their own."""
+    given = args if not kwargs else (*args, *kwargs.values())
+    if OVERRIDING in alert and (found := overriding(given)):
+        return override(call, found, args, kwargs or {})
+    if state.watch is not None:
+        return state.watch.run(name, f, args, kwargs)
+    return f(*args, **(kwargs or {}))
+
+
 def observe(f: Callable[_P, _R], name: str = "") -> Callable[_P, _R]:
     """``f``, of which observers are told as ``name``, or by its own name."""
     name = name or f.__name__
 
     @functools.wraps(f)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if watched_threads and state.watch is not None:
-            return state.watch.run(name, f, args, kwargs)
-        return f(*args, **kwargs)
+        if alert:
+            return _enter(call, f, name, args, kwargs)
+        try:
+            return f(*args, **kwargs)
+        except Exception:
+            if not (found := overriding((*args, *kwargs.values()))):
+                raise
+        return override(call, found, args, kwargs)
 
+    call.overridable = True  # type: ignore[attr-defined]
     return call
 
 
@@ -63,10 +83,16 @@ def observed_unary(f: Callable[[_A], _R], name: str = "") -> Callable[[_A], _R]:
 
     @functools.wraps(f)
     def call(input: _A) -> _R:
-        if watched_threads and state.watch is not None:
-            return state.watch.run(name, f, (input,))
-        return f(input)
+        if alert:
+            return _enter(call, f, name, (input,))
+        try:
+            return f(input)
+        except Exception:
+            if not (found := overriding((input,))):
+                raise
+        return override(call, found, (input,), {})
 
+    call.overridable = True  # type: ignore[attr-defined]
     call.operands = 1  # type: ignore[attr-defined]  # for those that wrap it
     return call
 
@@ -77,10 +103,16 @@ def observed_binary(f: Callable[[_A, _B], _R], name: str = "") -> Callable[[_A, 
 
     @functools.wraps(f)
     def call(input: _A, other: _B) -> _R:
-        if watched_threads and state.watch is not None:
-            return state.watch.run(name, f, (input, other))
-        return f(input, other)
+        if alert:
+            return _enter(call, f, name, (input, other))
+        try:
+            return f(input, other)
+        except Exception:
+            if not (found := overriding((input, other))):
+                raise
+        return override(call, found, (input, other), {})
 
+    call.overridable = True  # type: ignore[attr-defined]
     call.operands = 2  # type: ignore[attr-defined]  # for those that wrap it
     return call
 

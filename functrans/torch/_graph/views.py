@@ -222,8 +222,9 @@ def _refuse(t: Tensor, name: str) -> RuntimeError:
     return RuntimeError(f"{subject}{t._made}Call {name} on a clone(), or write it out of place.")
 
 
-def guard(t: Tensor, recorded: bool, name: str) -> None:
-    """Raise if ``t`` cannot be changed in place by the operation ``name``."""
+def guard(t: Tensor, recorded: bool, name: str, writes: bool = True) -> None:
+    """Raise if ``t`` cannot be changed in place by the operation ``name``; not ``writes``: which
+    leaves its entries as they are."""
     if t._inference and not state.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "
@@ -247,12 +248,20 @@ def guard(t: Tensor, recorded: bool, name: str) -> None:
                 f"{name}: the tensor that this is a view of has been given another shape or other "
                 "memory since, so that the change could not be recorded. Make the view again."
             )
-    if not t._array.flags.writeable:
+    if writes and not t._array.flags.writeable and not own_lent(t):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location, or its memory is read-only. Please clone() the tensor before "
             "performing the operation."
         )
+
+
+def own_lent(t: Tensor) -> bool:
+    """Give ``t`` memory of its own if it is on lent memory; whether it was."""
+    if t._lent:
+        t._array, t._lent = t._array.copy(), False
+        return True
+    return False
 
 
 def refuse_overlap(t: Tensor, other: Any) -> None:

@@ -165,6 +165,19 @@ class dtype:
 
 
 NUMBERS = frozenset({bool, int, float, complex})  # Python's
+# NumPy's scalars, which torch takes for Python's numbers: booleans for floats
+_SCALARS = {np.bool_: float, np.integer: int, np.floating: float, np.complexfloating: complex}
+
+
+def number(x: Any) -> Any:
+    """``x``, a scalar of NumPy's as the number of Python's that torch takes it for."""
+    if isinstance(x, np.generic):
+        for kind, convert in _SCALARS.items():
+            if isinstance(x, kind):
+                return convert(x)
+    return x
+
+
 # A type promotes to the highest category among the operands before it widens within it.
 BOOL, INT, FLOAT, COMPLEX = range(4)
 

@@ -138,7 +138,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         return data if dtype is None else data.to(dtype)
     if isinstance(data, np.ndarray) and dtype in (None, dtypes.BY_ARRAY_DTYPE.get(data.dtype)):
         return from_numpy(data)
-    return from_array(_of_data(data, dtype))
+    return leaf("as_tensor", _of_data(data, dtype), False)
 
 
 def from_numpy(ndarray: np.ndarray) -> Tensor:
@@ -216,7 +216,7 @@ for _name, _make in {
 @factory(None)
 def full(size: Any, fill_value: Any, *, dtype: np.dtype | None) -> np.ndarray:
     """A tensor with one number everywhere."""
-    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    value = fill_value.item() if isinstance(fill_value, Tensor) else dtypes.number(fill_value)
     d = dtypes.of_python_number(type(value)) if dtype is None else dtype
     value = np.asarray(value).astype(d)  # too large integers wrap
     return np.full(sizes((size,) if isinstance(size, int) else tuple(size)), value, d)
@@ -254,7 +254,8 @@ def eye(n: int, m: int | None = None, *, dtype: np.dtype) -> np.ndarray:
 def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: np.dtype | None) -> np.ndarray:
     """Numbers from ``start`` up to, not including, ``end``."""
     start, end = (0, start) if end is None else (start, end)
-    start, end, step = [x.item() if isinstance(x, Tensor) else x for x in (start, end, step)]
+    start, end, step = [x.item() if isinstance(x, Tensor) else dtypes.number(x)
+                        for x in (start, end, step)]
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from functrans.errors import UnsupportedError
 from functrans.extend import Tracer
 from functrans.torch._graph.graph import Storage
 from functrans.torch._graph.levels import known_numbers, require_entries
@@ -16,14 +15,24 @@ from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import CPU, Size, device, layout, strided
 
 
-def require_plain_class(cls: type) -> None:
-    """Refuse a class whose objects would have operations of their own in torch."""
-    if hasattr(cls, "__torch_function__"):
-        raise UnsupportedError(
-            f"{cls.__name__} has a __torch_function__, which functrans.torch does not call: its "
-            "objects would be plain tensors to every operation. Write what it does as functions of "
-            "tensors, or as a torch.autograd.Function."
-        )
+class Memory:
+    """The memory that a tensor and its views are on, of which there are no entries to be had."""
+
+    def __init__(self, whole: Facts):
+        self._whole = whole
+
+    def __len__(self) -> int:
+        return self._whole.numel()
+
+    size = __len__
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self._whole.nbytes
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        return self._whole.data_ptr()
 
 
 class Facts:
@@ -156,12 +165,9 @@ class Facts:
             "volatile was removed (Variable.volatile is always False); use no_grad", stacklevel=2)
         return False
 
-    def storage(self) -> NoReturn:
-        """Raises: a tensor is on an ndarray, and there are no storages apart from that."""
-        raise NotImplementedError(
-            "storage: tensors have no storages here. numpy() is the memory, data_ptr() says where "
-            "it is, and storage_offset() and stride() say how it is read."
-        )
+    def storage(self) -> Memory:
+        """What can be asked of the memory; ``numpy()`` is the memory itself."""
+        return Memory(self if self._base is None else self._base)
 
     untyped_storage = storage
 

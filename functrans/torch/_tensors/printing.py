@@ -23,7 +23,7 @@ class _Limits:
     dtype: str
 
     def __repr__(self) -> str:
-        shown = [f"{name}={getattr(self, name)}" for name in self._fields]
+        shown = [f"{name}={_short(getattr(self, name))}" for name in self._fields]
         return f"{type(self).__name__}({', '.join(shown)}, dtype={self.dtype})"
 
     def __eq__(self, other: object) -> bool:
@@ -31,6 +31,21 @@ class _Limits:
 
     def __hash__(self) -> int:
         return hash(self.dtype)
+
+
+def _short(limit: float) -> str:
+    return f"{limit:.6g}"
+
+
+def _of_type(who: str, kind: Any) -> dtypes.dtype:
+    """The type that ``kind`` is or, a class of Python's numbers, stands for."""
+    if kind in dtypes.NUMBERS:
+        return (dtypes.bool_, dtypes.int64, dtypes.float64, dtypes.complex128)[
+            (bool, int, float, complex).index(kind)]
+    if not isinstance(kind, dtypes.dtype):
+        raise TypeError(f"{who}(): argument 'type' (position 1) must be torch.dtype, not "
+                        f"{type(kind).__name__}")
+    return kind
 
 
 class finfo(_Limits):
@@ -44,8 +59,8 @@ class finfo(_Limits):
     _fields = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
 
     def __init__(self, dtype: Any = None):
-        kind = dtypes.get_default_dtype() if dtype is None else dtype
-        if not isinstance(kind, dtypes.dtype) or not (kind.is_floating_point or kind.is_complex):
+        kind = dtypes.get_default_dtype() if dtype is None else _of_type("finfo", dtype)
+        if not (kind.is_floating_point or kind.is_complex):
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
                 f"'{kind}'"
@@ -70,12 +85,15 @@ class iinfo(_Limits):
     _fields = ("min", "max")
 
     def __init__(self, type: Any):
-        if not isinstance(type, dtypes.dtype) or type.rank != dtypes.INT:
+        kind = _of_type("iinfo", type)
+        if kind is dtypes.bool_:
+            raise TypeError("torch.bool is not supported by torch.iinfo")
+        if kind.rank != dtypes.INT:
             raise TypeError(
-                f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'"
+                f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{kind}'"
             )
-        limits = np.iinfo(type.array_dtype)
-        self.dtype = type.name
+        limits = np.iinfo(kind.array_dtype)
+        self.dtype = kind.name
         self.bits, self.min, self.max = int(limits.bits), int(limits.min), int(limits.max)
 
 
@@ -125,8 +143,9 @@ def show_tensor(t: Tensor, *, tensor_contents: Any = None) -> str:
         suffix.append(f"grad_fn=<{t._node.name()}>")
     elif edge is not None:
         suffix.append("requires_grad=True")
-    body = _array(t._array, len("tensor("))
-    text = f"tensor({body}"
+    name = type(t).__name__ if t._overriding else "tensor"
+    body = _array(t._array, len(name) + 1)
+    text = f"{name}({body}"
     column = len(text.rsplit("\n", 1)[-1])
     for part in suffix:
         fits = column + len(part) + 4 <= OPTIONS.linewidth  # as torch counts

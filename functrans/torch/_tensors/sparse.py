@@ -14,9 +14,10 @@ import numpy as np
 
 import functrans as ft
 from functrans.torch._functions.failures import not_a_tensor
+from functrans.torch._functions.shapes import dimension, sizes
 from functrans.torch._functions.table import FUNCTIONS, op
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.dtypes import Size, sparse_coo
+from functrans.torch._tensors.dtypes import CPU, Size, sparse_coo
 from functrans.torch._tensors.factories import as_tensor, tensor
 from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 
@@ -38,7 +39,9 @@ class SparseTensor:
     """Values at places, ``values[k]`` at ``indices[:, k]``; where places repeat, their sum."""
 
     is_sparse = True
+    is_cuda = is_quantized = False
     layout = sparse_coo
+    device = CPU
 
     def __init__(self, places: np.ndarray, values: Tensor, size: Size, coalesced: bool):
         self._places = places
@@ -59,6 +62,26 @@ class SparseTensor:
         return len(self._size)
 
     ndim = property(dim)
+    ndimension = dim
+
+    def numel(self) -> int:
+        """The number of elements, zeros included."""
+        return self._size.numel()
+
+    nelement = numel
+
+    def __len__(self) -> int:
+        return self._size[0]
+
+    def type(self, dtype: Any = None) -> str | SparseTensor:
+        """The name of the type, or the values in another."""
+        if dtype is not None:
+            return self.to(dtype)
+        return self._leaf.type().replace("torch.", "torch.sparse.")
+
+    def is_floating_point(self) -> bool:
+        """Whether the values are."""
+        return self._leaf.is_floating_point()
 
     def sparse_dim(self) -> int:
         """The number of axes along which places are listed."""
@@ -137,9 +160,104 @@ class SparseTensor:
         """The tensor with its zeros."""
         return _spread(self._leaf, tuple(self._places), tuple(self._size))
 
+    def permute(self, *dims: Any) -> SparseTensor:
+        """The dimensions in another order; those of the values stay behind those of the places."""
+        n, k = self.dim(), self.sparse_dim()
+        order = [dimension(d, n) for d in sizes(dims)]
+        if sorted(order) != list(range(n)):
+            raise RuntimeError(f"permute(sparse_coo): the order {order} is none of the {n} "
+                               "dimensions")
+        if any((d < k) != (i < k) for i, d in enumerate(order)):
+            raise RuntimeError("permute(sparse_coo): sparse and dense dimensions cannot change "
+                               "places; to_dense() has the rest")
+        values = self._leaf.permute(0, *[d - k + 1 for d in order[k:]])
+        return SparseTensor(self._places[order[:k]], values,
+                            Size([self._size[d] for d in order]), False)
+
+    def transpose(self, dim0: int, dim1: int) -> SparseTensor:
+        """Two dimensions exchanged."""
+        order = list(range(self.dim()))
+        i, j = dimension(dim0, len(order)), dimension(dim1, len(order))
+        order[i], order[j] = j, i
+        return self.permute(order)
+
     def t(self) -> SparseTensor:
         """The transpose of a matrix."""
-        return SparseTensor(self._places[::-1].copy(), self._leaf, Size(self._size[::-1]), False)
+        return self.transpose(0, 1) if self.dim() == 2 else self
+
+    @property
+    def mT(self) -> SparseTensor:
+        """The last two dimensions exchanged."""
+        return self.transpose(-2, -1)
+
+    def unsqueeze(self, dim: int) -> SparseTensor:
+        """A dimension of length 1 inserted."""
+        at, k = dimension(dim, self.dim() + 1), self.sparse_dim()
+        size = Size([*self._size[:at], 1, *self._size[at:]])
+        if at > k:
+            return SparseTensor(self._places, self._leaf.unsqueeze(at - k + 1), size,
+                                self._coalesced)
+        return SparseTensor(np.insert(self._places, at, 0, 0), self._leaf, size, self._coalesced)
+
+    def select(self, dim: int, index: int) -> SparseTensor | Tensor:
+        """What is at ``index`` of a dimension, which is dropped: dense if it was the last one along
+        which places are listed."""
+        at, k = dimension(dim, self.dim()), self.sparse_dim()
+        n = self._size[at]
+        if not -n <= index < n:
+            raise IndexError(f"select(): index {index} out of range for tensor of size "
+                             f"{list(self._size)} at dimension {at}")
+        index %= n
+        size = Size([*self._size[:at], *self._size[at + 1 :]])
+        if at >= k:
+            return SparseTensor(self._places, self._leaf.select(at - k + 1, index), size,
+                                self._coalesced)
+        chosen = np.flatnonzero(self._places[at] == index)
+        values = self._leaf.index_select(0, from_array(chosen))
+        if k == 1:
+            return values.sum(0)
+        return SparseTensor(np.delete(self._places, at, 0)[:, chosen], values, size,
+                            self._coalesced)
+
+    def index_select(self, dim: int, index: Tensor) -> SparseTensor:
+        """The slices at ``index`` along a dimension, in that order."""
+        at, k = dimension(dim, self.dim()), self.sparse_dim()
+        size = Size([*self._size[:at], index.numel(), *self._size[at + 1 :]])
+        if at >= k:
+            return SparseTensor(self._places, self._leaf.index_select(at - k + 1, index), size,
+                                self._coalesced)
+        wanted = index._array.reshape(-1)
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < self._size[at]:
+            raise IndexError(f"index_select(): an index is out of range for dimension {at} of size "
+                             f"{self._size[at]}")
+        new, old = np.nonzero(wanted[:, None] == self._places[at])
+        places = self._places[:, old]
+        places[at] = new
+        return SparseTensor(places, self._leaf.index_select(0, from_array(old)), size, False)
+
+    def __getitem__(self, key: Any) -> SparseTensor | Tensor:
+        at = 0
+        out: Any = self
+        for part in key if isinstance(key, tuple) else (key,):
+            if part is None:
+                out, at = out.unsqueeze(at), at + 1
+            elif isinstance(part, int | np.integer) and not isinstance(part, bool):
+                if not isinstance(out, SparseTensor):
+                    return out[part]
+                out = out.select(at, int(part))
+            elif isinstance(part, slice) and part == slice(None):
+                at += 1
+            else:
+                raise NotImplementedError(
+                    "an index of a sparse tensor is an integer, None or : here; index_select and "
+                    "to_dense() have the rest")
+        return out
+
+    def zero_(self) -> SparseTensor:
+        """All entries set to zero: no place is listed any more."""
+        self._places, self._coalesced = self._places[:, :0], True
+        self._leaf = self._leaf[:0]
+        return self
 
     def mm(self, mat2: Tensor) -> Tensor:
         """The product of this matrix with a dense one."""

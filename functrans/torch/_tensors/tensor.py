@@ -11,6 +11,7 @@ Fields (all but ``_array`` and ``_storage`` are class attributes until they are 
                  which ``_node`` is right; see ``views``
     _turned      whether it is a view only of itself, in the shape that it had
     _partial     whether part of the memory of a view is not in its history until it is written to
+    _lent        whether its memory, which is read-only, is copied when it is written to
     _made        why a view cannot be written to while recording, None if it can
     _grad, _accumulator, _hooks, _post_hooks  what only leaves have
 
@@ -36,20 +37,22 @@ from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.nodes import (
     AccumulateGrad,
     Edge,
+    InferenceStorage,
     Node,
     RemovableHandle,
     Retaining,
     shown,
 )
+from functrans.torch._graph.overriding import Overriding
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import empty_like
-from functrans.torch._tensors.facts import Facts, require_plain_class
+from functrans.torch._tensors.facts import Facts
 
 # Guards the addition of one gradient to a leaf against another thread's.
 _adding = Lock()
 
 
-class Tensor(Facts, Retaining):
+class Tensor(Facts, Retaining, Overriding):
     """An array that can be changed in place and whose history is recorded."""
 
     _array: np.ndarray
@@ -60,7 +63,7 @@ class Tensor(Facts, Retaining):
     _base: Tensor | None = None
     _steps: tuple | None = ()
     _made: str | None = None
-    _turned = _partial = False
+    _turned = _partial = _lent = False
     _seen = 0
     _grad: Tensor | None = None
     _accumulator: Callable[[], Node | None] | None = None
@@ -96,7 +99,6 @@ class Tensor(Facts, Retaining):
         def __iter__(self) -> Iterator[Tensor]: ...
 
     def __new__(cls, *data: Any) -> Self:
-        require_plain_class(cls)
         t = object.__new__(cls)
         array = np.empty(0, dtypes.default_float())
         if len(data) == 1 and not isinstance(data[0], int):
@@ -238,7 +240,10 @@ class Tensor(Facts, Retaining):
         """A tensor on the same memory, without history."""
         if unusual and state.batch is not None:
             state.batch.require_no_outer("detach")
-        return from_array(self._array, self._storage)
+        detached = from_array(self._array, self._storage)
+        if self._inference or (unusual and state.inference):
+            detached._inference = self._inference
+        return detached
 
     def detach_(self) -> Tensor:
         """Forget its history: this tensor becomes a leaf."""
@@ -372,12 +377,14 @@ def from_array(array: Any, storage: Storage | None = None, node: Node | None = N
     # time, and every operation does
     t._node, t._index, t._base, t._requires = node, index, None, False
     if storage is None:
-        t._storage = storage = Storage()
-        storage.version = 0
+        t._storage = own = Storage()
+        own.version = 0
     else:
         t._storage = storage
     if unusual and state.inference and not state.grad:
         t._inference = True
+        if storage is None:
+            t._storage = InferenceStorage()
     return t
 
 

@@ -23,6 +23,7 @@ tensor([1., 1.], grad_fn=<ExpBackward>)
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import warnings
 from collections import OrderedDict
@@ -145,6 +146,9 @@ class FunctionMeta(type):
         super().__init__(name, bases, attrs)
 
 
+signature_of = functools.lru_cache(1024)(inspect.signature)
+
+
 def _legacy(what: str) -> property:
     """An attribute of nodes, which an instance of a function is not."""
 
@@ -240,9 +244,23 @@ class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
         return None if cls.vmap is Function.vmap or cls.generate_vmap_rule else cls.vmap
 
     @classmethod
-    def apply(cls, *args: Any) -> Any:
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and record the call."""
+        if kwargs or cls.setup_context is not Function.setup_context:
+            args = cls._positions(args, kwargs)
         return call_observed(cls.__name__, cls._apply, *args)
+
+    @classmethod
+    def _positions(cls, args: tuple, kwargs: dict[str, Any]) -> tuple:
+        """The arguments of ``forward`` by position; where a context is set up, with defaults."""
+        separate = cls.setup_context is not Function.setup_context
+        bound = signature_of(cls.forward).bind(*(() if separate else (None,)), *args, **kwargs)
+        if bound.kwargs:
+            raise TypeError(f"{cls.__name__}.forward has arguments by keyword alone "
+                            f"({', '.join(bound.kwargs)}), which apply cannot give it")
+        if separate:
+            bound.apply_defaults()
+        return bound.args if separate else bound.args[1:]
 
     @classmethod
     def _apply(cls, *args: Any) -> Any:

@@ -292,6 +292,51 @@ def _construct_standard_basis_for(tensors: Sequence[Tensor],
     ])
 
 
+# ---- Names that other packages import: how ``inputs`` are taken and results given back
+
+
+def _as_tuple(inp: Any, arg_name: str | None = None, fn_name: str | None = None) -> tuple:
+    """Whether ``inp`` is a tuple of tensors, and the tensors as one."""
+    many = isinstance(inp, tuple | list)
+    if arg_name is None and fn_name is None:
+        return many, tuple(inp) if many else (inp,)
+    return many, tuple(_tensors(str(fn_name), inp, str(arg_name)))
+
+
+def _as_tuple_nocheck(x: Any) -> tuple:
+    """``x`` as a tuple."""
+    return tuple(x) if isinstance(x, tuple | list) else (x,)
+
+
+def _grad_preprocess(inputs: Sequence[Any], create_graph: bool, need_graph: bool) -> tuple:
+    """What a function is called with: parts of the graph with ``create_graph``, else new leaves."""
+    def prepared(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return _grad_preprocess(x, create_graph, need_graph)
+        if create_graph:
+            return x.view_as(x) if not x.is_sparse else x.clone()
+        return x.detach().requires_grad_(need_graph)
+
+    return tuple([prepared(x) for x in inputs])
+
+
+def _grad_postprocess(inputs: Any, create_graph: bool) -> Tensor | tuple:
+    """Nested tensors, without their history unless ``create_graph``."""
+    if isinstance(inputs, Tensor):
+        return inputs if create_graph else inputs.detach()
+    return tuple([_grad_postprocess(x, create_graph) for x in inputs])
+
+
+def _tuple_postprocess(res: Any, to_unpack: Any) -> object:
+    """``res``, or its one entry, as ``to_unpack`` says for each level of nesting."""
+    if isinstance(to_unpack, tuple):
+        first, second = to_unpack
+        if not second:
+            res = tuple([x[0] for x in res])
+        return res if first else res[0]
+    return res if to_unpack else res[0]
+
+
 def _both(y: Tensor, x: tuple) -> tuple:
     return (*y._array.shape, *x[0]), x[1]
 

@@ -36,6 +36,10 @@ class profile(functional.profile):
         super()._start(recorder, running)
         running.enter_context(watched(recorder))
 
+    def _finish(self) -> EventList:
+        """Its events: none if it was not enabled."""
+        return super()._finish() if self.enabled else EventList()
+
 
 def is_running() -> bool:
     """Whether a profile records this thread."""

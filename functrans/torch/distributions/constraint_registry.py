@@ -13,13 +13,13 @@ from typing import Any
 
 from functrans.torch.distributions.constraints import (
     Constraint,
-    IndependentConstraint,
     _Bounded,
-    corr_cholesky,
-    lower_cholesky,
-    positive_definite,
-    real,
-    simplex,
+    _CorrCholesky,
+    _IndependentConstraint,
+    _LowerCholesky,
+    _PositiveDefinite,
+    _Real,
+    _Simplex,
 )
 from functrans.torch.distributions.transforms import (
     AffineTransform,
@@ -64,15 +64,16 @@ def biject_to(constraint: Constraint) -> Transform:
 
 def _onto(c: Constraint, parts: Callable[[Constraint], Transform]) -> Transform:
     """A transform onto ``c``, those onto parts of it by ``parts``."""
-    if isinstance(c, IndependentConstraint):
+    if isinstance(c, _IndependentConstraint):
         return IndependentTransform(parts(c.base_constraint), c.reinterpreted_batch_ndims)
-    if c is real:
+    kind = type(c)
+    if kind is _Real:
         return identity_transform
-    if c is simplex:
+    if kind is _Simplex:
         return StickBreakingTransform()
-    if c is lower_cholesky:
+    if kind is _LowerCholesky:
         return LowerCholeskyTransform()
-    if c is corr_cholesky:
+    if kind is _CorrCholesky:
         return CorrCholeskyTransform()
     if not isinstance(c, _Bounded) or c.is_discrete:
         raise NotImplementedError(f"Cannot transform {type(c).__name__.lstrip('_')} constraints")
@@ -91,9 +92,9 @@ def _onto(c: Constraint, parts: Callable[[Constraint], Transform]) -> Transform:
 @ConstraintRegistry
 def transform_to(constraint: Constraint) -> Transform:
     """A transform from all numbers onto those of ``constraint``, fit for descent."""
-    if constraint is positive_definite:
+    if type(constraint) is _PositiveDefinite:
         return PositiveDefiniteTransform()
-    return SoftmaxTransform() if constraint is simplex else _onto(constraint, transform_to)
+    return SoftmaxTransform() if type(constraint) is _Simplex else _onto(constraint, transform_to)
 
 
 __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]

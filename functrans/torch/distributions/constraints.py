@@ -1,5 +1,8 @@
 """``torch.distributions.constraints``: sets of values.
 
+A class begins with an underscore, as in torch, and can be derived from; instances and factories do
+not.
+
 >>> from functrans import torch
 >>> from functrans.torch.distributions import constraints
 >>> constraints.interval(0.0, 1.0).check(torch.tensor([0.5, 2.0]))
@@ -37,22 +40,11 @@ class Constraint:
         raise NotImplementedError(type(self).__name__)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__.lstrip('_')}()"
+        return f"{_title(self)}()"
 
 
-class _Set(Constraint):
-    """A set by its name and by what holds of the arrays in it."""
-
-    def __init__(self, name: str, holds: Callable[[np.ndarray], Any], event_dim: int = 0,
-                 is_discrete: bool = False):
-        self.name, self.event_dim, self.is_discrete = name, event_dim, is_discrete
-        self._holds = holds
-
-    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
-        return self._holds(x)
-
-    def __repr__(self) -> str:
-        return f"{self.name}()"
+def _title(c: Constraint) -> str:
+    return type(c).__name__.lstrip("_")
 
 
 class _Bounded(Constraint):
@@ -75,36 +67,43 @@ class _Bounded(Constraint):
     def __repr__(self) -> str:
         bounds = {"lower_bound": self.lower_bound, "upper_bound": self.upper_bound}
         shown = [f"{k}={v}" for k, v in bounds.items() if v is not None]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{_title(self)}({', '.join(shown)})"
 
 
-class GreaterThan(_Bounded):
+class _GreaterThan(_Bounded):
     """Numbers above a bound."""
 
     def __init__(self, lower_bound: Any):
         self.lower_bound = lower_bound
 
 
-class GreaterThanEq(GreaterThan):
+class _GreaterThanEq(_GreaterThan):
     """Numbers that are at least a bound."""
 
     open = "neither"
 
 
-class IntegerGreaterThan(GreaterThanEq):
+class _IntegerGreaterThan(_GreaterThanEq):
     """Whole numbers that are at least a bound."""
 
     is_discrete = True
 
 
-class LessThan(_Bounded):
+class _LessThan(_Bounded):
     """Numbers below a bound."""
 
     def __init__(self, upper_bound: Any):
         self.upper_bound = upper_bound
 
 
-class Interval(_Bounded):
+class _IntegerLessThan(_LessThan):
+    """Whole numbers that are at most a bound."""
+
+    is_discrete = True
+    open = "neither"
+
+
+class _Interval(_Bounded):
     """Numbers from one bound to another."""
 
     open = "neither"
@@ -113,19 +112,19 @@ class Interval(_Bounded):
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
 
-class HalfOpenInterval(Interval):
+class _HalfOpenInterval(_Interval):
     """Numbers from one bound to another, which does not belong to them."""
 
     open = "above"
 
 
-class IntegerInterval(Interval):
+class _IntegerInterval(_Interval):
     """Whole numbers from one bound to another."""
 
     is_discrete = True
 
 
-class IndependentConstraint(Constraint):
+class _IndependentConstraint(Constraint):
     """Values of which all along the last dimensions are in another set."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int):
@@ -142,7 +141,7 @@ class IndependentConstraint(Constraint):
         return from_array(np.asarray(inside.all(tuple(range(-n, 0)))))
 
     def __repr__(self) -> str:
-        return (f"{type(self).__name__}({self.base_constraint!r}, "
+        return (f"{_title(self)}({self.base_constraint!r}, "
                 f"{self.reinterpreted_batch_ndims})")
 
 
@@ -161,18 +160,18 @@ class _Along(Constraint):
                                for c, part in zip(self.cseq, parts, strict=True)], self.dim)
 
 
-class Cat(_Along):
+class _Cat(_Along):
     """Values whose parts along a dimension are in sets of their own."""
 
 
-class Stack(_Along):
+class _Stack(_Along):
     """Values whose entries along a dimension are in sets of their own."""
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0):
         super().__init__(cseq, dim)
 
 
-class Multinomial(Constraint):
+class _Multinomial(Constraint):
     """Counts along the last dimension whose sum is ``upper_bound``."""
 
     is_discrete = True
@@ -186,7 +185,7 @@ class Multinomial(Constraint):
         return (x >= 0).all(-1) & (x == np.floor(x)).all(-1) & (x.sum(-1) == total)
 
 
-class Dependent(Constraint):
+class _Dependent(Constraint):
     """A set that depends on parameters, so that there is nothing to check by."""
 
     def __init__(self, *, is_discrete: bool = False, event_dim: int = 0):
@@ -196,13 +195,13 @@ class Dependent(Constraint):
         raise ValueError("Cannot determine validity of dependent constraint")
 
 
-class dependent_property(property, Dependent):
+class dependent_property(property, _Dependent):
     """A property whose value is a set, in the place of one; a decorator with or without options."""
 
     def __init__(self, fn: Callable | None = None, *, is_discrete: bool = False,
                  event_dim: int = 0):
         super().__init__(fn)
-        Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
+        _Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
 
     def __call__(self, fn: Callable) -> dependent_property:
         return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
@@ -210,7 +209,7 @@ class dependent_property(property, Dependent):
 
 def is_dependent(constraint: object) -> bool:
     """Whether ``constraint`` can be checked only where parameters are known."""
-    return isinstance(constraint, Dependent)
+    return isinstance(constraint, _Dependent)
 
 
 def _transpose(x: np.ndarray) -> np.ndarray:
@@ -225,36 +224,116 @@ def _least_eigenvalue(x: np.ndarray) -> np.ndarray:
     return np.linalg.eigvalsh((x + _transpose(x)) / 2)[..., 0]
 
 
-def _lower(x: np.ndarray) -> np.ndarray | np.bool:
-    return (np.tril(x) == x).all((-2, -1))
-
-
 def _factor(x: np.ndarray) -> np.ndarray | np.bool:
-    return (np.diagonal(x, 0, -2, -1) > 0).all(-1) & _lower(x)
+    return (np.diagonal(x, 0, -2, -1) > 0).all(-1) & (np.tril(x) == x).all((-2, -1))
 
 
-dependent = Dependent()
-greater_than, greater_than_eq, less_than = GreaterThan, GreaterThanEq, LessThan
-interval, half_open_interval, integer_interval = Interval, HalfOpenInterval, IntegerInterval
-independent, multinomial, cat, stack = IndependentConstraint, Multinomial, Cat, Stack
-real = _Set("Real", lambda x: x == x)
+class _Real(Constraint):
+    """Numbers, which NaN is not."""
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return x == x
+
+
+class _Boolean(Constraint):
+    """Zeros and ones."""
+
+    is_discrete = True
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return (x == 0) | (x == 1)
+
+
+class _OneHot(Constraint):
+    """Vectors of zeros and a one."""
+
+    is_discrete = True
+    event_dim = 1
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)
+
+
+class _Simplex(Constraint):
+    """Vectors that are not negative and sum to 1."""
+
+    event_dim = 1
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return (x >= 0).all(-1) & (np.abs(x.sum(-1) - 1) < 1e-6)
+
+
+class _Square(Constraint):
+    """Square matrices."""
+
+    event_dim = 2
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return np.full(x.shape[:-2], x.shape[-1] == x.shape[-2])
+
+
+class _Symmetric(_Square):
+    """Symmetric matrices."""
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return _symmetric(x)
+
+
+class _PositiveSemidefinite(_Symmetric):
+    """Symmetric matrices without a negative eigenvalue."""
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return _symmetric(x) & (_least_eigenvalue(x) >= 0)
+
+
+class _PositiveDefinite(_Symmetric):
+    """Symmetric matrices of positive eigenvalues."""
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return _symmetric(x) & (_least_eigenvalue(x) > 0)
+
+
+class _LowerTriangular(Constraint):
+    """Lower triangular matrices."""
+
+    event_dim = 2
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return (np.tril(x) == x).all((-2, -1))
+
+
+class _LowerCholesky(Constraint):
+    """Lower triangular matrices of a positive diagonal."""
+
+    event_dim = 2
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return _factor(x)
+
+
+class _CorrCholesky(Constraint):
+    """Such matrices with rows of length 1."""
+
+    event_dim = 2
+
+    def holds(self, x: np.ndarray) -> np.ndarray | np.bool:
+        return _factor(x) & (np.abs((x**2).sum(-1) - 1) < 1e-4).all(-1)
+
+
+dependent = _Dependent()
+greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessThan
+interval, half_open_interval, integer_interval = _Interval, _HalfOpenInterval, _IntegerInterval
+independent, multinomial, cat, stack = _IndependentConstraint, _Multinomial, _Cat, _Stack
+_DependentProperty = dependent_property
+real, boolean, one_hot, simplex = _Real(), _Boolean(), _OneHot(), _Simplex()
 real_vector = independent(real, 1)
 positive, nonnegative = greater_than(0.0), greater_than_eq(0.0)
-nonnegative_integer, positive_integer = IntegerGreaterThan(0), IntegerGreaterThan(1)
+nonnegative_integer, positive_integer = _IntegerGreaterThan(0), _IntegerGreaterThan(1)
 unit_interval = interval(0.0, 1.0)
-boolean = _Set("Boolean", lambda x: (x == 0) | (x == 1), 0, True)
-one_hot = _Set("OneHot", lambda x: ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1), 1, True)
-simplex = _Set("Simplex", lambda x: (x >= 0).all(-1) & (np.abs(x.sum(-1) - 1) < 1e-6), 1)
-square = _Set("Square", lambda x: np.full(x.shape[:-2], x.shape[-1] == x.shape[-2]), 2)
-symmetric = _Set("Symmetric", _symmetric, 2)
-positive_semidefinite = _Set("PositiveSemidefinite",
-                             lambda x: _symmetric(x) & (_least_eigenvalue(x) >= 0), 2)
-positive_definite = _Set("PositiveDefinite", lambda x: _symmetric(x) & (_least_eigenvalue(x) > 0),
-                         2)
-lower_triangular = _Set("LowerTriangular", _lower, 2)
-lower_cholesky = _Set("LowerCholesky", _factor, 2)
-corr_cholesky = _Set("CorrCholesky", lambda x: _factor(x) & (
-    np.abs((x**2).sum(-1) - 1) < 1e-4).all(-1), 2)
+square, symmetric = _Square(), _Symmetric()
+positive_semidefinite, positive_definite = _PositiveSemidefinite(), _PositiveDefinite()
+lower_triangular, lower_cholesky = _LowerTriangular(), _LowerCholesky()
+corr_cholesky = _CorrCholesky()
 
 
 __all__ = [

@@ -29,29 +29,30 @@ class Transform:
     sign = 1
 
     def __init__(self, cache_size: int = 0):
-        self._cached: tuple[Any, Any] | None = None
-        self._caches = cache_size > 0
+        super().__init__()  # a module may be a transform as well
+        self._cached_x_y: tuple[Any, Any] = None, None
+        self._cache_size = cache_size
 
     @property
     def inv(self) -> Transform:
         """The inverse function."""
-        return _Inverse(self)
+        return _InverseTransform(self)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._caches and self._cached is not None and self._cached[0] is x:
-            return self._cached[1]
+        if self._cache_size and self._cached_x_y[0] is x:
+            return self._cached_x_y[1]
         y = self._call(x)
-        if self._caches:
-            self._cached = x, y
+        if self._cache_size:
+            self._cached_x_y = x, y
         return y
 
     def inverse(self, y: Tensor) -> Tensor:
         """The x of which ``y`` is the value; the same tensor, where it was the last one."""
-        if self._caches and self._cached is not None and self._cached[1] is y:
-            return self._cached[0]
+        if self._cache_size and self._cached_x_y[1] is y:
+            return self._cached_x_y[0]
         x = self._inverse(y)
-        if self._caches:
-            self._cached = x, y
+        if self._cache_size:
+            self._cached_x_y = x, y
         return x
 
     def _call(self, x: Tensor) -> Tensor:
@@ -77,7 +78,7 @@ class Transform:
         return f"{type(self).__name__}()"
 
 
-class _Inverse(Transform):
+class _InverseTransform(Transform):
     def __init__(self, transform: Transform):
         super().__init__()
         self._inv, self.event_dim, self.sign = transform, transform.event_dim, transform.sign

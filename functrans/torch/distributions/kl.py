@@ -281,3 +281,88 @@ for _first in (Beta, Uniform, Pareto, ContinuousBernoulli):
     FORMULAS.setdefault((_first, Exponential), _to_exponential)
 for _first in (Beta, ContinuousBernoulli):
     FORMULAS.setdefault((_first, Uniform), _to_uniform)
+
+
+def _outside(found, p, low, high=math.inf):
+    """``found``, but infinite where a uniform ``p`` reaches beyond what the other covers."""
+    return found.masked_fill((p.low < low) | (p.high > high), math.inf)
+
+
+def _mean_log(d):
+    """The mean of the logarithm of x under ``d``."""
+    if isinstance(d, Beta):
+        a, b = d.concentration1, d.concentration0
+        return a.digamma() - (a + b).digamma()
+    if isinstance(d, Pareto):
+        return d.scale.log() + d.alpha.reciprocal()
+    if isinstance(d, Exponential):
+        return -EULER - d.rate.log()
+    return _mean_log_between(d.low, d.high)
+
+
+def _mean_log_between(low, high):
+    low = low.clamp(min=0)
+    xlogy = METHODS["xlogy"]
+    return (xlogy(high, high) - xlogy(low, low)) / (high - low) - 1
+
+
+def _to_gamma(p, q):
+    a, b = q.concentration, q.rate
+    found = (b * p.mean - (a - 1) * _mean_log(p) - METHODS["xlogy"](a, b) + a.lgamma()
+             - p.entropy())
+    return _outside(found, p, 0) if isinstance(p, Uniform) else found
+
+
+def _to_gumbel(p, q):
+    """``decay``: the mean of exp(-x / scale), with ``start``, a place of ``p``, factored out."""
+    s = q.scale
+    if isinstance(p, Uniform):
+        start, width = p.low, (p.high - p.low) / s
+        decay = -(-width).expm1() / width
+    elif isinstance(p, Normal):
+        start, decay = p.loc - p.scale.square() / (2 * s), 1
+    else:
+        shape: Any = 1 if isinstance(p, Exponential) else p.concentration
+        start, decay = p.rate * 0, ((p.rate * s).reciprocal() + 1) ** -shape
+    return (p.mean - q.loc) / s + ((q.loc - start) / s).exp() * decay + s.log() - p.entropy()
+
+
+def _to_continuous_bernoulli(p, q):
+    """The log-density is linear in x, from ``at_0`` to ``at_1``."""
+    at_0, at_1 = [q.log_prob(full_like(p.mean, x)) for x in (0.0, 1.0)]
+    found = -at_0 - p.mean * (at_1 - at_0) - p.entropy()
+    return _outside(found, p, 0, 1) if isinstance(p, Uniform) else found
+
+
+@register_kl(Bernoulli, Poisson)
+def _bernoulli_poisson(p, q):
+    return q.rate - METHODS["xlogy"](p.probs, q.rate) - p.entropy()
+
+
+@register_kl(Normal, Laplace)
+def _normal_laplace(p, q):
+    z = (p.loc - q.loc) / (p.scale * math.sqrt(2))
+    gap = p.scale * math.sqrt(2) * ((-z.square()).exp() / math.sqrt(math.pi) + z * z.erf())
+    return (2 * q.scale).log() + gap / q.scale - p.entropy()
+
+
+@register_kl(Uniform, Beta)
+def _uniform_beta(p, q):
+    a, b = q.concentration1, q.concentration0
+    found = (a.lgamma() + b.lgamma() - (a + b).lgamma() - (a - 1) * _mean_log(p)
+             - (b - 1) * _mean_log_between(1 - p.high, (1 - p.low).clamp(min=0)) - p.entropy())
+    return _outside(found, p, 0, 1)
+
+
+@register_kl(Uniform, Pareto)
+def _uniform_pareto(p, q):
+    found = ((q.alpha + 1) * _mean_log(p) - q.alpha.log() - q.alpha * q.scale.log() - p.entropy())
+    return _outside(found, p, q.scale)
+
+
+for _first in (Beta, Exponential, Pareto, Uniform):
+    register_kl(_first, Gamma)(_to_gamma)
+for _first in (Exponential, Gamma, Normal, Uniform):
+    register_kl(_first, Gumbel)(_to_gumbel)
+for _first in (Beta, ContinuousBernoulli, Uniform):
+    register_kl(_first, ContinuousBernoulli)(_to_continuous_bernoulli)

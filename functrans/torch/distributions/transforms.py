@@ -22,9 +22,11 @@ from functrans.torch.distributions.entrywise import (
     StickBreakingTransform,
     TanhTransform,
     Transform,
+    _InverseTransform,
     identity_transform,
 )
 
+assert _InverseTransform  # which other packages import
 __all__ = [
     "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",
     "CumulativeDistributionTransform", "ExpTransform", "IndependentTransform",

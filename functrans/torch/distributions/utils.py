@@ -59,5 +59,10 @@ def _standard_normal(shape: Any, dtype: Any = None, device: Any = None) -> Tenso
     return normal(shape, vars(factories)["zeros"](0, dtype=dtype or get_default_dtype()))
 
 
+def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
+    """``value`` summed over its last ``dim`` dimensions."""
+    return value if dim == 0 else value.reshape(*value.shape[:-dim], -1).sum(-1)
+
+
 __all__ = ["broadcast_all", "clamp_probs", "euler_constant", "lazy_property", "logits_to_probs",
            "probs_to_logits"]

@@ -6,18 +6,21 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._graph.overriding import call_plainly
 from functrans.torch._tensors.factories import as_tensor
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 
 class Parameter(Tensor):
-    """A leaf that requires gradients, known by its class.
+    """A leaf that requires gradients, known by its class; to functions it is a plain tensor.
 
     >>> from functrans import torch
     >>> torch.nn.Parameter(torch.zeros(2))
     Parameter containing:
     tensor([0., 0.], requires_grad=True)
     """
+
+    __torch_function__ = staticmethod(call_plainly)  # pyright: ignore
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         data = as_tensor([] if data is None else data)
@@ -78,6 +81,7 @@ class Buffer(Tensor):
     """A tensor that a module registers as a buffer when it is set as an attribute."""
 
     persistent: bool
+    __torch_function__ = staticmethod(call_plainly)  # pyright: ignore
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
         data = as_tensor([] if data is None else data)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch.optim.optimizer import Optimizer, buffer, checked, counted, options
+from functrans.torch.optim.optimizer import Optimizer, as_real, buffer, checked, counted, options
 
 
 class SGD(Optimizer):
@@ -135,6 +135,11 @@ class Adagrad(Optimizer):
         super().__init__(params, options(
             extra, lr=lr, lr_decay=lr_decay, weight_decay=weight_decay,
             initial_accumulator_value=initial_accumulator_value, eps=eps, maximize=maximize))
+        for group in self.param_groups:
+            for p in group["params"]:
+                known = self.state[p]
+                buffer(known, "step", np.zeros((), np.float32))
+                buffer(known, "sum", as_real(p._array), group["initial_accumulator_value"])
 
     def _update(self, x, g, state, group):
         step = counted(state)

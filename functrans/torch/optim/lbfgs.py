@@ -210,6 +210,27 @@ def strong_wolfe(at: Callable[[float], tuple[float, np.ndarray]], t: float, d: n
     return _zoom(look, bracket, turn, count, loss, slope, width, tolerance, c1, c2, limit)
 
 
+def _cubic_interpolate(x1: float, f1: float, g1: float, x2: float, f2: float, g2: float,
+                       bounds: tuple[float, float] | None = None) -> float:
+    """``_minimum_of_cubic`` as other packages call it: at two points a value and a slope."""
+    unread = np.empty(0)
+    return _minimum_of_cubic((x1, f1, unread, g1), (x2, f2, unread, g2), bounds)
+
+
+def _strong_wolfe(obj_func: Callable, x: Any, t: Any, d: Tensor, f: float, g: Tensor, gtd: Any,
+                  c1: float = 1e-4, c2: float = 0.9, tolerance_change: float = 1e-9,
+                  max_ls: int = 25) -> tuple[float, Tensor, Any, int]:
+    """``strong_wolfe`` as other packages call it: ``obj_func(x, t, d)`` returns loss and gradient,
+    a tensor. It returns loss, gradient, step and the number of evaluations."""
+    def at(t: float) -> tuple[float, np.ndarray]:
+        loss, gradient = obj_func(x, t, d)
+        return float(loss), gradient._array
+
+    loss, gradient, step, count = strong_wolfe(at, float(t), d._array, float(f), g._array,
+                                               float(gtd), tolerance_change, c1, c2, max_ls)
+    return loss, from_array(gradient), step, count
+
+
 def _zoom(look: Callable[[float], Point], bracket: list[Point], turn: int, count: int,
             loss: float, slope: float, width: float, tolerance: float, c1: float, c2: float,
             limit: int) -> tuple[float, np.ndarray, float, int]:

@@ -6,7 +6,8 @@ import copy
 import functools
 import math
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,8 @@ def _hook(step: Callable) -> Callable:
 class Hooked:
     """The part of ``Optimizer`` that keeps hooks; ``step`` of each class calls those for it."""
 
-    _hooks: dict[str, OrderedDict[int, Callable]]
+    # until one is registered, also in subclasses that do not call ``super().__init__``
+    _hooks: Mapping[str, OrderedDict[int, Callable]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
         if "step" in vars(cls):
@@ -54,7 +56,10 @@ class Hooked:
         return list(self._hooks.get(moment, {}).values())
 
     def _register(self, moment: str, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        hooks = self._hooks.setdefault(moment, OrderedDict())
+        hooks = self._hooks.get(moment)
+        if hooks is None:
+            hooks = OrderedDict()
+            self._hooks = {**self._hooks, moment: hooks}
         return RemovableHandle.enter(hooks, hook, prepend)
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
@@ -89,6 +94,16 @@ class Hooked:
 # ---- ``Optimizer``: groups of parameters with their options, and the state of each parameter
 
 Closure = Callable[[], Any]
+
+
+class _Required:
+    """A default that stands for none: each group must say what the option is."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
 # options that other devices have a meaning for, and their defaults
 _MEANINGLESS = {"foreach": None, "fused": None, "capturable": False, "differentiable": False}
 
@@ -106,7 +121,6 @@ class Optimizer(Hooked):
             raise TypeError("params argument given to the optimizer should be an iterable of "
                             f"Tensors or dicts, but got {params.type()}")
         self.defaults = {**{k: _MEANINGLESS[k] for k in self._shown.split()}, **defaults}
-        self._hooks = {}
         self.state: Any = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
         groups = list(params)
@@ -130,6 +144,9 @@ class Optimizer(Hooked):
             if not p.is_leaf:
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError("parameter group didn't specify a value of required optimization "
+                                 f"parameter {name}")
             group.setdefault(name, default)
         seen = {id(p) for g in self.param_groups for p in g["params"]}
         if seen & {id(p) for p in group["params"]}:

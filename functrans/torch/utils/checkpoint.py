@@ -199,6 +199,11 @@ def noop_context_fn() -> tuple:
     return nullcontext(), nullcontext()
 
 
+def set_checkpoint_early_stop(enable: bool) -> nullcontext:
+    """A context that changes nothing: a function that is run again is run to its end."""
+    return nullcontext()
+
+
 def detach_variable(inputs: tuple) -> tuple:
     """The tensors among ``inputs`` as leaves that require what they required."""
     if not isinstance(inputs, tuple):
@@ -219,5 +224,5 @@ def check_backward_validity(inputs: Sequence) -> None:
 
 __all__ = [
     "check_backward_validity", "checkpoint", "checkpoint_sequential", "detach_variable",
-    "noop_context_fn",
+    "noop_context_fn", "set_checkpoint_early_stop",
 ]

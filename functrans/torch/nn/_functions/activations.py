@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import TABLE, AnyArray, split_key
+from functrans.torch._functions.accepted import acceptance
 from functrans.torch._functions.calculus import cosine_similarity, pdist
 from functrans.torch._functions.elementwise import logsigmoid, softplus
 from functrans.torch._functions.failures import WrongValue, unmultiply
@@ -21,6 +22,13 @@ from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, o
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._graph.levels import anywhere
 from functrans.torch._graph.nodes import named
+from functrans.torch._graph.overriding import (
+    OVERRIDING,
+    alert,
+    override,
+    overriding,
+    published,
+)
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.memory import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -32,7 +40,7 @@ _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 # ---- activations of one entry
 
 
-@op(space=NN)
+@op(space=NN, title="HardtanhBackward0")
 def relu6(input):
     """input kept between 0 and 6, where the slope is 0."""
     return _bound(input, 0, 6)
@@ -84,13 +92,13 @@ def softshrink(input, lambd=0.5):
                                                            input * 0))
 
 
-@op(space=NN)
+@op(space=NN, title="SubBackward0")
 def tanhshrink(input):
     """input - tanh(input)."""
     return ROWS["tanhshrink"](floating(input) * 1)  # torch does not save the operand
 
 
-@op(space=NN)
+@op(space=NN, title="DivBackward0")
 def softsign(input):
     """input / (1 + |input|)."""
     return ROWS["softsign"](floating(input))
@@ -102,7 +110,7 @@ def threshold(input, threshold, value):
     return np.where(input <= threshold, np.asarray(value, input.dtype), input)
 
 
-@op(space=FUNCTIONS)
+@op(space=FUNCTIONS, title="EluBackward0")
 def selu(input):
     """scale * elu(input, alpha), with the constants of self-normalising networks."""
     return _SELU_SCALE * _elu(input, _SELU_ALPHA, 1)
@@ -127,7 +135,7 @@ def mish(input):
     return input * np.tanh(ROWS["softplus"](input))
 
 
-@op
+@op(title="PreluKernelBackward0")
 def prelu(input, weight):
     """input where positive, else ``weight * input``: one weight, or one for each channel."""
     if weight.size == 1:
@@ -148,22 +156,27 @@ def glu(input, dim=-1):
     return first * ROWS["sigmoid"](second)
 
 
-@op(space=NN)
+@op(space=NN, title="SoftmaxBackward0")
 def softmin(input, dim=-1, *, dtype=None):
     """softmax(-input)."""
     return METHODS["softmax"].body(-input, dim, dtype=dtype)
 
 
-@op(space=NN)
+@op(space=NN, title="DivBackward0")
 def normalize(input, p=2.0, dim: Any = 1, eps=1e-12):
     """input divided by its p-norms along ``dim``, which are at least ``eps``."""
     size = np.linalg.vector_norm(input, ord=p, axis=axes(dim, input), keepdims=True)
     return ROWS["divide"](input, np.maximum(size, eps))
 
 
+acceptance_of_slopes = acceptance("leaky_relu")
+
+
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
           inplace: bool = False) -> Tensor:
     """input where positive, else times a slope, drawn for each entry while ``training``."""
+    if acceptance_of_slopes is not None:
+        acceptance_of_slopes.check((input,))
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound, but they "
                            f"are {lower} and {upper}")
@@ -260,6 +273,10 @@ _linear, _affine = [op(_map, method=False, name="linear", title=title, by_row=li
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias."""
     return _linear(input, weight) if bias is None else _affine(input, weight, bias)
+
+
+linear.inner = _affine  # type: ignore[attr-defined]
+published[_linear] = linear
 
 
 @op(space=NN)
@@ -409,7 +426,17 @@ def _switch(f: Callable) -> Callable:
     def chosen(input: Tensor, *args: Any, inplace: bool = False, **kwargs: Any) -> Tensor:
         if args and type(args[-1]) is bool and f.__name__ not in ("glu",):
             *args, inplace = args  # type: ignore[assignment]  # the last positional one
-        return write(input, *args, **kwargs) if inplace else f(input, *args, **kwargs)
+        if alert and OVERRIDING in alert and (
+                found := overriding((input, *args, *kwargs.values()))):
+            return override(chosen, found, (input, *args), kwargs)
+        try:
+            return write(input, *args, **kwargs) if inplace else f(input, *args, **kwargs)
+        except Exception:
+            if not (found := overriding((input, *args, *kwargs.values()))):
+                raise
+        return override(chosen, found, (input, *args), kwargs)
+
+    chosen.overridable = True  # type: ignore[attr-defined]
 
     return named(chosen, f.__name__, f.__doc__)
 

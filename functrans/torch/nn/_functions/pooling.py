@@ -90,7 +90,7 @@ def _average(n: int) -> Callable:
         return y if input.ndim == n + 2 else y[0]
 
     return op(pool, f"avg_pool{n}d", "The mean of each window.", method=False,
-              title="AvgPoolBackward0")
+              title=f"AvgPool{n}DBackward0")
 
 
 def _divisors(x: Any, sizes: Any, steps: Any, pads: Any, counts: Any, padding: bool) -> np.ndarray:
