@@ -149,3 +149,15 @@ def test_partials_and_tuples_share_what_is_compiled(make):
     assert solve(3.0) == approx(np.sqrt(3))
     assert ft.grad(lambda a: solve(a)[0])(4.0) == approx(0.25)
     assert shared.compile_shared.cache_info().misses == before
+
+
+def test_a_hessian_that_is_given_is_the_one_that_is_used():
+    asked = []
+
+    def hess(x):
+        asked.append(x)
+        return 2 * np.eye(2)
+
+    found = optimize.minimize(lambda x: np.sum((x - 3.0) ** 2), np.zeros(2), method="Newton-CG",
+                              hess=hess)
+    assert asked and found.x == approx(3.0)

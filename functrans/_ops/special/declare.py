@@ -24,6 +24,7 @@ from functrans._ops.elementwise import (
     sin,
     slope_of_exp2,
 )
+from functrans._ops.growth import over
 from functrans.errors import NotDifferentiable, user_line
 
 # ---- Arguments without a derivative, and others that rules of several files need
@@ -121,11 +122,11 @@ def _parity(whole):
     return 1 - 2 * remainder(whole, 2)
 
 
-cbrt = ufunc("cbrt", lambda g, y: g / (3 * (y * y)), domain=NONZERO, libm="cbrt")
+cbrt = ufunc("cbrt", lambda g, y: over(g, 3 * (y * y)), domain=NONZERO, libm="cbrt")
 exp2 = ufunc("exp2", lambda g, x, y: slope_of_exp2(g, x, y), singular=True, libm="exp2")
 exp10 = ufunc("exp10", lambda g, y: g * (y * LN10), singular=True)
 expm1 = ufunc("expm1", lambda g, x: g * exp(x), singular=True)
-log1p = ufunc("log1p", lambda g, x: g / (1 + x), domain=POSITIVE, libm="log1p")
+log1p = ufunc("log1p", lambda g, x: over(g, 1 + x), domain=POSITIVE, libm="log1p")
 cosm1 = ufunc("cosm1", lambda g, x: -g * sin(x))
 sindg = ufunc("sindg", lambda g, x: g * (DEGREE * cosdg(x)))
 cosdg = ufunc("cosdg", lambda g, x: -g * (DEGREE * sindg(x)))

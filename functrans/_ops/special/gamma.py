@@ -10,6 +10,7 @@ from functrans._core.bind import is_staged
 from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, elementwise, strong_multiply, where
 from functrans._ops.elementwise import exp, log, logical_not, subtract
+from functrans._ops.growth import unless_infinite
 from functrans._ops.special.declare import PI, column, cospi, log1p, nowhere, sinpi, ufunc
 
 # Where the terms of zeta left of zero, which are added up one by one, become too many.
@@ -113,7 +114,7 @@ riemann_zeta = elementwise(
     domain="above one", singular=True,
 )
 zetac = ufunc("zetac", lambda g, x: g * _riemann_slope(x), domain="above one")
-psi = ufunc("psi", lambda g, x: g * zeta(2, x), domain=POSITIVE)
+psi = ufunc("psi", lambda g, x: g * zeta(2, unless_infinite(x)), domain=POSITIVE)
 
 
 def _digamma(x):
