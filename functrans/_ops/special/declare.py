@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._core.array import dtype_of, ndim_of
-from functrans._core.bind import AnyArray, Tracer
+from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.declare import NONZERO, POSITIVE, Elementwise, elementwise, where
 from functrans._ops.elementwise import (
     DEGREE,
@@ -86,6 +86,16 @@ def ufunc(name: str, *actions: Callable | str | None, **options: Any) -> Element
         options.setdefault("cython", name)
     options.setdefault("singular", "domain" in options)
     return elementwise(f"special.{name}", getattr(sp, name), *rules, **options)
+
+
+def in_double(row: Elementwise, slope: Callable, g: Any, y: Any, *xs: Any) -> AnyArray:
+    """``slope(g, y, *xs)``, of narrower types in double precision: in theirs a factor may vanish
+    or overflow, and the value ``y`` may have lost the digits that the slope is made of."""
+    dtype = dtype_of(y)
+    if dtype.char not in "ef":
+        return slope(g, y, *xs)
+    g, *xs = [cast(x, np.dtype(np.float64)) for x in (g, *xs)]
+    return cast(slope(g, row(*xs), *xs), dtype)
 
 
 def part(name: str, of: str, k: int, *actions: Callable, **options: Any) -> Elementwise:
