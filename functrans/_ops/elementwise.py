@@ -173,7 +173,7 @@ hypot = of_numpy(
 )
 
 
-def _root_operand(x1, x2):
+def _root_operand(x1, x2) -> Any:
     """``x1``; NaN where it is infinite and the power grows ever slower."""
     if type(x2) is float:
         return unless_infinite(x1) if 0 < x2 < 1 and type(x1) not in PYTHON_SCALARS else x1

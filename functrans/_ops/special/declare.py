@@ -94,8 +94,8 @@ def in_double(row: Elementwise, slope: Callable, g: Any, y: Any, *xs: Any) -> An
     dtype = dtype_of(y)
     if dtype.char not in "ef":
         return slope(g, y, *xs)
-    g, *xs = [cast(x, np.dtype(np.float64)) for x in (g, *xs)]
-    return cast(slope(g, row(*xs), *xs), dtype)
+    g, *wide = [cast(x, np.dtype(np.float64)) for x in (g, *xs)]
+    return cast(slope(g, row(*wide), *wide), dtype)
 
 
 def part(name: str, of: str, k: int, *actions: Callable, **options: Any) -> Elementwise:

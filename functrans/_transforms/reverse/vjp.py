@@ -488,13 +488,12 @@ def pull_back(
             seeds_of[slot] = seeds_of[slot] + seed if slot in seeds_of else seed
             if not (type(seed) in PLAIN and type(y) in PLAIN):
                 staged = staged or is_staged(y) or is_staged(seed)
-    before, outer = STATE.get(), of_finite.get()
+    before, token = STATE.get(), of_finite.set(finite)
     try:
         STATE.set(IGNORING.within(before))
-        of_finite.set(finite)
         return trace.walk(seeds_of, [x.slot for x in inputs], consume, staged)
     finally:
-        of_finite.set(outer)
+        of_finite.reset(token)
         STATE.set(before)
 
 
