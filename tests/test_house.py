@@ -210,8 +210,8 @@ def files_with(pattern, flags=0, unless=lambda name: False):
 # Of what functions are annotated to return, the percentage that is Any: it may only sink.
 UNKNOWN = {
     "_compile": 2, "_core": 20, "_debug": 9, "_export": 10, "_inspect": 0, "_interop": 16,
-    "_kernels": 9, "_ops": 9, "_patch": 24, "_profile": 0, "_transforms": 13, "autograd": 47, "dask": 16,
-    "functrans": 9, "numba": 18, "numpy": 19, "scipy": 11, "torch": 8,
+    "_kernels": 9, "_ops": 9, "_patch": 24, "_profile": 0, "_transforms": 13, "autograd": 47,
+    "dask": 16, "functrans": 9, "numba": 18, "numpy": 19, "scipy": 11, "torch": 8,
 }
 
 

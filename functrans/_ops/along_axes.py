@@ -14,6 +14,7 @@ from functrans._kernels import large, sizes
 from functrans._ops.calls import FusedRule, stop
 from functrans._ops.declare import linear, primitive
 from functrans._ops.elementwise import moving_as, ratio, sign, sqrt, where
+from functrans._ops.growth import unless_infinite
 from functrans._ops.linalg import conj
 from functrans._ops.reductions import kept_shape, reduced_shape, share_out, shift_axis, tied
 from functrans._ops.structure import batched_to, join, stacked
@@ -217,7 +218,7 @@ def _norm2_quiet(x, axis):
 
 def _direction(x, y, axis):
     """The unit vector along ``x``, conjugated; 0 where ``x`` is 0."""
-    unit = ratio(conj(x), y.reshape(kept_shape(x.shape, axis)))
+    unit = ratio(conj(x), unless_infinite(y.reshape(kept_shape(x.shape, axis))))
     if not isinstance(x, Tracer) or dtype_of(x).kind == "c":
         return unit
     # of the rule of a quotient two terms cancel for an entry that is most of the norm, whose share

@@ -30,6 +30,7 @@ from functrans._ops.declare import (
     strong_multiply,
     where,
 )
+from functrans._ops.growth import over, unless_infinite
 from functrans._ops.slopes import is_whole_power, whole_power
 
 # Python's numbers, which stay weak; and of more digits, for longdoubles
@@ -143,21 +144,26 @@ ratio = elementwise(
 
 # ---- powers
 
-sqrt = of_numpy("sqrt", lambda g, y: g / (2 * y), domain=POSITIVE, singular=True, intrinsic="sqrt")
-cbrt = of_numpy("cbrt", lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True, libm="cbrt")
+sqrt = of_numpy(
+    "sqrt", lambda g, y: over(g, 2 * y), domain=POSITIVE, singular=True, intrinsic="sqrt",
+)
+cbrt = of_numpy(
+    "cbrt", lambda g, y: over(g, 3 * (y * y)), domain=NONZERO, singular=True, libm="cbrt",
+)
 # row: x1 / hypot(x1, x2), which moves by the square of the other leg: of the rule of a quotient the
 # two terms cancel where x1 is the longer one
 leg_of_hypot = elementwise(
-    "leg_of_hypot", lambda x1, x2: ratio(x1, np.hypot(x1, x2)),
+    "leg_of_hypot", lambda x1, x2: ratio(x1, unless_infinite(np.hypot(x1, x2))),
     lambda g, x1, x2: g * ratio(leg_of_hypot(x2, x1) * leg_of_hypot(x2, x1), hypot(x1, x2)),
     lambda g, y, x1, x2: -g * ratio(y * leg_of_hypot(x2, x1), hypot(x1, x2)),
-    kinks="the origin: 0", at_kink=_both_zero, formula=lambda x1, x2: ratio(x1, hypot(x1, x2)),
+    kinks="the origin: 0", at_kink=_both_zero,
+    formula=lambda x1, x2: ratio(x1, unless_infinite(hypot(x1, x2))),
 )
 
 
 def _leg_of_hypot(x1, x2, y):
     plain = not (isinstance(x1, Tracer) or isinstance(x2, Tracer))
-    return ratio(x1, y) if plain else leg_of_hypot(x1, x2)
+    return ratio(x1, unless_infinite(y)) if plain else leg_of_hypot(x1, x2)
 
 
 hypot = of_numpy(
@@ -167,7 +173,17 @@ hypot = of_numpy(
 )
 
 
+def _root_operand(x1, x2) -> Any:
+    """``x1``; NaN where it is infinite and the power grows ever slower."""
+    if type(x2) is float:
+        return unless_infinite(x1) if 0 < x2 < 1 and type(x1) not in PYTHON_SCALARS else x1
+    if type(x2) in PYTHON_SCALARS or dtype_of(x2).kind != "f" or is_finite(x1):
+        return x1
+    return where((x2 > 0) & (x2 < 1), unless_infinite(x1), x1)
+
+
 def _slope_of_power(x1, x2):
+    x1 = _root_operand(x1, x2)
     if is_whole_power(x1, x2):
         raised = whole_power(x1, int(x2) - 1)
     elif type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
@@ -231,17 +247,18 @@ def slope_of_exp2(g, x, y):
 
 exp2 = of_numpy("exp2", lambda g, x, y: slope_of_exp2(g, x, y), singular=True, libm="exp2")
 expm1 = of_numpy("expm1", lambda g, x: g * exp(x), singular=True, libm="expm1")
-log = of_numpy("log", lambda g, x: g / x, domain=POSITIVE, singular=True, libm="log")
+log = of_numpy("log", lambda g, x: over(g, x), domain=POSITIVE, singular=True, libm="log")
 log2 = of_numpy(
-    "log2", lambda g, x: g / constant_for(LN2, x) / x, domain=POSITIVE, singular=True, libm="log2",
+    "log2", lambda g, x: over(g / constant_for(LN2, x), x), domain=POSITIVE, singular=True,
+    libm="log2",
 )
 log10 = of_numpy(
-    "log10", lambda g, x: g / constant_for(LN10, x) / x, domain=POSITIVE, singular=True,
+    "log10", lambda g, x: over(g / constant_for(LN10, x), x), domain=POSITIVE, singular=True,
     libm="log10",
 )
 log1p = elementwise(
-    "log1p", large.with_kernel(np.log1p, "log1p", "fd"), lambda g, x: g / (1 + x), domain=POSITIVE,
-    singular=True, libm="log1p",
+    "log1p", large.with_kernel(np.log1p, "log1p", "fd"), lambda g, x: over(g, 1 + x),
+    domain=POSITIVE, singular=True, libm="log1p",
 )
 
 
@@ -464,9 +481,9 @@ tanh = elementwise(
 sech2 = elementwise(
     "sech2", _sech2, lambda g, y, x: -2 * g * (y * tanh(x)), formula=_sech2_by_exp
 )
-arcsinh = of_numpy("arcsinh", lambda g, x: g / _hypotenuse(x), libm="asinh")
+arcsinh = of_numpy("arcsinh", lambda g, x: over(g, _hypotenuse(x)), libm="asinh")
 arccosh = of_numpy(
-    "arccosh", lambda g, x: g / (sqrt(x - 1) * sqrt(x - (-1))), domain=ABOVE_ONE, singular=True,
+    "arccosh", lambda g, x: over(g, sqrt(x - 1) * sqrt(x - (-1))), domain=ABOVE_ONE, singular=True,
     libm="acosh",
 )
 arctanh = of_numpy(
@@ -533,7 +550,7 @@ absolute = of_numpy(
 
 def _slope_of_size(x, y):
     if not isinstance(x, Tracer):
-        return ratio(conjugate(x), y)
+        return ratio(conjugate(x), unless_infinite(y))
     a, b = real(x), imag(x)
     return from_parts(leg_of_hypot(a, b), -leg_of_hypot(b, a))
 

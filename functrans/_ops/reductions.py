@@ -33,6 +33,7 @@ from functrans._ops.elementwise import (
     multiply,
     ratio,
 )
+from functrans._ops.growth import unless_infinite
 from functrans._ops.structure import all_batched, along, concatenate, repeat
 
 
@@ -494,6 +495,6 @@ accumulate = primitive(
 
 # row: sqrt whose slope at 0 is 0 in every order: the spread of a constant sample has no direction
 root = elementwise(
-    "root", np.sqrt, lambda g, y: ratio(g, 2 * y), domain=POSITIVE, kinks="0: 0",
+    "root", np.sqrt, lambda g, y: ratio(g, unless_infinite(2 * y)), domain=POSITIVE, kinks="0: 0",
     at_kink=lambda x: x == 0,
 )

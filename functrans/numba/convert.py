@@ -30,7 +30,7 @@ from functrans.numba.arrays import fresh, write
 from functrans.numba.complexes import Pair
 from functrans.numba.expressions import TapeCompiler
 from functrans.numba.numbers import Active, Taped, for_kernels
-from functrans.numba.source import line_of_call, names_of, require_pure, versions
+from functrans.numba.source import line_of_call, names_of, require_pure, snapshot, versions
 from functrans.numba.updates import KernelCompiler, entry_of, room_of
 
 # Options of a kernel that its copies keep. Threads would race for the tape, and fast mathematics
@@ -158,7 +158,8 @@ class Conversion:
 
         source = source or kernel
         if source not in self.read:
-            self.read[source] = _values(kernel.py_func) | names_of(source)
+            read = _values(kernel.py_func) | names_of(source)
+            self.read[source] = {name: snapshot(x) for name, x in read.items()}
         self.exchanged(kernel.py_func, compiled, self.read[source])
         return self.copies[kernel]
 
@@ -231,6 +232,9 @@ def _same(a: Any, b: Any) -> bool:
     """Whether two objects are the same to a compiler."""
     if a is b:
         return True
+    if type(a) is type(b) is np.ndarray:
+        alike = (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
+        return alike and a.tobytes() == b.tobytes()
     plain = isinstance(a, int | float | complex | np.generic | str | tuple)
     return plain and type(a) is type(b) and repr(a) == repr(b)
 

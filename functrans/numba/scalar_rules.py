@@ -23,7 +23,7 @@ from functrans._ops.declare import Elementwise
 from functrans._ops.exponents import exp_of_minus_square
 from functrans.numba.emit import RULES, Emitted, Emitter, strong_product
 from functrans.numba.numbers import Active, Joint, Taped, for_kernels, is_plain, joint
-from functrans.numba.slopes import EMITTED, called, ratio, slopes_of
+from functrans.numba.slopes import EMITTED, called, ratio, slopes_of, unless_infinite
 
 # What an array gets entry by entry (``arrays.py``), by how many operands there are.
 UNARY: list[Any] = []
@@ -160,7 +160,7 @@ def of_sum(x: Emitted, other: Emitted) -> Emitted:
 def leg_of_hypot(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
     """``a / y``; where slopes follow, by a rule in which no terms cancel."""
     if is_plain(a.kind) and is_plain(b.kind):
-        return ratio(a, y)
+        return ratio(a, unless_infinite(y))
     return a.emitter.call(leg, a, b)
 
 
@@ -177,7 +177,7 @@ def logistic(x):
 def leg(a, b):
     def share(a, b):
         y = math.hypot(a, b)
-        return a / y if y != 0.0 else 0.0
+        return (a / y if y < math.inf else math.nan) if y != 0.0 else 0.0
 
     return share if is_plain(a) and is_plain(b) else None
 

@@ -16,6 +16,7 @@ import numpy as np
 from functrans._compile.ir.program import Const, Program, Var
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
+from functrans._ops.growth import finite_or_nan
 from functrans._transforms.staging.staging import stage
 from functrans.numba.emit import Emitted, strong_product
 
@@ -97,6 +98,11 @@ def _is_nan(x: Emitted) -> Emitted:
     return x != x
 
 
+def unless_infinite(x: Emitted) -> Emitted:
+    """``x``, and NaN where it is infinite."""
+    return x.emitter.choose(x - x == 0.0, x, np.nan)
+
+
 def called(f: Any) -> Callable[..., Emitted]:
     def call(*xs: Any) -> Emitted:
         return next(x for x in xs if isinstance(x, Emitted)).emitter.call(f, *xs)
@@ -106,7 +112,7 @@ def called(f: Any) -> Callable[..., Emitted]:
 
 EMITTED: dict[Any, Callable[..., Any]] = {
     ops.where: _where, ops.isnan: _is_nan, ops.ratio: ratio, ops.precedence: precedence,
-    ops.strong_multiply: called(strong_product),
+    finite_or_nan: unless_infinite, ops.strong_multiply: called(strong_product),
     ops.add: operator.add, ops.subtract: operator.sub, ops.multiply: operator.mul,
     ops.divide: operator.truediv, ops.negative: operator.neg, ops.power: operator.pow,
 }

@@ -40,6 +40,15 @@ def names_of(kernel: Dispatcher) -> dict[str, Any]:
     return {}
 
 
+def snapshot(x: Any) -> Any:
+    """``x``; of an array that may change what is in it now, which is what numba compiles."""
+    if type(x) is not np.ndarray or not x.flags.writeable:
+        return x
+    x = x.copy()
+    x.setflags(write=False)
+    return x
+
+
 def versions(kernel: Dispatcher) -> int:
     """How many versions of a kernel there are: it grows when names were read anew."""
     return len(kernel.overloads)

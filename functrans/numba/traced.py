@@ -26,7 +26,7 @@ from numba.extending import NativeValue, box, intrinsic, models, register_model,
 from functrans._core.locks import lazy
 from functrans.errors import ArgumentError, UnsupportedError
 from functrans.numba.differentiable import Differentiable, differentiable_as
-from functrans.numba.source import compiling, line_of_call
+from functrans.numba.source import compiling, line_of_call, snapshot
 
 
 class TracedType(types.Type):
@@ -156,6 +156,25 @@ event.register("numba:compile", Compiling())
 
 
 @register_rewrite("before-inference")
+class KeepArrays(Rewrite):
+    """Arrays that a kernel reads by name are those of this moment for its derivative too."""
+
+    def match(  # type: ignore[override]  # numba's is annotated by what it returns
+        self, func_ir: Any, block: Any, typemap: Any, calltypes: Any
+    ) -> bool:
+        self.block = block
+        self.reads = [s.value for s in block.body if isinstance(s, ir.Assign)
+                      and isinstance(s.value, ir.Global | ir.FreeVar)
+                      and snapshot(s.value.value) is not s.value.value]
+        return bool(self.reads)
+
+    def apply(self) -> ir.Block:
+        for read in self.reads:
+            read.value = snapshot(read.value)
+        return self.block
+
+
+@register_rewrite("before-inference")
 class MeetTraced(Rewrite):
     """The body of a kernel with a traced argument is a call."""
 
@@ -229,5 +248,6 @@ def _hides_traced(kind: Any) -> bool:
     """Whether a list or the like has traced values, in it or in what it holds."""
     if any(map(_hides_traced, _entries(kind))):
         return True
-    inside = getattr(kind, "dtype", None) if isinstance(kind, types.Container) else None
+    lists = isinstance(kind, types.Container) and not isinstance(kind, types.BaseTuple)
+    inside = getattr(kind, "dtype", None) if lists else None
     return inside is not None and _has_traced((inside,))

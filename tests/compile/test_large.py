@@ -205,3 +205,10 @@ def test_what_repeats_is_not_written_out(f, strides, small_blocks):
     assert g.strides == strides
     assert_allclose(g, np.stack([ft.jvp(f, (x,), (e,))[1] for e in np.eye(N).reshape(N, 10, 100)])
                     .reshape(10, 100), rtol=1e-13)
+
+
+def test_rows_are_taken_by_numpy_where_nothing_is_compiled(small_blocks, monkeypatch):
+    monkeypatch.setattr(blocks, "_native", None)
+    x, index = np.arange(4000.0).reshape(400, 10), np.arange(399, -1, -1)
+    with ft.config(jit=False):
+        assert_array_equal(blocks.take_rows(x, index), x[index])

@@ -19,6 +19,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import functrans as ft
+from functrans._transforms.staging.names import homes
 from functrans.errors import ArgumentError, UnsupportedError
 from tests.threads import at_once
 
@@ -113,7 +114,8 @@ def test_what_numpy_makes_of_an_array_is_made_anew():
     assert_array_equal(f(X), X)
 
 
-@pytest.mark.parametrize("view", [lambda w: w[::2], lambda w: w.T, lambda w: w.view(ft.Array)])
+@pytest.mark.parametrize("view", [lambda w: w[::2], lambda w: w.T, lambda w: w.view(ft.Array),
+                                  lambda w: np.broadcast_to(w, w.shape)])
 def test_a_view_changes_with_its_base(view):
     w = np.ones((4, 4))
     part = view(w)
@@ -869,3 +871,13 @@ def test_what_a_function_sets_itself_is_compared_as_before(unoptimised):
     assert_array_equal(f(X), 3.0 * X)
     model.__dict__["table"] = 5.0
     assert_array_equal(f(X), 5.0 * X)
+
+
+def test_our_own_functions_are_not_read_as_their_users_code():
+    assert homes([ft.grad, functools.partial(np.sin)]) == frozenset()
+    assert homes([lambda: None]) == {__name__.partition(".")[0]}
+
+
+def test_what_a_call_takes_has_room_for_copies_of_its_results():
+    x = np.ones(1000)
+    assert ft.jit(lambda x: (x, np.sin(x))).memory(x) == 2 * x.nbytes

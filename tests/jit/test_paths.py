@@ -16,6 +16,7 @@ from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._transforms.staging import paths, recording, walking
 from functrans._transforms.staging.jit import Jitted
 from functrans._transforms.staging.paths import TraceTree
+from functrans._transforms.staging.signature import same_eqn
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError
 from tests.threads import at_once
 
@@ -972,3 +973,10 @@ def test_a_mask_is_decided_by_as_a_condition_is(f, unoptimised):
 def test_a_long_mask_decides_nothing():
     with pytest.raises(ConcretizationError, match=r"np\.where"):
         ft.jit(lambda x: x[x > 0].sum())(np.ones(2000))
+
+
+def test_equations_of_two_rows_are_not_the_same():
+    sin, cos = [ft.make_program(f)(1.0).eqns[0] for f in (np.sin, np.cos)]
+    sources = [{eqn.inputs[0]: "the argument"} for eqn in (sin, cos)]
+    assert same_eqn(sin, sin, sources[0], sources[0])
+    assert not same_eqn(sin, cos, *sources)

@@ -27,15 +27,24 @@ def _scaled(x):
     return np.sum(scale * x)
 
 
-@pytest.mark.parametrize("first", ["the kernel", "the derivative", "the derivative alone"])
-def test_a_kernel_and_its_derivative_read_the_same_globals(first):
+@pytest.mark.parametrize(("first", "of"), [
+    ("the kernel", "a number"), ("the derivative", "a number"),
+    ("the derivative alone", "a number"), ("the kernel", "an array"),
+    ("the derivative", "an array"),
+])
+def test_a_kernel_and_its_derivative_read_the_same_globals(first, of):
     f, names = _fresh(_scaled)
     x = np.ones(1)
+    if of == "an array":
+        names["scale"] = np.array([2.0])
     if first == "the kernel":
         f(x)
     else:
         assert ft.grad(f)(x) == [2.0]
-    names["scale"] = 5.0
+    if of == "an array":
+        names["scale"][0] = 5.0  # numba has compiled what was in it
+    else:
+        names["scale"] = 5.0
     expected = 2.0 if first != "the derivative" else 5.0
     if first != "the derivative alone":
         assert f(x) == expected  # numba reads a global when it compiles

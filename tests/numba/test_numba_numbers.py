@@ -217,3 +217,15 @@ def test_slopes_in_kernels_keep_digits_where_terms_cancel_or_exponents_are_large
     second = [ft.hessian(f)(x) for f in (lengths_and_shares, plain)]
     np.testing.assert_allclose(*second, rtol=4e-15)
     assert ft.grad(lengths_and_shares)(np.zeros(8))[:6].tolist() == [0, 0, 0, 0, 0.5, 0.5]
+
+
+def test_an_overflow_in_a_kernel_leaves_no_finite_slope():
+    @njit
+    def grown(x, way):
+        s = x[0] * x[0]
+        return np.sqrt(s) if way == 0 else np.log(s) if way == 1 else np.hypot(x[0], x[1])
+
+    slope = ft.grad(grown)
+    for way in range(3):
+        assert np.isnan(slope(np.array([1.7e308, 1.6e308]), way)).any()
+    np.testing.assert_allclose(slope(np.array([3.0, 4.0]), 2), [0.6, 0.8], rtol=1e-15)

@@ -685,3 +685,13 @@ def test_pseudo_huber_without_a_width_has_mixed_slopes_of_either_order(r):
     for hessian in (ft.hessian, lambda f: ft.jit(ft.hessian(f))):
         found = hessian(lambda v: special.pseudo_huber(v[0], v[1]))(np.array([0.0, r]))
         np.testing.assert_array_equal(found, [[-2, np.sign(r)], [np.sign(r), 0]])
+
+
+@pytest.mark.parametrize(("f", "point"), [
+    (sp.binom, (12.138845, 40.281857)), (sp.betaincinv, (0.68, 0.128, 0.9228918)),
+    (sp.betainccinv, (0.856, 0.125, 0.0794)),
+], ids=str)
+def test_slopes_in_single_precision_are_those_in_double(f, point):
+    narrow = np.array(point, np.float32)
+    slope = ft.grad(lambda x: f(*x))
+    np.testing.assert_allclose(slope(narrow), slope(narrow.astype(np.float64)), rtol=1e-5)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from functrans._compile.ir.program import interpret
 from functrans._core.bind import is_finite, may_have_nan
 from functrans._kernels import sizes
 from tests.covering import covering
@@ -400,3 +401,24 @@ def test_a_product_that_overflows_without_one_of_its_factors(f):
     for forward in (ft.jacfwd(f), ft.jit(ft.jacfwd(f))):
         np.testing.assert_allclose(forward(x), gradient, rtol=1e-15)
     assert not np.isnan(gradient).any()
+
+
+# ---- programs that nobody stages again
+
+MASKED = {
+    "tanh, reshape": lambda x: np.sum(np.tanh((x * x).reshape(2, 1)).ravel()),
+    "a running sum": lambda x: np.cumsum((x * x).reshape(1, 2), 1)[0, 0],
+    "sort": lambda x: np.sort(x * x)[0],
+    "max": lambda x: np.max(-(x * x)),
+    "a running max": lambda x: np.maximum.accumulate(-(x * x))[0],
+    "concatenate, max": lambda x: np.max(-np.concatenate((x * x, x * x))),
+    "outer, index": lambda x: (np.outer(x * x, [1.0, 2.0]) + 0.0)[0, 0],
+}
+
+
+@pytest.mark.parametrize("f", MASKED.values(), ids=MASKED)
+def test_in_a_program_a_zero_from_anything_that_masks_meets_an_infinity_strongly(f):
+    x = np.array([1.0, np.inf])
+    program = ft.make_program(ft.grad(f))(x)
+    np.testing.assert_array_equal(interpret(program, [x])[0], ft.grad(f)(x))
+    assert np.isfinite(ft.grad(f)(x)).all()

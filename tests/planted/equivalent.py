@@ -22,6 +22,11 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
     "functrans/_compile/run/row_kernels.py": [
         ("64", "(65)", "how work is shared changes no bit"),
     ],
+    "functrans/_compile/schedule/rematerialize.py": [
+        ("self.build.joins(v, node.space)",
+         "(self.build.joins(node.space, v))",
+         "what is computed again, and what is read from memory, changes no bit"),
+    ],
     "functrans/_compile/schedule/tiles.py": [
         ("len(k.loads) + len(k.stores)",
          "(len(k.loads) - len(k.stores))",

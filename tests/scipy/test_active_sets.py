@@ -10,6 +10,7 @@ from pytest import approx
 import functrans as ft
 from functrans.errors import SolverError
 from functrans.scipy import optimize
+from functrans.scipy.optimize.conditions import Quadratic
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 
@@ -191,3 +192,10 @@ def test_what_a_line_search_ended_at_is_judged_by_its_equations(monkeypatch):
 
     monkeypatch.setattr(so, "minimize", failed)
     np.testing.assert_allclose(ft.jacrev(least)(np.array([0.3, 2.0])), np.eye(2), atol=1e-9)
+
+
+def test_a_constraint_that_the_first_guess_has_missed_is_found():
+    one = np.ones((1, 1))
+    quadratic = Quadratic(one, np.ones(1), one, np.array([0.5]), np.zeros(1, bool), np.ones(1))
+    assert quadratic.active(np.zeros(1, bool)).all()
+    assert not quadratic._replace(slack=np.array([2.0])).active(np.ones(1, bool)).any()

@@ -255,3 +255,15 @@ def test_an_unshared_function_is_compiled_after_some_calls_or_when_it_is_met_aga
     count = sum(traced)
     assert optimize.root(f, np.full(2, 2.0)).x == approx([1.0, 1.0])
     assert sum(traced) == count
+
+
+def test_a_hessian_that_is_given_is_the_one_that_is_used():
+    asked = []
+
+    def hess(x):
+        asked.append(x)
+        return 2 * np.eye(2)
+
+    found = optimize.minimize(lambda x: np.sum((x - 3.0) ** 2), np.zeros(2), method="Newton-CG",
+                              hess=hess)
+    assert asked and found.x == approx(3.0)

@@ -33,6 +33,7 @@ def _trunc(x):
 REFERENCES = {
     "strong_multiply": lambda a, b: a * b,
     "moving_as": lambda a, b: b,  # at equal operands
+    "finite_or_nan": lambda x: x,
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a - b,
     "multiply": lambda a, b: a * b,

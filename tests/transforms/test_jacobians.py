@@ -486,6 +486,8 @@ def test_a_jacobian_through_a_waist_is_a_product():
     plan = J.explain(x)
     assert (plan.mode, plan.directions) == ("mixed", 6) and "through 3 numbers" in plan.reason
     assert "6 cotangents and tangents" in repr(plan)
+    n, m = x.size, narrow(x).size  # the product, and what it is made of
+    assert plan.result == 8 * (n * m + 3 * (n + m))
     for mode in ("forward", "reverse"):
         expected = ft.jacobian(narrow, mode=mode)
         assert expected.explain(x).mode == mode

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._core.array import dtype_of, ndim_of
-from functrans._core.bind import AnyArray, Tracer
+from functrans._core.bind import AnyArray, Tracer, cast
 from functrans._ops.declare import NONZERO, POSITIVE, Elementwise, elementwise, where
 from functrans._ops.elementwise import (
     DEGREE,
@@ -24,6 +24,7 @@ from functrans._ops.elementwise import (
     sin,
     slope_of_exp2,
 )
+from functrans._ops.growth import over
 from functrans.errors import NotDifferentiable, user_line
 
 # ---- Arguments without a derivative, and others that rules of several files need
@@ -87,6 +88,16 @@ def ufunc(name: str, *actions: Callable | str | None, **options: Any) -> Element
     return elementwise(f"special.{name}", getattr(sp, name), *rules, **options)
 
 
+def in_double(row: Elementwise, slope: Callable, g: Any, y: Any, *xs: Any) -> AnyArray:
+    """``slope(g, y, *xs)``, of narrower types in double precision: in theirs a factor may vanish
+    or overflow, and the value ``y`` may have lost the digits that the slope is made of."""
+    dtype = dtype_of(y)
+    if dtype.char not in "ef":
+        return slope(g, y, *xs)
+    g, *wide = [cast(x, np.dtype(np.float64)) for x in (g, *xs)]
+    return cast(slope(g, row(*wide), *wide), dtype)
+
+
 def part(name: str, of: str, k: int, *actions: Callable, **options: Any) -> Elementwise:
     """Declare the k-th of what SciPy's ufunc ``of`` returns, under a name of its own."""
     whole = getattr(sp, of)
@@ -121,11 +132,11 @@ def _parity(whole):
     return 1 - 2 * remainder(whole, 2)
 
 
-cbrt = ufunc("cbrt", lambda g, y: g / (3 * (y * y)), domain=NONZERO, libm="cbrt")
+cbrt = ufunc("cbrt", lambda g, y: over(g, 3 * (y * y)), domain=NONZERO, libm="cbrt")
 exp2 = ufunc("exp2", lambda g, x, y: slope_of_exp2(g, x, y), singular=True, libm="exp2")
 exp10 = ufunc("exp10", lambda g, y: g * (y * LN10), singular=True)
 expm1 = ufunc("expm1", lambda g, x: g * exp(x), singular=True)
-log1p = ufunc("log1p", lambda g, x: g / (1 + x), domain=POSITIVE, libm="log1p")
+log1p = ufunc("log1p", lambda g, x: over(g, 1 + x), domain=POSITIVE, libm="log1p")
 cosm1 = ufunc("cosm1", lambda g, x: -g * sin(x))
 sindg = ufunc("sindg", lambda g, x: g * (DEGREE * cosdg(x)))
 cosdg = ufunc("cosdg", lambda g, x: -g * (DEGREE * sindg(x)))

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._core.array import dtype_of
-from functrans._core.bind import Tracer
-from functrans._ops.declare import POSITIVE, UNIT, elementwise, where
+from functrans._core.bind import Tracer, is_finite
+from functrans._ops.declare import POSITIVE, UNIT, elementwise, isnan, where
 from functrans._ops.elementwise import (
     absolute,
     absolute_complex,
@@ -29,6 +29,7 @@ from functrans._ops.elementwise import (
     sech2,
 )
 from functrans._ops.exponents import exp_of_minus_half_square, exp_of_minus_square, exp_of_square
+from functrans._ops.growth import unless_infinite
 from functrans._ops.special.declare import log1p, nowhere, polynomial, slope_of_exprel, ufunc
 
 # ---- Error functions and the normal distribution. Source: DLMF, chapter 7
@@ -207,12 +208,14 @@ xdivy = elementwise(
     formula=lambda x, y: where(_vanishes(x, y), 0.0, x / y),
 )
 xlogy = ufunc(
-    "xlogy", lambda g, x2: g * log(x2), lambda g, x1, x2: g * xdivy(x1, x2), domain=POSITIVE,
+    "xlogy", lambda g, x2: g * log(x2), lambda g, x1, x2: g * xdivy(x1, unless_infinite(x2)),
+    domain=POSITIVE,
     formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log(y)),
 )
 xlog1py = ufunc(
-    "xlog1py", lambda g, x2: g * log1p(x2), lambda g, x1, x2: g * xdivy(x1, 1 + x2),
-    domain=POSITIVE, formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log1p(y)),
+    "xlog1py", lambda g, x2: g * log1p(x2),
+    lambda g, x1, x2: g * xdivy(x1, unless_infinite(1 + x2)), domain=POSITIVE,
+    formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log1p(y)),
 )
 
 # ---- entropies
@@ -289,27 +292,42 @@ def _slope_of_exponent(u, lam):
 
 def _log_of_inverse(x, lam, y):
     """The logarithm of y = inv_boxcox(x, lam), of whose digits y has lost some near 1."""
-    none = lam == 0
-    exact = where(none, x, log1p(lam * x) / where(none, 1.0, lam))
+    none, product = lam == 0, lam * x
+    over = isnan(product - product)  # where it is infinite, 1 is nothing to it
+    some = where(over, absolute(lam), 1.0), where(over, absolute(x), 1.0)
+    longer = where(over, log(some[0]) + log(some[1]), log1p(where(over, 0.0, product)))
+    exact = where(none, x, longer / where(none, 1.0, lam))
     return moving_as(exact, log(y)) if _is_traced(x, lam) else exact
 
 
+def _slope_of_inverse(x, lam, y):
+    """``y**(1 - lam)`` for y = inv_boxcox(x, lam), which may be 1 to the last digit."""
+    log_of_y = _log_of_inverse(x, lam, y)
+    near = absolute(log_of_y) < 1
+    return where(near, exp((1 - lam) * where(near, log_of_y, 0.0)), power(y, 1 - lam))
+
+
+def _growing(x, y):
+    """``x``; NaN where it is infinite and ``y``, which grows ever slower, too."""
+    return x if is_finite(y) else where(isnan(y - y), unless_infinite(x), x)
+
+
 boxcox = ufunc(
-    "boxcox", lambda g, x1, x2: g * power(x1, x2 - 1),
+    "boxcox", lambda g, y, x1, x2: g * power(_growing(x1, y), x2 - 1),
     lambda g, x1, x2: g * _slope_of_exponent(log(x1), x2), domain=POSITIVE,
 )
 boxcox1p = ufunc(
     "boxcox1p",
-    lambda g, x1, x2: g * exp(xlog1py(x2 - 1, x1)),
+    lambda g, y, x1, x2: g * exp(xlog1py(x2 - 1, _growing(x1, y))),
     lambda g, x1, x2: g * _slope_of_exponent(log1p(x1), x2),
     domain=POSITIVE,
 )
 # the inverses: y = boxcox(x, lam) moves by the slope in lam, and x by what undoes that
 inv_boxcox = ufunc(
     "inv_boxcox",
-    lambda g, y, x2: g * power(y, 1 - x2),
+    lambda g, y, x1, x2: g * _slope_of_inverse(x1, x2, y),
     lambda g, y, x1, x2: -g * (
-        power(y, 1 - x2) * _slope_of_exponent(_log_of_inverse(x1, x2, y), x2)),
+        _slope_of_inverse(x1, x2, y) * _slope_of_exponent(_log_of_inverse(x1, x2, y), x2)),
     domain=POSITIVE,
 )
 inv_boxcox1p = ufunc(

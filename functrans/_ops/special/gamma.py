@@ -10,7 +10,17 @@ from functrans._core.bind import is_staged
 from functrans._ops.calls import stop
 from functrans._ops.declare import POSITIVE, elementwise, strong_multiply, where
 from functrans._ops.elementwise import exp, log, logical_not, subtract
-from functrans._ops.special.declare import PI, column, cospi, log1p, nowhere, sinpi, ufunc
+from functrans._ops.growth import unless_infinite
+from functrans._ops.special.declare import (
+    PI,
+    column,
+    cospi,
+    in_double,
+    log1p,
+    nowhere,
+    sinpi,
+    ufunc,
+)
 
 # Where the terms of zeta left of zero, which are added up one by one, become too many.
 LEFT = -50
@@ -113,7 +123,7 @@ riemann_zeta = elementwise(
     domain="above one", singular=True,
 )
 zetac = ufunc("zetac", lambda g, x: g * _riemann_slope(x), domain="above one")
-psi = ufunc("psi", lambda g, x: g * zeta(2, x), domain=POSITIVE)
+psi = ufunc("psi", lambda g, x: g * zeta(2, unless_infinite(x)), domain=POSITIVE)
 
 
 def _digamma(x):
@@ -232,6 +242,14 @@ poch = ufunc(
 )
 
 
+def _move_by_n(g, y, n, k):
+    return g * _slope_in_n(y, n, k)
+
+
+def _move_by_k(g, y, n, k):
+    return g * _slope_in_k(y, n, k)
+
+
 def _slope_in_n(y, n, k):
     near = _near_zeros(n - k + 1, k, n, k) & logical_not(_cancelling(n - k + 1, k, n + 1))
     if nowhere(near):
@@ -256,7 +274,7 @@ def _slope_in_k(y, n, k):
 
 binom = ufunc(
     "binom",
-    lambda g, y, x1, x2: g * _slope_in_n(y, x1, x2),
-    lambda g, y, x1, x2: g * _slope_in_k(y, x1, x2),
+    lambda g, y, x1, x2: in_double(binom, _move_by_n, g, y, x1, x2),
+    lambda g, y, x1, x2: in_double(binom, _move_by_k, g, y, x1, x2),
     domain=POSITIVE,
 )

@@ -15,6 +15,7 @@ from functrans._ops.special.declare import (
     column,
     either,
     exprel,
+    in_double,
     nowhere,
     polynomial,
     slope_of_exprel,
@@ -351,17 +352,30 @@ betaincc = ufunc(
     lambda g, x1, x2, x3: -g * betainc_in_x(x1, x2, x3),
     domain="probability",
 )
+
+
+def _move_by_shape(i):
+    return lambda g, y, a, b, p: g * _beta_inverse_in_shapes(a, b, y)[i]
+
+
+_BY_SHAPES = _move_by_shape(0), _move_by_shape(1)
+
+
+def _move_by_p(g, y, a, b, p):
+    return g / betainc_in_x(a, b, y)
+
+
 betaincinv = ufunc(
     "betaincinv",
-    lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[0],
-    lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[1],
-    lambda g, y, x1, x2: g / betainc_in_x(x1, x2, y),
+    lambda g, y, x1, x2, x3: in_double(betaincinv, _BY_SHAPES[0], g, y, x1, x2, x3),
+    lambda g, y, x1, x2, x3: in_double(betaincinv, _BY_SHAPES[1], g, y, x1, x2, x3),
+    lambda g, y, x1, x2, x3: in_double(betaincinv, _move_by_p, g, y, x1, x2, x3),
     domain="probability",
 )
 betainccinv = ufunc(
     "betainccinv",
-    lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[0],
-    lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[1],
-    lambda g, y, x1, x2: -g / betainc_in_x(x1, x2, y),
+    lambda g, y, x1, x2, x3: in_double(betainccinv, _BY_SHAPES[0], g, y, x1, x2, x3),
+    lambda g, y, x1, x2, x3: in_double(betainccinv, _BY_SHAPES[1], g, y, x1, x2, x3),
+    lambda g, y, x1, x2, x3: -in_double(betainccinv, _move_by_p, g, y, x1, x2, x3),
     domain="probability",
 )

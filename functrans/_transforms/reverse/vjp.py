@@ -8,6 +8,7 @@ recursion, so depth is bounded by memory alone. Cotangents are transposed withou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from functrans._core.bind import (
     Tracer,
     bind,
     bind_operands,
+    is_finite,
     is_staged,
 )
 from functrans._core.primitive import Primitive
@@ -31,6 +33,7 @@ from functrans._core.warned import IGNORING, STATE
 from functrans._kernels import large, sizes
 from functrans._ops import elementwise
 from functrans._ops.declare import TABLE, Bilinear, Elementwise, General, Linear
+from functrans._ops.growth import of_finite
 from functrans._ops.indexing import scatter_set, store
 from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
 from functrans._transforms.reverse.tracer import (
@@ -473,17 +476,24 @@ def pull_back(
     if trace.captures is not None:
         trace.check_captures()
     seeds_of: dict[int, Any] = {}
+    finite = True
     for out, seed in zip(outs, seeds, strict=True):
         if type(out) is VJPTracer and out.owner is trace and seed is not None:
             slot = out.slot
+            y = out.primal
+            if type(y) is np.float64:
+                finite = finite and isfinite(y)
+            else:
+                finite = finite and type(y) in PLAIN and is_finite(y)
             seeds_of[slot] = seeds_of[slot] + seed if slot in seeds_of else seed
-            if not (type(seed) in PLAIN and type(out.primal) in PLAIN):
-                staged = staged or is_staged(out.primal) or is_staged(seed)
-    before = STATE.get()
+            if not (type(seed) in PLAIN and type(y) in PLAIN):
+                staged = staged or is_staged(y) or is_staged(seed)
+    before, token = STATE.get(), of_finite.set(finite)
     try:
         STATE.set(IGNORING.within(before))
         return trace.walk(seeds_of, [x.slot for x in inputs], consume, staged)
     finally:
+        of_finite.reset(token)
         STATE.set(before)
 
 

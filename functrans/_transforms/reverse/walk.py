@@ -213,7 +213,7 @@ def _strong_in_program(tape: list, strong: bool) -> Container[int]:
                 return EVERYWHERE
             if k in masked or any([action.masks for _, action, _, _ in node]):
                 masked.update([k, *[edge[0] for edge in node]])
-        elif node is not None and not _keeps(getattr(node, "prim", None)):
+        elif node is not None and (k in masked or not _keeps(getattr(node, "prim", None))):
             masked.update([p for p in node.parents if p is not None])
     return masked
 

@@ -32,6 +32,7 @@ from functrans._ops import (
 )
 from functrans._ops.calls import stop
 from functrans._ops.declare import TABLE, isnan, strong_multiply, where
+from functrans._ops.growth import finite_or_nan
 from functrans._ops.special import declare, densities, gamma
 from functrans._transforms.rounding import systems
 from functrans._transforms.rounding.systems import ULPS
@@ -557,7 +558,8 @@ RULES: dict[Primitive, Rule] = {
     densities.entr: _steepest_at_ends,
     **dict.fromkeys([ops.deg2rad, ops.rad2deg], _scale),
     **dict.fromkeys([ops.negative, ops.positive, ops.absolute, ops.fabs, ops.maximum, ops.minimum,
-                     ops.fmax, ops.fmin, ops.clip, ops.conjugate, ops.real, stop], _nearest),
+                     ops.fmax, ops.fmin, ops.clip, ops.conjugate, ops.real, stop,
+                     finite_or_nan], _nearest),
     **dict.fromkeys([ops.equal, ops.not_equal, ops.less, ops.less_equal, ops.greater,
                      ops.greater_equal, ops.precedence], _compare),
     **dict.fromkeys([ops.logical_and, ops.logical_or, ops.logical_xor, ops.logical_not,

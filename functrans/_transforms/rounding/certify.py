@@ -25,6 +25,7 @@ from functrans._ops import (
 from functrans._ops.calls import stop
 from functrans._ops.declare import Linear, isnan, strong_multiply, where
 from functrans._ops.elementwise import DEGREE, LN2, LN10
+from functrans._ops.growth import finite_or_nan
 from functrans._ops.indexing import scatter_set, store
 from functrans._ops.special.densities import DENSITY, SLOPE
 from functrans._transforms.arguments import (
@@ -128,8 +129,8 @@ COMPLEX: dict[Primitive, Rule] = {
     contractions.einsum: _contract, contractions.matmul: _contract,
     **systems.COMPLEX, **dict.fromkeys([ops.real, ops.imag], bounds.RULES[ops.real]),
     **{row: bounds.RULES[row] for row in (
-        ops.negative, ops.positive, ops.conjugate, stop, isnan, ops.isfinite, ops.isinf, where,
-        ops.equal, ops.not_equal, structure.reshape, structure.transpose,
+        ops.negative, ops.positive, ops.conjugate, stop, finite_or_nan, isnan, ops.isfinite,
+        ops.isinf, where, ops.equal, ops.not_equal, structure.reshape, structure.transpose,
         structure.broadcast_to, structure.concatenate, structure.stack, structure.diagonal,
         structure.embed_diagonal, indexing.getitem, indexing.scatter_set, indexing.fetch,
         structure.windows, reductions.sum, reductions.cumsum, indexing.put_add,
