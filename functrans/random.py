@@ -373,7 +373,7 @@ def choice(key: Any, a: Any, size: Any = (), replace: bool = True, p: Any = None
     if replace and p is None:
         index = integers(key, 0, n, shape)
     elif replace:
-        ends = np.cumsum(p)
+        ends: Any = np.cumsum(p)  # type: ignore[call-overload]  # not None here
         index = np.searchsorted(ends, ends[-1] * _uniform("choice", key, shape), side="right")
     elif p is None:
         index = np.reshape(permutation(key, n)[:many], shape)

@@ -136,10 +136,12 @@ def _for_table(frame: FrameType) -> str:
     if isinstance(node, ast.Call):
         called = node.func
         parts = [*([called.value] if isinstance(called, ast.Attribute) else []), *node.args]
-    for part in parts if caller and node else ():
-        kind = type(_resolve(ast.unparse(part), caller))
+    if caller is None or node is None:
+        return ""
+    for part in parts:
+        name = ast.unparse(part)
+        kind = type(_resolve(name, caller))
         if hasattr(kind, "to_numpy") and kind.__module__.partition(".")[0] == package:
-            name = ast.unparse(part)
             return f"write {name}.to_numpy() for {name} in {ast.unparse(node)}"
     return ""
 

@@ -40,6 +40,7 @@ class Refusal(NamedTuple):
     reason: str
     arguments: str
     entries: Sequence[Entry] = ()
+    loops: Mapping[str, str] = MappingProxyType({})
 
     def line(self) -> str:
         return f"not staged for {self.arguments}: {self.reason}"

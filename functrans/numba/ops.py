@@ -284,7 +284,7 @@ class Level:
     def push_batch(self, size: int, xs: Sequence, batched: Sequence[bool]) -> Any:
         n = self.inputs
         if self.depth > 1 or any(batched[:n]) or not size or _any_traced(xs):
-            return self.push_row._loop(size, xs, batched)
+            return self.push_row.loop(size, xs, batched)
         ts = [np.moveaxis(x, 0, -1) if b else np.repeat(np.asarray(x)[..., None], size, -1)
               for x, b in zip(xs[n:], batched[n:], strict=True)]
         values = [np.asarray(x) for x in xs[:n]]
@@ -372,7 +372,7 @@ class Level:
     def pull_batch(self, size: int, xs: Sequence, batched: Sequence[bool]) -> Any:
         end = len(xs) - len(self.op.moving)
         if any(batched[:end]) or not size or _any_traced(xs):
-            return self.pull_row._loop(size, xs, batched)
+            return self.pull_row.loop(size, xs, batched)
         values, columns, cts = self.split([np.asarray(x) for x in xs])
         run = self.linearized(values, columns)
         rows = [
