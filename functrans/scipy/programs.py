@@ -385,5 +385,5 @@ def _conjugate_of(pull: Callable) -> Callable:
 
 OURS = SimpleNamespace(
     arrays=list, numbers=lambda ys: [np.asarray(plain(y)) for y in ys],
-    pushed=_push, pulled_back=_pulled_back, pushed_rows=_push_rows, pulled_rows=_pull_rows,
+    push=_push, pulled_back=_pulled_back, push_rows=_push_rows, pull_rows=_pull_rows,
 )

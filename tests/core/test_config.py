@@ -17,13 +17,13 @@ from tests.threads import elsewhere
 
 DEFAULTS = {
     "jit": True, "keep_memory": True, "threads": None, "kinks": "subgradient", "log": None,
-    "tracebacks": "short", "values": "native", "verify": True, "warnings": False,
+    "loops": True, "tracebacks": "short", "values": "native", "verify": True, "warnings": False,
 }
 # whether a thread starts with the settings of the one that starts it
 INHERITED = bool(getattr(sys.flags, "thread_inherit_context", False))
 OTHERS = {
     "jit": False, "keep_memory": False, "threads": 3, "kinks": "warn", "log": "compile",
-    "tracebacks": "full", "values": "numpy", "verify": False, "warnings": True,
+    "loops": False, "tracebacks": "full", "values": "numpy", "verify": False, "warnings": True,
 }
 
 
@@ -189,7 +189,7 @@ def test_functions_follow_the_process():
     ("named", "text"),
     [
         ({"jti": False}, "no setting `jti`; there are `jit`, "
-         "`keep_memory`, `threads`, `kinks`, `log`, `tracebacks`, `values`, `verify`"),
+         "`keep_memory`, `threads`, `kinks`, `log`, `loops`, `tracebacks`, `values`, `verify`"),
         ({"tracebacks": "long"}, "tracebacks must be .short. or .full., but is .long."),
         ({"jit": None}, "jit must be True or False, but is None"),
         ({"jit": np.zeros(2)}, "jit must be True or False"),

@@ -337,7 +337,7 @@ def test_a_view_that_a_function_of_ours_makes_of_a_plain_array_is_a_view():
         return t * y.sum()
 
     assert ft.value_and_grad(lambda t: f(t, lambda t: 1.0))(T) == (1.5, 3.0)
-    with pytest.raises(ConcretizationError, match=r"make that one after import functrans\.numpy"):
+    with pytest.raises(ConcretizationError, match=r"Make `z` after import functrans\.numpy"):
         ft.grad(lambda t: f(t, lambda t: t))(T)
 
 

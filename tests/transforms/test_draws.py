@@ -21,6 +21,7 @@ from numpy.random import normal
 from numpy.testing import assert_array_equal
 
 import functrans as ft
+from functrans._transforms.matrices import batches
 from functrans._transforms.staging.generators import state_of
 from functrans.errors import UnsupportedError
 
@@ -359,7 +360,9 @@ def products(x):
     lambda: ft.jacfwd(products, chunk_size=2)(X),
     lambda: ft.hessian_diagonal(squares)(np.ones(300)), lambda: ft.laplacian(squares)(np.ones(300)),
 ], ids=["hessian", "large hessian", "jacfwd", "diagonal", "laplacian"])
-def test_a_matrix_that_takes_several_runs_does_not_mix_draws(matrix):
+def test_a_matrix_that_takes_several_runs_does_not_mix_draws(matrix, monkeypatch):
+    monkeypatch.setattr(batches, "LARGEST", 2**12)
+    monkeypatch.setattr(batches, "WIDEST", 2**12)
     with pytest.raises(UnsupportedError, match=r"drew random .* others for each batch"):
         matrix()
 

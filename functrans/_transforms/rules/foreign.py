@@ -47,10 +47,10 @@ def differentiate(op: OpaqueOp, base: Callable, library: Any) -> None:
 
 def _rule(g: Callable, library: Any) -> DerivativeRule:
     """The derivative of a function of a library's arrays, on ndarrays."""
-    rule = _rule_by(g, library, library.pushed, library.pulled_back)
-    if not hasattr(library, "pushed_rows"):
+    rule = _rule_by(g, library, library.push, library.pulled_back)
+    if not hasattr(library, "push_rows"):
         return rule
-    return rule._replace(rows=_rule_by(g, library, library.pushed_rows, library.pulled_rows))
+    return rule._replace(rows=_rule_by(g, library, library.push_rows, library.pull_rows))
 
 
 def _rule_by(g: Callable, library: Any, push: Callable, pull: Callable) -> DerivativeRule:
@@ -88,7 +88,7 @@ def _function_of(op: OpaqueOp, base: Callable, library: Any) -> Callable:
     if not isinstance(op, OpaqueDerivative):
         return base
     inner = _function_of(op.of, base, library)
-    derive = library.pulled_back if op.back else library.pushed
+    derive = library.pulled_back if op.back else library.push
 
     def derivative(*operands: Any) -> list:
         n = op.split(operands)

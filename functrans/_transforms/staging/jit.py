@@ -32,8 +32,9 @@ from functrans._transforms.arguments import describe, hand_out_tree, require_cal
 from functrans._transforms.derived import Derived, surface, surfacing
 from functrans._transforms.drawing import Again, Drawn, drawing, rehearsal
 from functrans._transforms.options import require_count
-from functrans._transforms.staging import batches, loops
+from functrans._transforms.staging import batches
 from functrans._transforms.staging.batches import is_batched
+from functrans._transforms.staging.code_loops import may_loop
 from functrans._transforms.staging.compiled import Compiled, warned
 from functrans._transforms.staging.entry import Entry, JitCall, Nested, nothing
 from functrans._transforms.staging.environment import Environment
@@ -195,7 +196,7 @@ class Jitted:
         self.shortcuts: dict[tuple, Entry | TraceTree | Nested] = {}
         self.latest: Latest = _NOTHING
         self.lock = Lock()
-        self.loops: loops.Loops | None = None  # of the last staging
+        self.loops: Mapping[str, str] = {}  # what became of those of the last staging
         self.written_out = False  # whether no loop is staged as one any more
         self.told: set[str] = set()
         self.history: deque[Staging | Refusal] = deque(maxlen=KEPT)
@@ -403,13 +404,16 @@ class Jitted:
     @contextmanager
     def _loops(self) -> Iterator[Callable]:
         """A block in which the function's loops may be staged as loops, and how it is called."""
-        if self.written_out or not settings().loops:
-            self.loops = None
+        if self.written_out or not settings().loops or not may_loop(self.f):
+            self.loops = {}
             yield self.signature.call
             return
-        self.loops = loops.Loops(homes([self.f]))
-        with loops.looking(self.loops):
-            yield self.signature.calling(loops.with_hooks(self.f, self.loops.homes))
+        from functrans._transforms.staging import loops  # lazy: few functions have some
+
+        looked = loops.Loops(homes([self.f]))
+        self.loops = looked.notes
+        with loops.looking(looked):
+            yield self.signature.calling(loops.with_hooks(self.f, looked.homes))
 
     def _grow(self, paths: TraceTree, given: BoundCall, known: Sequence[Outcome],
               entry: Mapping = FIRST) -> None:
@@ -438,8 +442,8 @@ class Jitted:
 
     def _note(self, reason: str, given: BoundCall, start: float, entries: Sequence[Entry]) -> None:
         """Remember what has been staged, and tell who wants to know."""
-        notes = {} if self.loops is None else self.loops.notes
-        staging = Staging(reason, describe(given.operands), perf_counter() - start, entries, notes)
+        staging = Staging(reason, describe(given.operands), perf_counter() - start, entries,
+                          self.loops)
         self.history.append(staging)
         tell(f"{self.name}: {staging.line()}")
 

@@ -29,7 +29,8 @@ import numpy as np
 from functrans._core.bind import Tracer
 from functrans._core.writing import hand
 from functrans._transforms.derived import Derived
-from functrans._transforms.mutation import Callees, like_code
+from functrans._transforms.mutation import like_code
+from functrans._transforms.staging.code_loops import has_loop, may_loop
 from functrans._transforms.staging.loops_body import (
     UNSET,
     Loops,
@@ -50,7 +51,7 @@ from functrans._transforms.staging.loops_numpy import (
     is_pure,
     name_in_numpy,
 )
-from functrans._transforms.staging.loops_source import HOOKS, LoopName, has_loop, rewritten_code
+from functrans._transforms.staging.loops_source import HOOKS, LoopName, rewritten_code
 from functrans._transforms.staging.loops_values import BodyValue, Builder
 from functrans._transforms.staging.names import is_library, package_of_code
 from functrans._transforms.staging.staging import writing
@@ -92,16 +93,7 @@ def with_hooks(f: Any, own: frozenset[str]) -> Callable:
     if type(f) is MethodType:
         new = with_hooks(f.__func__, own)
         return f if new is f.__func__ else MethodType(new, f.__self__)
-    return _add_hooks(f, own) if type(f) is FunctionType and _may_loop(f) else f
-
-
-def _may_loop(f: Any) -> bool:
-    """Whether a function, or one that it names, also inside of a transform, has a loop."""
-    callees = Callees(f)
-    if any([has_loop(g.__code__) for g in callees]):
-        return True
-    return any([isinstance(x, Derived) and x is not f and _may_loop(x.__wrapped__)
-                for x in callees.closed])
+    return _add_hooks(f, own) if type(f) is FunctionType and may_loop(f) else f
 
 
 def _add_hooks(f: FunctionType, own: frozenset[str], depth: int = 0) -> FunctionType:
@@ -350,7 +342,7 @@ def _hooked_callee(f: FunctionType, notes: Loops) -> FunctionType:
         return f
     known = notes.functions.get(id(f))
     if known is None:
-        new = _add_hooks(f, notes.homes) if _may_loop(f) else f
+        new = _add_hooks(f, notes.homes) if may_loop(f) else f
         known = notes.functions[id(f)] = f, new
     return known[1]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Counter:
     def __init__(self, low: Form, high: Form, item: Callable[[Form], Any], plain: Callable):
         self.low, self.high, self.item, self.plain = low, high, item, plain
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator:
         return iter(self.plain())
 
     def __len__(self) -> int:
@@ -259,7 +259,7 @@ BUILTINS: dict[Any, Callable] = {
 }
 
 
-def _refuse(why: str) -> Any:
+def _refuse(why: str) -> NoReturn:
     raise WrittenOut(why)
 
 

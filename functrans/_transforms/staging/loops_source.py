@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import dis
 import linecache
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,20 +51,7 @@ class Refused(Exception):
 
 # ---- Code
 
-
 _known: dict[tuple[int, int], tuple[weakref.ref[CodeType], CodeType | str]] = {}
-_loops: dict[int, tuple[weakref.ref[CodeType], bool]] = {}
-
-
-def has_loop(code: CodeType) -> bool:
-    """Whether code, or code inside of it, goes back."""
-    ref, known = _loops.get(id(code), (None, False))
-    if ref is None or ref() is not code:
-        known = any([i.opname in ("FOR_ITER", "JUMP_BACKWARD") or "JUMP_BACKWARD" in i.opname
-                     for i in dis.get_instructions(code)])
-        known = known or any([has_loop(c) for c in code.co_consts if type(c) is CodeType])
-        _loops[id(code)] = weakref.ref(code, lambda _: _loops.pop(id(code), None)), known
-    return known
 
 
 def rewritten_code(f: FunctionType, depth: int = 0) -> CodeType | str:

@@ -447,7 +447,7 @@ class BodyValue:
             return self.read
         return {x.buffer: self.owner.clock for x in leaves_of(self.node) if isinstance(x, Place)}
 
-    def example(self) -> Any:
+    def example(self) -> bool | int | float | complex | np.generic:
         one = self.dtype.type(1)
         return one.item() if self.weak else one
 
@@ -655,7 +655,7 @@ def _in_place(f: Callable) -> Callable:
     return update
 
 
-def _not_in_place(self: BodyValue, other: Any) -> Any:
+def _not_in_place(self: BodyValue, other: Any) -> object:
     """Numbers are never changed in place; arrays are, which is not known to loops here."""
     return stop("this operation on an array in place") if self.ndim else NotImplemented
 
