@@ -426,4 +426,15 @@ def shared(A, b):
     return np.sum(v * u)
 
 
-WRITTEN_OUT = [append, attribute, in_dictionary, with_break, early_return, listed, shared]
+def backwards(A, b):
+    s = 0.0
+    for i in reversed(range(len(b))):
+        s = 0.9 * s + b[i // 2] * b[i % 3]
+    for v in reversed(b):
+        parts = [v]
+        parts.append(s)
+        s = s + parts[0] * parts[1]
+    return s
+
+
+WRITTEN_OUT = [append, backwards, attribute, in_dictionary, with_break, early_return, listed, shared]

@@ -180,7 +180,7 @@ def form_of(x: Any) -> Form:
     """An integer of Python's or an index as a form."""
     form = None if isinstance(x, bool) else _form(x)
     if form is None:
-        raise WrittenOut(f"a place or bound is a {type(x).__name__}, no index")
+        raise WrittenOut("a place or bound is more than a sum of the loops' integers")
     return form
 
 

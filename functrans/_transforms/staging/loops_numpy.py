@@ -56,6 +56,9 @@ class Counter:
     def __iter__(self) -> Iterator:
         return iter(self.plain())
 
+    def __reversed__(self) -> Iterator:
+        return reversed(self.plain())
+
     def __len__(self) -> int:
         raise WrittenOut("Python needs the number of a length")
 
