@@ -437,4 +437,5 @@ def backwards(A, b):
     return s
 
 
-WRITTEN_OUT = [append, backwards, attribute, in_dictionary, with_break, early_return, listed, shared]
+WRITTEN_OUT = [append, backwards, attribute, in_dictionary, with_break, early_return, listed,
+               shared]
