@@ -106,10 +106,13 @@ def _arrays() -> float:
 YARDSTICKS: Mapping[str, Thunk] = {"python": _python, "small": _small, "arrays": _arrays}
 
 
+NAMES = (*EAGER, *COMPILED, *PROGRAMS, *SHIM)
+
+
 def cases() -> dict[str, Callable[[], Thunk]]:
     """The workloads by name, with what makes the call that is timed."""
     known = against._cases()
-    return {name: known[name] for name in (*EAGER, *COMPILED, *PROGRAMS, *SHIM)} | _as_written()
+    return {name: known[name] for name in NAMES} | _as_written()
 
 
 def measure(thunk: Thunk, scale: float = 1.0) -> dict[str, float]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-ffast-math",
-         "-fdisable-tree-sincos", "-shared", "-fPIC")
+         "-fdisable-tree-sincos", "-fPIC")
 SOURCE = r"""
 #include <math.h>
 
@@ -131,11 +131,14 @@ def library() -> ctypes.CDLL | None:
     if shutil.which("gcc") is None:
         return None
     with tempfile.TemporaryDirectory() as place:
-        source, built = Path(place, "native.c"), Path(place, "native.so")
-        source.write_text(SOURCE)
-        command = ["gcc", *FLAGS, str(source), "-o", str(built), "-lmvec", "-lm"]
-        run = subprocess.run(command, capture_output=True)
-        return ctypes.CDLL(str(built)) if run.returncode == 0 else None
+        source, made, built = (str(Path(place, f"native.{end}")) for end in ("c", "o", "so"))
+        Path(source).write_text(SOURCE)
+        # linked under -ffast-math, a library makes the process that loads it flush denormals to 0
+        for command in (["gcc", *FLAGS, "-c", source, "-o", made],
+                        ["gcc", "-shared", made, "-o", built, "-lmvec", "-lm"]):
+            if subprocess.run(command, capture_output=True).returncode:
+                return None
+        return ctypes.CDLL(built)
 
 
 def _at(x: np.ndarray) -> ctypes.c_void_p:

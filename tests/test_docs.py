@@ -202,7 +202,7 @@ def test_the_table_of_ops_says_how_a_mode_without_a_rule_is_had():
 def test_the_table_of_ops_counts_what_a_rule_costs():
     page = (ROOT / "docs" / "ops.md").read_text()
     row = next(line for line in page.splitlines() if line.startswith("| `cbrt` "))
-    assert "| `g / (3 * (y * y))` | y | 3 | native | nonzero, singular |" in row
+    assert "| `over(g, 3 * (y * y))` | y | 3 | native | nonzero, singular |" in row
 
 
 def test_the_table_of_ops_has_every_row():

@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 
 import functrans as ft
 import functrans.numpy as fnp
+from functrans._interop import of_jax, of_torch
 from functrans._interop.leaves import LeafFunction, Leaves, writable
 from functrans._transforms.rules.foreign import foreign
 from functrans.errors import ArgumentError, NotDifferentiable
@@ -51,7 +52,7 @@ def test_a_function_for_another_library_pickles_as_its_call():
 OF_LIST = types.SimpleNamespace(
     arrays=lambda xs: [np.array(x) for x in xs],
     numbers=lambda ys: [np.asarray(y) for y in ys],
-    pushed=lambda g, xs, ts: list(ft.jvp(lambda *v: tuple(g(*v)), tuple(xs), tuple(ts))[1]),
+    push=lambda g, xs, ts: list(ft.jvp(lambda *v: tuple(g(*v)), tuple(xs), tuple(ts))[1]),
     pulled_back=lambda g, xs, cts: [
         np.conjugate(c) for c in
         ft.vjp(lambda *v: tuple(g(*v)), *xs)[1](tuple(map(np.conjugate, cts)))
@@ -77,6 +78,11 @@ def test_derivatives_of_any_order_are_those_of_the_library(derive):
     got, want = derive(foreign(product, OF_LIST, 1)), derive(product)
     for x, y in zip(ft.tree.leaves(got), ft.tree.leaves(want), strict=True):
         assert_allclose(x, y, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("module", [of_torch, of_jax])
+def test_each_library_has_what_the_made_one_has(module):
+    assert [name for name in vars(OF_LIST) if not callable(getattr(module, name, None))] == []
 
 
 def test_several_results_and_complex_ones():
