@@ -19,12 +19,10 @@ from functrans.numpy.public import public
 def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) -> AnyArray:
     """Sums of the rows of ``data`` that have the same id: ``y[k] = sum(x[j] where i[j] == k)``.
 
-    Args:
-        data: an array of shape ``(n, ...)``.
-        segment_ids: integers of shape ``(n,)``, in any order. They are indices of the result: one
-            that is out of bounds raises IndexError, a negative one counts from the end.
-        num_segments: the length of the result; without it, the largest id plus 1, which under
-            ``jit`` and ``vmap`` over the ids is not known.
+    ``data`` has shape ``(n, ...)``, ``segment_ids`` are n integers in any order. They are indices
+    of the result: one that is out of bounds raises IndexError, a negative one counts from the end.
+    ``num_segments`` is the length of the result; without it, the largest id plus 1, which under
+    ``jit`` and ``vmap`` over the ids is not known.
 
     Returns an array of shape ``(num_segments, ...)``; a segment without rows is 0.
 

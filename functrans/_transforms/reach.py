@@ -267,9 +267,8 @@ def make_program(f: Callable) -> Callable[..., Program]:
 def eval_shape(f: Callable, *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of what ``f(*args, **kwargs)`` returns, which is not computed.
 
-    Args:
-        f: a function of arrays and containers of them.
-        args, kwargs: its arguments; for an array, anything that has a ``shape`` and a ``dtype``.
+    ``f`` takes arrays and containers of them; for an array, anything may be given that has a
+    ``shape`` and a ``dtype``.
 
     Returns what ``f`` does, with an object that has ``shape`` and ``dtype`` for each array.
 

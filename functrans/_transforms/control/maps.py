@@ -15,11 +15,9 @@ from functrans._transforms.vmap import vmap
 def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
     """``f(x)`` for each entry ``x`` of ``xs`` along axis 0, stacked: ``y[k] = f(x[k])``.
 
-    Args:
-        f: a function of one argument, an array or container.
-        xs: an array, or a container of arrays, of the same length n along axis 0.
-        batch_size: how many entries go through ``vmap`` at once; without it each is computed
-            after the other, in memory for one.
+    ``f`` takes an array or a container; ``xs`` is an array, or a container of arrays of the same
+    length n along axis 0. ``batch_size`` entries go through ``vmap`` at once; without it each is
+    computed after the other, in memory for one.
 
     Returns what ``f`` does, with a new axis 0 of length n. Under ``jit`` it is one loop.
 
