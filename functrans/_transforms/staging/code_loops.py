@@ -27,8 +27,11 @@ def has_loop(code: CodeType) -> bool:
 
 def may_loop(f: Any) -> bool:
     """Whether a function, or one that it names, also inside of a transform, has a loop."""
-    while isinstance(f, Derived | functools.partial | MethodType):
-        f = f.__wrapped__ if isinstance(f, Derived) else getattr(f, "func", None) or f.__func__
+    while isinstance(f, functools.partial | MethodType):
+        if isinstance(f, Derived):
+            f = f.__wrapped__
+        else:
+            f = f.__func__ if isinstance(f, MethodType) else f.func
     if not callable(f):
         return False
     callees = Callees(f)
