@@ -258,4 +258,5 @@ def test_multistep_methods_are_radau_beside_traced_values(method, transform):
 
     more = {"min_step": 1e-9} if method == "LSODA" else {}
     found = transform(ft.grad(lambda k: end(k, method, **more)))(1.3)
-    assert found == transform(ft.grad(lambda k: end(k, "Radau")))(1.3)
+    # steps are compiled when an equation is solved again, whose sums round in another order
+    assert found == pytest.approx(transform(ft.grad(lambda k: end(k, "Radau")))(1.3), rel=1e-9)
