@@ -78,7 +78,7 @@ def serve() -> None:
     """Answer on standard output: ``list`` the cases, time a call of one, or ``stop``."""
     from benchmarks.timing import _calls_a_sample, _sample  # the folder's library is in place now
 
-    builders = _cases()
+    builders = cases()
     ready: dict[str, tuple[Callable[[], Any], int]] = {}
     for line in sys.stdin:
         question = line.strip()
@@ -94,7 +94,7 @@ def serve() -> None:
             print(_sample(*ready[question], process_time), flush=True)
 
 
-def _cases() -> dict[str, Callable[[], Callable[[], Any]]]:
+def cases() -> dict[str, Callable[[], Callable[[], Any]]]:
     """Each case's name, and what makes the call that is timed."""
     from benchmarks import jit, libraries, programs, speed, workloads
     from benchmarks.peers import Functrans

@@ -58,7 +58,7 @@ SHIM = (
 )
 
 
-def _as_written() -> dict[str, Callable[[], Thunk]]:
+def programs_as_written() -> dict[str, Callable[[], Thunk]]:
     u = ft.array(np.random.default_rng(0).random((60, 60)))
     stencil = functools.partial(as_written.smoothed, fnp)
     pendulum = functools.partial(as_written.swing, fnp)
@@ -104,15 +104,13 @@ def _arrays() -> float:
 
 
 YARDSTICKS: Mapping[str, Thunk] = {"python": _python, "small": _small, "arrays": _arrays}
-
-
 NAMES = (*EAGER, *COMPILED, *PROGRAMS, *SHIM)
 
 
 def cases() -> dict[str, Callable[[], Thunk]]:
     """The workloads by name, with what makes the call that is timed."""
-    known = against._cases()
-    return {name: known[name] for name in NAMES} | _as_written()
+    known = against.cases()
+    return {name: known[name] for name in NAMES} | programs_as_written()
 
 
 def measure(thunk: Thunk, scale: float = 1.0) -> dict[str, float]:

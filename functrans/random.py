@@ -37,7 +37,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from functrans import numpy as fnp
 from functrans._core.array import Array, dtype_of, shape_of, wrap
@@ -269,6 +268,8 @@ def beta(key: Any, a: Any, b: Any, size: Any = None) -> AnyArray:
     >>> bool(abs(beta(key(0), 2.0, 6.0, size=10_000).mean() - 0.25) < 0.01)
     True
     """
+    from scipy import special  # lazy: other draws do without SciPy
+
     return special.betaincinv(a, b, _uniform("beta", key, _shape("beta", size, a, b)))
 
 
@@ -281,6 +282,8 @@ def gamma(key: Any, shape: Any, scale: Any = 1.0, size: Any = None) -> AnyArray:
     >>> bool(abs(gamma(key(0), 2.0, 3.0, size=10_000).mean() - 6) < 0.1)
     True
     """
+    from scipy import special  # lazy: other draws do without SciPy
+
     u = _uniform("gamma", key, _shape("gamma", size, shape, scale))
     return scale * special.gammaincinv(shape, u)
 
@@ -384,27 +387,9 @@ def choice(key: Any, a: Any, size: Any = (), replace: bool = True, p: Any = None
     return fnp.take(a, index, axis=0) if shape_of(a) else index
 
 
-__all__ = [
-    "bernoulli",
-    "beta",
-    "categorical",
-    "choice",
-    "exponential",
-    "fold_in",
-    "gamma",
-    "gumbel",
-    "integers",
-    "key",
-    "laplace",
-    "logistic",
-    "normal",
-    "permutation",
-    "random",
-    "split",
-    "standard_normal",
-    "truncated_normal",
-    "uniform",
-]
+__all__ = ["bernoulli", "beta", "categorical", "choice", "exponential", "fold_in", "gamma",
+           "gumbel", "integers", "key", "laplace", "logistic", "normal", "permutation", "random",
+           "split", "standard_normal", "truncated_normal", "uniform"]
 
 
 def __getattr__(name: str) -> Any:

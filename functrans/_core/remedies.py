@@ -40,10 +40,9 @@ def remedy() -> str:
     frame = user_frame()
     if frame and (advice := _for_table(frame)):
         return advice
-    found = frame and _instruction(frame)
-    if not frame or not found:
+    node = _instruction(frame)[1]
+    if frame is None or node is None:
         return GENERAL
-    node = found[1]
     text = ast.unparse(node)
     if isinstance(node, ast.Subscript):
         value, key = ast.unparse(node.value), ast.unparse(node.slice)
@@ -57,8 +56,7 @@ def remedy() -> str:
 
 def assignment_error(x: Any) -> str:
     """The error of ``y[i] = x`` with an array of NumPy's; "" where the user's code is elsewhere."""
-    frame = user_frame()
-    name, node = (frame and _instruction(frame)) or ("", None)
+    name, node = _instruction(user_frame())
     if not name.startswith("STORE_") or not isinstance(node, ast.Subscript):
         return ""
     array = ast.unparse(node.value)
@@ -79,23 +77,22 @@ def no_number(x: Any) -> str:
             "derivative. Names that a module has imported are not seen in a block of ft.patch(), "
             f"unless it is given the module: import {package}; with ft.patch({package})."
         )
-    found = frame and _instruction(frame)
     if stored := assignment_error(x):
         return stored
-    node = found[1] if found else None
-    if frame and isinstance(node, ast.Call):
-        if instead := _of_math(ast.unparse(node.func), frame):
-            call = ast.unparse(node)
+    node = _instruction(frame)[1]
+    if frame is not None and isinstance(node, ast.Call):
+        call, function = ast.unparse(node), ast.unparse(node.func)
+        if instead := _of_math(function, frame):
             return (
                 f"{call} got {x!r}; the result would have no derivative. Write "
-                f"{instead}{call[len(ast.unparse(node.func)):]}, which takes numbers too."
+                f"{instead}{call.removeprefix(function)}, which takes numbers too."
             )
-        if ast.unparse(node.func) in ("float", "complex") and len(node.args) == 1:
+        if function in ("float", "complex") and len(node.args) == 1:
             number = ast.unparse(node.args[0])
             return (
-                f"{ast.unparse(node)} got {x!r}; the result would have no derivative. Leave it "
-                f"out, since {number} is a number already; or write "
-                f"float(ft.stop_gradient({number})) for a constant."
+                f"{call} got {x!r}; the result would have no derivative. Leave it out, since "
+                f"{number} is a number already; or write float(ft.stop_gradient({number})) for a "
+                "constant."
             )
     return (
         f"float() or a function of the math module got {x!r}; the result would have no derivative. "
@@ -131,7 +128,7 @@ def _for_table(frame: FrameType) -> str:
     caller: FrameType | None = frame
     while caller is not None and package_of_frame(caller) == package:
         caller = caller.f_back
-    node = ((caller and _instruction(caller)) or ("", None))[1]
+    node = _instruction(caller)[1]
     parts = [node.left, node.right] if isinstance(node, ast.BinOp) else []
     if isinstance(node, ast.Call):
         called = node.func
@@ -149,14 +146,14 @@ def _for_table(frame: FrameType) -> str:
 def numpy_call() -> tuple[str, str]:
     """The call of a function of NumPy's that the user's code is at, and the function's name."""
     frame = user_frame()
-    found = frame and _instruction(frame)
-    if not frame or not found or not isinstance(found[1], ast.Call):
+    node = _instruction(frame)[1]
+    if frame is None or not isinstance(node, ast.Call):
         return "", ""
-    function = _resolve(ast.unparse(found[1].func), frame)
+    function = _resolve(ast.unparse(node.func), frame)
     module = getattr(function, "__module__", None) or ""
     if not callable(function) or isinstance(function, type) or module.partition(".")[0] != "numpy":
         return "", ""
-    return ast.unparse(found[1]), getattr(function, "__name__", "")
+    return ast.unparse(node), getattr(function, "__name__", "")
 
 
 def _resolve(path: str, frame: FrameType) -> object:
@@ -203,10 +200,9 @@ def call_at(frame: FrameType) -> tuple[str, list]:
     """The name of the function that a frame calls, and its arguments as far as they are constants
     or variables; ``("", [])`` where there is no text to be read.
     """
-    found = _instruction(frame)
-    if found is None or not isinstance(found[1], ast.Call):
+    node = _instruction(frame)[1]
+    if not isinstance(node, ast.Call):
         return "", []
-    node = found[1]
     given = [*node.args, *[k.value for k in node.keywords]]
     values = [_value(frame, a.id) if isinstance(a, ast.Name) else getattr(a, "value", None)
               for a in given if isinstance(a, ast.Name | ast.Constant)]
@@ -230,23 +226,27 @@ def _is_nested(node: ast.expr) -> bool:
     return any([isinstance(e, ast.List | ast.Tuple | ast.ListComp) for e in entries])
 
 
-def _instruction(frame: FrameType) -> tuple[str, ast.expr] | None:
-    """The name of the instruction that a frame is at, and the expression that it is part of."""
+def _instruction(frame: FrameType | None) -> tuple[str, ast.expr | None]:
+    """The name of the instruction that a frame is at, and the expression that it is part of;
+    ``("", None)`` where there is no text to be read."""
+    nothing = "", None
+    if frame is None:
+        return nothing
     code, at = frame.f_code, frame.f_lasti
     place = next(itertools.islice(code.co_positions(), at // 2, None), (None,) * 4)
     first, last, start, stop = place
     if first is None or last is None or start is None or stop is None:
-        return None
+        return nothing
     lines = [text.encode() for text in linecache.getlines(code.co_filename, frame.f_globals)]
     part = lines[first - 1 : last]
     if len(part) != last - first + 1:
-        return None
+        return nothing
     part[-1] = part[-1][:stop]
     part[0] = part[0][start:]
     try:
         node = ast.parse(b"(" + b"".join(part) + b")", mode="eval").body
     except SyntaxError:  # the text has changed since
-        return None
+        return nothing
     return dis.opname[code.co_code[at]], node
 
 
